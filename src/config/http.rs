@@ -1,0 +1,35 @@
+//! Settings of the HTTP front end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+/// Addresses, limits of connections and bodies, time-outs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HttpConfig {
+    /// Address and port to listen on; port 0 picks a free one
+    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Address under which clients reach the server, for links in answers [default: as asked]
+    #[arg(long, env = "WEIR_PUBLIC_URL")]
+    pub public_url: Option<String>,
+    /// Open connections; further ones wait in the kernel's queue
+    #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 4096)]
+    pub connections_max: u32,
+    /// Longest time for the head of a request to arrive
+    #[arg(long, env = "WEIR_HEADER_TIMEOUT", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub header_timeout: Duration,
+    /// Longest time for the body of a request to arrive
+    #[arg(long, env = "WEIR_BODY_TIMEOUT", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub body_timeout: Duration,
+    /// Longest time that requests under way may take after SIGTERM
+    #[arg(long, env = "WEIR_DRAIN_TIMEOUT", default_value = "20s", value_parser = humantime::parse_duration)]
+    pub drain_timeout: Duration,
+    /// Largest request body as sent; larger ones are answered 413
+    #[arg(long, env = "WEIR_BODY_MAX_BYTES", default_value = "20MiB")]
+    pub body_max_bytes: ByteSize,
+    /// Largest request body once decompressed and decoded; larger ones are answered 413
+    #[arg(long, env = "WEIR_BODY_PLAIN_MAX_BYTES", default_value = "100MiB")]
+    pub body_plain_max_bytes: ByteSize,
+}

@@ -1,0 +1,24 @@
+//! Settings of the road from request body to log.
+
+use bytesize::ByteSize;
+
+/// Threads, queues and windows of ingest.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IngestConfig {
+    /// Threads that decode and parse request bodies [default: one per core]
+    #[arg(long, env = "WEIR_DECODE_THREADS")]
+    pub decode_threads: Option<usize>,
+    /// Bytes of request bodies, as decoded, that may be between arrival and acknowledgement;
+    /// beyond it capture answers 503
+    #[arg(long, env = "WEIR_INFLIGHT_MAX_BYTES", default_value = "256MiB")]
+    pub inflight_max_bytes: ByteSize,
+    /// Largest single event as JSON; larger ones are dropped and counted
+    #[arg(long, env = "WEIR_EVENT_MAX_BYTES", default_value = "1MiB")]
+    pub event_max_bytes: ByteSize,
+    /// Recent event ids remembered to drop retries (32 bytes each)
+    #[arg(long, env = "WEIR_DEDUP_WINDOW_EVENTS", default_value_t = 1_000_000)]
+    pub dedup_window_events: usize,
+    /// Memory for recently used persons and distinct ids
+    #[arg(long, env = "WEIR_IDENTITY_CACHE_MAX_BYTES", default_value = "64MiB")]
+    pub identity_cache_max_bytes: ByteSize,
+}

@@ -1,0 +1,25 @@
+//! Limits of questions.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+/// Memory, time and number of queries.
+#[derive(Clone, Debug, clap::Args)]
+pub struct QueryConfig {
+    /// Threads that run queries [default: one per core]
+    #[arg(long, env = "WEIR_QUERY_THREADS")]
+    pub query_threads: Option<usize>,
+    /// Memory of all queries together for sorts, joins and aggregates; beyond it they spill
+    #[arg(long, env = "WEIR_QUERY_MEMORY_MAX_BYTES", default_value = "256MiB")]
+    pub query_memory_max_bytes: ByteSize,
+    /// Queries that run at once; further ones wait
+    #[arg(long, env = "WEIR_QUERIES_MAX", default_value_t = 8)]
+    pub queries_max: usize,
+    /// Longest time of a query
+    #[arg(long, env = "WEIR_QUERY_TIMEOUT", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub query_timeout: Duration,
+    /// Most rows of an answer to SQL over HTTP
+    #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000)]
+    pub query_rows_max: usize,
+}

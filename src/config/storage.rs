@@ -1,0 +1,44 @@
+//! Settings of the log, the memtable and the tables.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+/// Directories, sizes and ages of what is kept.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StorageConfig {
+    /// Directory of the log, the tables and the metadata; created if missing
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
+    pub data_dir: PathBuf,
+    /// Size at which a segment of the log is closed and a new one begun
+    #[arg(long, env = "WEIR_WAL_SEGMENT_MAX_BYTES", default_value = "64MiB")]
+    pub wal_segment_max_bytes: ByteSize,
+    /// Size of the whole log beyond which capture answers 503 until a flush has caught up
+    #[arg(long, env = "WEIR_WAL_MAX_BYTES", default_value = "4GiB")]
+    pub wal_max_bytes: ByteSize,
+    /// Memory of the active memtable at which it is frozen and flushed to Parquet
+    #[arg(long, env = "WEIR_MEMTABLE_MAX_BYTES", default_value = "128MiB")]
+    pub memtable_max_bytes: ByteSize,
+    /// Age of the oldest event of the active memtable at which it is flushed
+    #[arg(long, env = "WEIR_MEMTABLE_MAX_AGE", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub memtable_max_age: Duration,
+    /// Frozen memtables that may wait for their flush; with more, capture answers 503
+    #[arg(long, env = "WEIR_FROZEN_MEMTABLES_MAX", default_value_t = 2)]
+    pub frozen_memtables_max: usize,
+    /// Free disk space below which capture answers 503
+    #[arg(long, env = "WEIR_DISK_FREE_MIN_BYTES", default_value = "256MiB")]
+    pub disk_free_min_bytes: ByteSize,
+    /// Time between looks for small files to merge
+    #[arg(long, env = "WEIR_COMPACTION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub compaction_interval: Duration,
+    /// Files of one partition that are merged at once, at least
+    #[arg(long, env = "WEIR_COMPACTION_FILES_MIN", default_value_t = 8)]
+    pub compaction_files_min: usize,
+    /// Size from which a file is not merged any further
+    #[arg(long, env = "WEIR_COMPACTION_TARGET_BYTES", default_value = "256MiB")]
+    pub compaction_target_bytes: ByteSize,
+    /// Age at which files that a compaction replaced are removed
+    #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub vacuum_grace: Duration,
+}

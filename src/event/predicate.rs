@@ -1,0 +1,1 @@
+//! The filter language on properties: key, operator, value.

@@ -1,0 +1,1 @@
+//! Timestamps as senders write them.

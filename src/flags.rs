@@ -1,0 +1,1 @@
+//! What a flag is, and how its parts fit.

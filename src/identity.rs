@@ -1,0 +1,1 @@
+//! Who is who: persons and their distinct ids.

@@ -1,0 +1,1 @@
+//! The road from a request body to a durable acknowledgement.

@@ -1,0 +1,1 @@
+//! The metadata store: projects, users, keys, flags.

@@ -1,0 +1,6 @@
+//! Storage: the log, the memtable, the tables. Knows rows and schemas, not events.
+
+pub mod delta;
+pub mod disk;
+pub mod durable;
+pub mod wal;

@@ -1,0 +1,1 @@
+//! A Delta table: its live files and its commits.

@@ -1,0 +1,178 @@
+//! The door to files: [`Disk`] and [`DiskFile`], the real one ([`OsDisk`]) and the simulated one
+//! that loses what was not synced (`disk/sim.rs`). The log and the object store of the tables use
+//! nothing else. No file formats here.
+//!
+//! # Why a trait
+//!
+//! "Every crash point is a test" needs a disk that can be cut at every operation and that forgets
+//! what was not synced: file contents without `sync_data`, names without `sync_dir`.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// A file system. Paths are absolute or relative to the process; all calls block.
+pub trait Disk: fmt::Debug + Send + Sync + 'static {
+    /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
+    /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Creates a directory and its parents. Existing ones are fine.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Lists a directory, in no order. Fails with `NotFound` if there is none.
+    fn list(&self, dir: &Path) -> io::Result<Vec<DiskEntry>>;
+    /// What `path` names. Fails with `NotFound` if nothing.
+    fn metadata(&self, path: &Path) -> io::Result<DiskEntry>;
+    /// Gives the file another name, replacing what had it. Durable after `sync_dir` of both.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives the file a second name. Fails with `AlreadyExists` if the name is taken: the atomic
+    /// "create if absent" of commits.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file. Durable after `sync_dir`.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in `dir` durable: creations, renames, removals.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Bytes that this process can still write on the file system that holds `path`.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// An open file of a [`Disk`]. Positioned reads and writes, so that one handle serves many.
+pub trait DiskFile: fmt::Debug + Send + Sync {
+    /// Writes all of `bytes` at `offset`, extending the file if needed.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Reads into `buffer` from `offset`; fewer bytes than asked only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Length in bytes.
+    fn len_bytes(&self) -> io::Result<u64>;
+    /// Reserves room and sets the length to at least `len_bytes`; new bytes read as zero.
+    fn allocate(&self, len_bytes: u64) -> io::Result<()>;
+    /// Makes the contents durable (`fdatasync`). After an error nothing may be assumed of any
+    /// earlier unsynced write, and trying again proves nothing (Rebello et al., "Can Applications
+    /// Recover from fsync Failures?", 2020).
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskEntry {
+    /// Full path.
+    pub path: PathBuf,
+    /// Whether it names a directory.
+    pub is_dir: bool,
+    /// Length of the file in bytes; meaningless for a directory.
+    pub len_bytes: u64,
+    /// Last modification.
+    pub modified: SystemTime,
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(OsFile(fs::File::options().read(true).write(true).open(path)?)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            match self.metadata(&path) {
+                Ok(entry) => entries.push(entry),
+                // Removed between the listing and the look: not there any more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<DiskEntry> {
+        let metadata = fs::metadata(path)?;
+        Ok(DiskEntry {
+            path: path.to_path_buf(),
+            is_dir: metadata.is_dir(),
+            len_bytes: metadata.len(),
+            modified: metadata.modified()?,
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(fs::File);
+
+impl DiskFile for OsFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::empty();
+        match rustix::fs::fallocate(&self.0, flags, 0, len_bytes) {
+            Ok(()) => Ok(()),
+            // File systems without fallocate (some network and overlay ones) still take a length.
+            Err(rustix::io::Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => {
+                self.0.set_len(len_bytes)
+            }
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

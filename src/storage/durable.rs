@@ -1,0 +1,1 @@
+//! An object store over a disk, that syncs.

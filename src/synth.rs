@@ -1,0 +1,1 @@
+//! Seeded projects, persons, sessions, events.

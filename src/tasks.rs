@@ -1,0 +1,1 @@
+//! Spawn, name, wait: the only spawner of threads and tasks.

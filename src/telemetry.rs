@@ -1,0 +1,3 @@
+//! Logs and metrics.
+
+pub mod metrics;

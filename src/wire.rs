@@ -1,0 +1,4 @@
+//! The wire formats: bytes and JSON shapes as clients send and expect them. No rules of ours.
+
+pub mod encoding;
+pub mod flags;

@@ -1,0 +1,1 @@
+//! Undo gzip, lz64, zstd, base64, form bodies; bounded.

@@ -1,0 +1,1 @@
+//! Flag request and response shapes, all supported versions.
