@@ -1,0 +1,226 @@
+//! The `events` table: column names, types and order. Mirrored in `schemas/arrow/events.v1.json`.
+//!
+//! Names follow PostHog's Parquet export where it has one. Ids are text, because Delta has no UUID
+//! type and text joins in every tool. `properties` is the complete JSON object as the sender wrote
+//! it; a promoted property stands in a column of its own as well.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
+
+/// Positions of the fixed columns in [`events_schema`]; promoted properties follow.
+pub mod column {
+    /// The tenant.
+    pub const PROJECT_ID: usize = 0;
+    /// Id of the event.
+    pub const UUID: usize = 1;
+    /// Name of the event.
+    pub const EVENT: usize = 2;
+    /// The sender's id of the person.
+    pub const DISTINCT_ID: usize = 3;
+    /// The person as at ingest; merges since are in the overrides.
+    pub const PERSON_ID: usize = 4;
+    /// When it happened, after correction of the sender's clock.
+    pub const TIMESTAMP: usize = 5;
+    /// When the server received it.
+    pub const RECEIVED_AT: usize = 6;
+    /// `$session_id`.
+    pub const SESSION_ID: usize = 7;
+    /// `$window_id`.
+    pub const WINDOW_ID: usize = 8;
+    /// `$elements_chain`, taken out of the properties.
+    pub const ELEMENTS_CHAIN: usize = 9;
+    /// `$ip`, or the client's address.
+    pub const IP: usize = 10;
+    /// Key of the group of type 0; types 1 to 4 follow.
+    pub const GROUP_0: usize = 11;
+    /// The JSON object.
+    pub const PROPERTIES: usize = 16;
+    /// First promoted property.
+    pub const PROMOTED: usize = 17;
+}
+
+/// Group types that a project can have (PostHog's limit, and the number of `group_` columns).
+pub const GROUP_TYPES_MAX: usize = 5;
+
+/// Name of the partition column: the calendar month of `timestamp` in UTC, as in `2026-11`.
+pub const PARTITION_COLUMN: &str = "month";
+
+/// Sort key of every file: prunes by project first, then one event's history is contiguous.
+pub const SORT_COLUMNS: [usize; 3] = [column::PROJECT_ID, column::EVENT, column::TIMESTAMP];
+
+/// Columns with a bloom filter: those that look-ups by id ask for.
+pub const BLOOM_COLUMNS: [usize; 3] = [column::UUID, column::DISTINCT_ID, column::PERSON_ID];
+
+/// Columns whose minimum and maximum stand in the table's log and prune whole files.
+pub const STATISTICS_COLUMNS: [usize; 4] =
+    [column::PROJECT_ID, column::EVENT, column::TIMESTAMP, column::RECEIVED_AT];
+
+/// The type that a promoted property has for ever. A value of another type is NULL in the column
+/// and still in `properties`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropertyType {
+    /// JSON string.
+    Text,
+    /// JSON number.
+    Double,
+    /// JSON `true` or `false`.
+    Boolean,
+}
+
+use PropertyType::Boolean;
+use PropertyType::Double;
+use PropertyType::Text;
+
+/// Properties with a column of their own: what the SDKs send with nearly every event and what
+/// questions filter and group by. Sources: the property lists of posthog-js and posthog-node, and
+/// PostHog's person and campaign properties.
+pub const PROMOTED: [(&str, PropertyType); 58] = [
+    ("$current_url", Text),
+    ("$pathname", Text),
+    ("$host", Text),
+    ("$referrer", Text),
+    ("$referring_domain", Text),
+    ("$search_engine", Text),
+    ("$screen_name", Text),
+    ("$event_type", Text),
+    ("$title", Text),
+    ("title", Text),
+    ("$browser", Text),
+    ("$browser_version", Double),
+    ("$browser_language", Text),
+    ("$browser_language_prefix", Text),
+    ("$raw_user_agent", Text),
+    ("$os", Text),
+    ("$os_name", Text),
+    ("$os_version", Text),
+    ("$device", Text),
+    ("$device_type", Text),
+    ("$device_id", Text),
+    ("$screen_width", Double),
+    ("$screen_height", Double),
+    ("$viewport_width", Double),
+    ("$viewport_height", Double),
+    ("$timezone", Text),
+    ("$lib", Text),
+    ("$lib_version", Text),
+    ("$app_name", Text),
+    ("$app_namespace", Text),
+    ("$app_version", Text),
+    ("$app_build", Text),
+    ("$is_identified", Boolean),
+    ("$is_server", Boolean),
+    ("$process_person_profile", Boolean),
+    ("$prev_pageview_pathname", Text),
+    ("$prev_pageview_duration", Double),
+    ("$feature_flag", Text),
+    ("$feature_flag_response", Text),
+    ("$exception_type", Text),
+    ("$exception_message", Text),
+    ("$geoip_city_name", Text),
+    ("$geoip_country_name", Text),
+    ("$geoip_country_code", Text),
+    ("$geoip_continent_code", Text),
+    ("$geoip_subdivision_1_name", Text),
+    ("$geoip_time_zone", Text),
+    ("utm_source", Text),
+    ("utm_medium", Text),
+    ("utm_campaign", Text),
+    ("utm_content", Text),
+    ("utm_term", Text),
+    ("gclid", Text),
+    ("fbclid", Text),
+    ("msclkid", Text),
+    ("price", Double),
+    ("revenue", Double),
+    ("currency", Text),
+];
+
+/// Name of the column of a promoted property: `p_` and the key, in which the characters that Delta
+/// forbids in column names (space `,;{}()=` tab and newline) and `%` stand as `%` and two hex digits.
+pub fn promoted_column_name(key: &str) -> String {
+    let mut name = String::with_capacity(key.len() + 2);
+    name.push_str("p_");
+    for character in key.chars() {
+        match character {
+            ' ' | ',' | ';' | '{' | '}' | '(' | ')' | '=' | '\t' | '\n' | '%' => {
+                name.push_str(&format!("%{:02X}", u32::from(character)));
+            }
+            _ => name.push(character),
+        }
+    }
+    name
+}
+
+/// Columns and types of the `events` table, without the partition column.
+pub fn events_schema() -> SchemaRef {
+    let required = |name: &str, data_type| Field::new(name, data_type, false);
+    let optional = |name: &str| Field::new(name, DataType::Utf8View, true);
+    let time = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let mut fields = vec![
+        required("project_id", DataType::Int64),
+        required("uuid", DataType::Utf8View),
+        required("event", DataType::Utf8View),
+        required("distinct_id", DataType::Utf8View),
+        required("person_id", DataType::Utf8View),
+        required("timestamp", time()),
+        required("received_at", time()),
+        optional("session_id"),
+        optional("window_id"),
+        optional("elements_chain"),
+        optional("ip"),
+    ];
+    fields.extend((0..GROUP_TYPES_MAX).map(|index| optional(&format!("group_{index}"))));
+    fields.push(required("properties", DataType::Utf8View));
+    for (key, kind) in PROMOTED {
+        let data_type = match kind {
+            Text => DataType::Utf8View,
+            Double => DataType::Float64,
+            Boolean => DataType::Boolean,
+        };
+        fields.push(Field::new(promoted_column_name(key), data_type, true));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PROMOTED;
+    use super::column;
+    use super::events_schema;
+    use super::promoted_column_name;
+
+    #[test]
+    fn positions_name_their_columns() {
+        let schema = events_schema();
+        for (position, name) in [
+            (column::PROJECT_ID, "project_id"),
+            (column::UUID, "uuid"),
+            (column::EVENT, "event"),
+            (column::DISTINCT_ID, "distinct_id"),
+            (column::PERSON_ID, "person_id"),
+            (column::TIMESTAMP, "timestamp"),
+            (column::RECEIVED_AT, "received_at"),
+            (column::SESSION_ID, "session_id"),
+            (column::WINDOW_ID, "window_id"),
+            (column::ELEMENTS_CHAIN, "elements_chain"),
+            (column::IP, "ip"),
+            (column::GROUP_0, "group_0"),
+            (column::PROPERTIES, "properties"),
+            (column::PROMOTED, "p_$current_url"),
+        ] {
+            assert_eq!(schema.field(position).name(), name);
+        }
+        assert_eq!(schema.fields().len(), column::PROMOTED + PROMOTED.len());
+    }
+
+    #[test]
+    fn forbidden_characters_are_escaped() {
+        assert_eq!(promoted_column_name("a b=c%"), "p_a%20b%3Dc%25");
+        assert_eq!(promoted_column_name("$os"), "p_$os");
+    }
+}

@@ -1,0 +1,296 @@
+//! The capture shapes of the SDKs, read from the tape: where the events of a body are, what stands
+//! around them, and the fields of one event. No meaning yet: that is `normalize`.
+//!
+//! A body is an array of events, an envelope with a `batch` array, or one event
+//! (`reference` of the field names: the PostHog capture API; SDKs use all aliases read here).
+
+use std::ops::Range;
+
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Key;
+use crate::ingest::tape::Value;
+
+/// What stands around the events.
+#[derive(Debug, Default)]
+pub(super) struct Envelope<'a> {
+    /// The project's token.
+    pub(super) token: Option<&'a str>,
+    /// When the sender says it sent the request.
+    pub(super) sent_at: Option<Value<'a>>,
+    /// The cursor at the `batch` array.
+    batch: Option<Cursor<'a>>,
+    /// A second token that differs from the first.
+    conflicting: bool,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads what stands around the events of the body that `root` is at.
+    ///
+    /// # Errors
+    ///
+    /// The body is neither an object nor an array, or its events name different projects.
+    pub(super) fn read(root: Cursor<'a>) -> Result<Self, PrepareError> {
+        let mut envelope = Self::default();
+        let mut cursor = root;
+        match root.value() {
+            Value::Container { is_object: true, .. } => cursor.object(|key, value| {
+                envelope.member(key, value);
+                Ok::<(), PrepareError>(())
+            })?,
+            Value::Container { is_object: false, .. } => envelope.batch = Some(root),
+            _ => return Err(PrepareError::NoObject),
+        }
+        // A token of the envelope wins; otherwise those of the events must agree.
+        if envelope.token.is_none() {
+            each_event(&envelope, root, |mut event| {
+                if let Some(token) = token_of(&mut event) {
+                    envelope_token(&mut envelope.token, &mut envelope.conflicting, token);
+                }
+                Ok(())
+            })?;
+        }
+        if envelope.conflicting {
+            return Err(PrepareError::InconsistentTokens);
+        }
+        Ok(envelope)
+    }
+
+    fn member(&mut self, key: Key<'a>, value: &mut Cursor<'a>) {
+        match (key.text, value.value()) {
+            ("batch", Value::Container { is_object: false, .. }) => {
+                self.batch = Some(*value);
+                value.skip_large();
+                return;
+            }
+            ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
+            ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
+            _ => {}
+        }
+        value.skip();
+    }
+
+    /// Upper bound of the number of events.
+    pub(super) fn events_max(&self) -> usize {
+        match self.batch.map(|batch| batch.value()) {
+            Some(Value::Container { len, .. }) => len,
+            _ => 1,
+        }
+    }
+
+    /// Calls `event` with a cursor at each event, in order.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `event`.
+    pub(super) fn for_each(
+        &self,
+        root: Cursor<'a>,
+        event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
+    ) -> Result<(), PrepareError> {
+        each_event(self, root, event)
+    }
+}
+
+fn each_event<'a>(
+    envelope: &Envelope<'a>,
+    root: Cursor<'a>,
+    mut event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
+) -> Result<(), PrepareError> {
+    let Some(mut batch) = envelope.batch else { return event(root) };
+    batch.array(|item| {
+        event(*item)?;
+        item.skip();
+        Ok(())
+    })
+}
+
+fn envelope_token<'a>(found: &mut Option<&'a str>, conflicting: &mut bool, token: &'a str) {
+    match found {
+        None => *found = Some(token),
+        Some(first) => *conflicting |= first.trim() != token.trim(),
+    }
+}
+
+/// The token of one event: at its top, or `token` in its properties, where posthog-js puts it.
+fn token_of<'a>(event: &mut Cursor<'a>) -> Option<&'a str> {
+    let mut top = None;
+    let mut inner = None;
+    let _: Result<(), PrepareError> = event.object(|key, value| {
+        match (key.text, value.value()) {
+            ("api_key" | "token" | "$token", Value::String(token)) => top = Some(token),
+            ("properties", Value::Container { is_object: true, .. }) => {
+                return value.object(|key, value| {
+                    if let ("token", Value::String(token)) = (key.text, value.value()) {
+                        inner = Some(token);
+                    }
+                    value.skip();
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
+        value.skip();
+        Ok(())
+    });
+    top.or(inner)
+}
+
+/// A value and the range of the body it was read from.
+#[derive(Clone, Debug)]
+pub(super) struct Raw<'a> {
+    /// The value.
+    pub(super) value: Value<'a>,
+    /// Its bytes in the body.
+    pub(super) range: Range<usize>,
+}
+
+/// Reads the value at `cursor` and steps over it.
+pub(super) fn take<'a>(cursor: &mut Cursor<'a>) -> Raw<'a> {
+    let value = cursor.value();
+    Raw { value, range: cursor.skip() }
+}
+
+impl Raw<'_> {
+    /// Whether the value is a JSON object.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.value, Value::Container { is_object: true, .. })
+    }
+}
+
+/// The fields of one event that have a meaning to the server.
+#[derive(Debug, Default)]
+pub(super) struct Fields<'a> {
+    pub(super) event: Option<Raw<'a>>,
+    pub(super) distinct_id: Option<Raw<'a>>,
+    pub(super) uuid: Option<&'a str>,
+    pub(super) timestamp: Option<Value<'a>>,
+    pub(super) offset: Option<Value<'a>>,
+    pub(super) set: Option<Raw<'a>>,
+    pub(super) set_once: Option<Raw<'a>>,
+    pub(super) unset: Option<Raw<'a>>,
+    /// Range of the `properties` object.
+    pub(super) properties: Option<Range<usize>>,
+    pub(super) inner: Inner<'a>,
+}
+
+/// The properties that have a meaning to the server.
+#[derive(Debug, Default)]
+pub(super) struct Inner<'a> {
+    pub(super) distinct_id: Option<Raw<'a>>,
+    pub(super) set: Option<Raw<'a>>,
+    pub(super) set_once: Option<Raw<'a>>,
+    pub(super) unset: Option<Raw<'a>>,
+    pub(super) groups: Option<Cursor<'a>>,
+    pub(super) anon_distinct_id: Option<Raw<'a>>,
+    pub(super) alias: Option<Raw<'a>>,
+    pub(super) group_type: Option<Raw<'a>>,
+    pub(super) group_key: Option<Raw<'a>>,
+    pub(super) group_set: Option<Raw<'a>>,
+    pub(super) ip: Option<&'a str>,
+    pub(super) elements_chain: bool,
+    pub(super) process_person_profile: Option<Value<'a>>,
+    pub(super) ignore_sent_at: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Takes one member of the event; `false` if it is not one of these fields, and then the
+    /// cursor still stands on the value. `properties` is the caller's.
+    pub(super) fn member(&mut self, key: Key<'a>, value: &mut Cursor<'a>) -> bool {
+        match key.text {
+            "event" => self.event = Some(take(value)),
+            "distinct_id" | "$distinct_id" => {
+                let raw = take(value);
+                if raw.value != Value::Null {
+                    self.distinct_id = Some(raw);
+                }
+            }
+            "uuid" => {
+                if let Value::String(text) = take(value).value {
+                    self.uuid = Some(text);
+                }
+            }
+            "timestamp" => self.timestamp = Some(take(value).value),
+            "offset" => self.offset = Some(take(value).value),
+            "$set" => self.set = Some(take(value)),
+            "$set_once" => self.set_once = Some(take(value)),
+            "$unset" => self.unset = Some(take(value)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl<'a> Inner<'a> {
+    /// Takes note of one property that has a meaning. The cursor stays on the value.
+    pub(super) fn note(&mut self, meaning: Meaning, cursor: &Cursor<'a>) {
+        let mut ahead = *cursor;
+        let value = cursor.value();
+        match meaning {
+            Meaning::DistinctId => self.distinct_id = Some(take(&mut ahead)),
+            Meaning::Set => self.set = Some(take(&mut ahead)),
+            Meaning::SetOnce => self.set_once = Some(take(&mut ahead)),
+            Meaning::Unset => self.unset = Some(take(&mut ahead)),
+            Meaning::Groups => self.groups = Some(*cursor),
+            Meaning::AnonDistinctId => self.anon_distinct_id = Some(take(&mut ahead)),
+            Meaning::Alias => self.alias = Some(take(&mut ahead)),
+            Meaning::GroupType => self.group_type = Some(take(&mut ahead)),
+            Meaning::GroupKey => self.group_key = Some(take(&mut ahead)),
+            Meaning::GroupSet => self.group_set = Some(take(&mut ahead)),
+            Meaning::ProcessPersonProfile => self.process_person_profile = Some(value),
+            Meaning::IgnoreSentAt => self.ignore_sent_at = value == Value::Boolean(true),
+            Meaning::Ip => {
+                if let Value::String(ip) = value {
+                    self.ip = Some(ip).filter(|ip| !ip.is_empty());
+                }
+            }
+            // Columns of their own; the caller sets them.
+            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {}
+        }
+    }
+}
+
+/// What a property means to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    DistinctId,
+    Set,
+    SetOnce,
+    Unset,
+    Groups,
+    AnonDistinctId,
+    Alias,
+    GroupType,
+    GroupKey,
+    GroupSet,
+    Ip,
+    SessionId,
+    WindowId,
+    ElementsChain,
+    Elements,
+    ProcessPersonProfile,
+    IgnoreSentAt,
+}
+
+impl Meaning {
+    /// Property names and what they mean.
+    pub(super) const ALL: [(&'static str, Self); 17] = [
+        ("distinct_id", Self::DistinctId),
+        ("$set", Self::Set),
+        ("$set_once", Self::SetOnce),
+        ("$unset", Self::Unset),
+        ("$groups", Self::Groups),
+        ("$anon_distinct_id", Self::AnonDistinctId),
+        ("alias", Self::Alias),
+        ("$group_type", Self::GroupType),
+        ("$group_key", Self::GroupKey),
+        ("$group_set", Self::GroupSet),
+        ("$ip", Self::Ip),
+        ("$session_id", Self::SessionId),
+        ("$window_id", Self::WindowId),
+        ("$elements_chain", Self::ElementsChain),
+        ("$elements", Self::Elements),
+        ("$process_person_profile", Self::ProcessPersonProfile),
+        ("$ignore_sent_at", Self::IgnoreSentAt),
+    ];
+}

@@ -1,0 +1,693 @@
+//! The rules for one event: names, ids, time, properties, and what it says about persons.
+//!
+//! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
+//! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
+//! the original refuses a whole request for one bad event, only that event is dropped here.
+
+
+use hashbrown::HashMap;
+use hashbrown::HashSet;
+use serde_json::Map;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::columns::Columns;
+use crate::event::columns::View;
+use crate::event::id::PersonId;
+use crate::event::schema::GROUP_TYPES_MAX;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
+use crate::event::schema::column;
+use crate::event::time;
+use crate::identity::op::Op;
+use crate::identity::op::OpKind;
+use crate::identity::op::Update;
+use crate::ingest::capture::Fields;
+use crate::ingest::capture::Meaning;
+use crate::ingest::capture::Raw;
+use crate::ingest::capture::take;
+use crate::ingest::prepare::Built;
+use crate::ingest::prepare::COLUMNS;
+use crate::ingest::prepare::Drop;
+use crate::ingest::prepare::Drops;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Received;
+use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Key;
+use crate::ingest::tape::Value;
+
+/// Longest event name and distinct id, in characters; longer ones are cut (PostHog's limit).
+const NAME_MAX_CHARS: usize = 200;
+
+/// Hash of the tables here: fast, and seeded per table against crafted collisions.
+type Hasher = foldhash::fast::RandomState;
+
+/// What the server does with a property, by name.
+#[derive(Debug)]
+pub(super) struct KeyTable(HashMap<&'static str, KeyUse, Hasher>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct KeyUse {
+    meaning: Option<Meaning>,
+    column: Option<(usize, PropertyType)>,
+}
+
+impl KeyTable {
+    pub(super) fn new() -> Self {
+        let mut table: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
+        for (index, (key, kind)) in PROMOTED.into_iter().enumerate() {
+            table.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
+        }
+        for (key, meaning) in Meaning::ALL {
+            table.entry(key).or_default().meaning = Some(meaning);
+        }
+        Self(table)
+    }
+}
+
+/// The rows of one body under construction.
+#[derive(Debug)]
+pub(super) struct Batch<'a, 'r> {
+    keys: &'r KeyTable,
+    received: &'r Received,
+    project: &'r ProjectFacts,
+    sent_at: Option<UnixMicros>,
+    client_ip: Option<View>,
+    event_max_bytes: usize,
+    columns: Columns,
+    event_ids: Vec<Uuid>,
+    ops: Vec<Op>,
+    names: HashSet<&'a str, Hasher>,
+    persons: HashMap<&'a str, Person, Hasher>,
+    unknown_group_types: Vec<String>,
+    drops: Drops,
+    /// Members of the properties of the current event: from the key's quote to the value's end.
+    members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    meaning: Option<Meaning>,
+    start: usize,
+    end: usize,
+}
+
+/// What this batch already knows of a distinct id.
+#[derive(Clone, Copy, Debug)]
+struct Person {
+    id: View,
+    touched: bool,
+    personless: bool,
+}
+
+impl<'a, 'r> Batch<'a, 'r> {
+    pub(super) fn new(
+        keys: &'r KeyTable,
+        received: &'r Received,
+        project: &'r ProjectFacts,
+        sent_at: Option<Value<'a>>,
+    ) -> Self {
+        let from_query = received.sent_at_query_millis.map(|millis| UnixMicros(millis * 1000));
+        Self {
+            keys,
+            received,
+            project,
+            sent_at: sent_at.and_then(instant).or(from_query),
+            client_ip: None,
+            event_max_bytes: usize::MAX,
+            columns: Columns::new(COLUMNS, 0),
+            event_ids: Vec::new(),
+            ops: Vec::new(),
+            names: HashSet::default(),
+            persons: HashMap::default(),
+            unknown_group_types: Vec::new(),
+            drops: Drops::default(),
+            members: Vec::new(),
+        }
+    }
+
+    /// Makes room for `events` rows of at most `event_max_bytes` of JSON each.
+    pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize) {
+        self.columns = Columns::new(COLUMNS, events);
+        self.event_ids.reserve(events);
+        self.event_max_bytes = event_max_bytes;
+        if let Some(ip) = self.received.client_ip {
+            self.client_ip = self.columns.side_view(ip.to_string().as_bytes());
+        }
+    }
+
+    /// Takes the event at `cursor`, or counts why not.
+    ///
+    /// # Errors
+    ///
+    /// Only what makes the whole body impossible to hold.
+    pub(super) fn event(&mut self, mut cursor: Cursor<'a>) -> Result<(), PrepareError> {
+        if !matches!(cursor.value(), Value::Container { is_object: true, .. }) {
+            self.drops.add(Drop::NotAnObject);
+            return Ok(());
+        }
+        let start = cursor.offset();
+        let fields = self.read(&mut cursor)?;
+        let size = cursor.end().saturating_sub(usize::try_from(start).unwrap_or(0));
+        match self.accept(cursor, &fields, size)? {
+            None => self.columns.finish_row(),
+            Some(reason) => {
+                self.columns.abandon_row();
+                self.drops.add(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the fields; promoted properties go straight to their columns.
+    fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<Fields<'a>, PrepareError> {
+        let mut fields = Fields::default();
+        self.members.clear();
+        cursor.object(|key, value| {
+            if fields.member(key, value) {
+                return Ok(());
+            }
+            if key.text != "properties" {
+                value.skip();
+                return Ok(());
+            }
+            let mut whole = *value;
+            let range = whole.skip();
+            if let Value::Container { is_object: true, .. } = value.value() {
+                fields.properties = Some(range);
+                self.members.clear();
+                return value.object(|key, value| self.property(key, value, &mut fields));
+            }
+            *value = whole;
+            Ok(())
+        })?;
+        Ok(fields)
+    }
+
+    fn property(
+        &mut self,
+        key: Key<'a>,
+        value: &mut Cursor<'a>,
+        fields: &mut Fields<'a>,
+    ) -> Result<(), PrepareError> {
+        let known = self.keys.0.get(key.text).copied().unwrap_or_default();
+        let current = *value;
+        let start = usize::try_from(key.offset).unwrap_or(0);
+        self.members.push(Member { meaning: known.meaning, start, end: value.skip().end });
+        if let Some((position, kind)) = known.column {
+            match (kind, current.value()) {
+                (PropertyType::Text, Value::String(text)) => {
+                    let view = self.text(current, text)?;
+                    self.columns.set_text(position, view);
+                }
+                (PropertyType::Double, Value::Number(number)) => {
+                    self.columns.set_double(position, number);
+                }
+                (PropertyType::Double, Value::Integer(number)) => {
+                    self.columns.set_double(position, to_double(number));
+                }
+                (PropertyType::Boolean, Value::Boolean(truth)) => {
+                    self.columns.set_boolean(position, truth);
+                }
+                _ => {}
+            }
+        }
+        if let Some(meaning) = known.meaning {
+            let position = match meaning {
+                Meaning::SessionId => Some(column::SESSION_ID),
+                Meaning::WindowId => Some(column::WINDOW_ID),
+                Meaning::ElementsChain => Some(column::ELEMENTS_CHAIN),
+                _ => None,
+            };
+            if let (Some(position), Value::String(text)) = (position, current.value()) {
+                let view = self.text(current, text)?;
+                self.columns.set_text(position, view);
+                fields.inner.elements_chain |= meaning == Meaning::ElementsChain;
+            }
+            fields.inner.note(meaning, &current);
+        }
+        Ok(())
+    }
+
+    /// The view of a string of the document, without a copy where it stands in the body as such.
+    fn text(&mut self, cursor: Cursor<'a>, text: &str) -> Result<View, PrepareError> {
+        if text.len() <= 12 {
+            return Ok(Columns::body_view(text.as_bytes(), 0));
+        }
+        match cursor.verbatim(text) {
+            Some(offset) => Ok(Columns::body_view(text.as_bytes(), offset)),
+            None => self.side(text),
+        }
+    }
+
+    fn side(&mut self, text: &str) -> Result<View, PrepareError> {
+        self.columns.side_view(text.as_bytes()).ok_or(PrepareError::TooLarge)
+    }
+
+    /// Decides about the event and sets its fixed columns. `Some` is why it is not taken.
+    fn accept(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        size: usize,
+    ) -> Result<Option<Drop>, PrepareError> {
+        if size > self.event_max_bytes {
+            return Ok(Some(Drop::TooLarge));
+        }
+        let name = match fields.event.as_ref().map(|raw| raw.value) {
+            Some(Value::String(name)) => name,
+            None if self.received.engage => "$identify",
+            _ => return Ok(Some(Drop::MissingEvent)),
+        };
+        if name.is_empty() {
+            return Ok(Some(Drop::MissingEvent));
+        }
+        if name == "$performance_event" {
+            return Ok(Some(Drop::NeverStored));
+        }
+        let name = cut(name);
+        let raw_id = fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref());
+        let Some(distinct_id) = raw_id.and_then(|raw| DistinctId::read(raw, cursor)) else {
+            return Ok(Some(Drop::MissingDistinctId));
+        };
+        let personless = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let merges = matches!(name, "$identify" | "$create_alias" | "$merge_dangerously");
+        if personless && merges {
+            return Ok(Some(Drop::PersonlessMerge));
+        }
+        self.names.insert(name);
+        let timestamp = self.timestamp(fields);
+        let event_id = self.event_id(cursor, fields, timestamp)?;
+        let event = Accepted { name, distinct_id: &distinct_id, timestamp, event_id, personless };
+        self.fixed_columns(cursor, &event)?;
+        if let Some(ip) = fields.inner.ip {
+            let view = self.text(cursor, ip)?;
+            self.columns.set_text(column::IP, view);
+        } else if let Some(ip) = self.client_ip {
+            self.columns.set_text(column::IP, ip);
+        }
+        self.properties(cursor, fields)?;
+        self.groups(fields, personless)?;
+        self.person_ops(cursor, fields, &event);
+        Ok(None)
+    }
+
+    fn timestamp(&self, fields: &Fields<'a>) -> UnixMicros {
+        let offset_millis = match fields.offset {
+            Some(Value::Integer(millis)) => Some(millis),
+            _ => None,
+        };
+        let sent_at = self.sent_at.filter(|_| !fields.inner.ignore_sent_at);
+        time::event_time(fields.timestamp.and_then(instant), sent_at, offset_millis, self.received.at)
+    }
+
+    /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the
+    /// request's seed and the row, so that a replay gives it again.
+    fn event_id(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        timestamp: UnixMicros,
+    ) -> Result<Uuid, PrepareError> {
+        let given = fields.uuid.and_then(|text| Some((text, Uuid::try_parse(text.trim()).ok()?)));
+        let (id, view) = match given {
+            Some((text, id)) if is_canonical(text) => (id, self.text(cursor, text)?),
+            Some((_, id)) => (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?),
+            None => {
+                let id = made_id(self.received.seed, self.columns.rows(), timestamp);
+                (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?)
+            }
+        };
+        self.columns.set_text(column::UUID, view);
+        self.event_ids.push(id);
+        Ok(id)
+    }
+
+    fn fixed_columns(
+        &mut self,
+        cursor: Cursor<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> Result<(), PrepareError> {
+        self.columns.set_int(column::PROJECT_ID, self.project.id.0);
+        let name = self.text(cursor, event.name)?;
+        self.columns.set_text(column::EVENT, name);
+        let distinct_id = event.distinct_id.as_str();
+        let view = self.text(cursor, distinct_id)?;
+        self.columns.set_text(column::DISTINCT_ID, view);
+        let person = self.person(event.distinct_id)?;
+        self.columns.set_text(column::PERSON_ID, person);
+        self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
+        self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
+        Ok(())
+    }
+
+    fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {
+        if let DistinctId::Borrowed(text) = distinct_id {
+            if let Some(person) = self.persons.get(text) {
+                return Ok(person.id);
+            }
+        }
+        let id = PersonId::of(self.project.id, distinct_id.as_str());
+        let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
+        if let DistinctId::Borrowed(text) = distinct_id {
+            self.persons.insert(text, Person { id: view, touched: false, personless: false });
+        }
+        Ok(view)
+    }
+
+    /// Sets the properties column: the object as it was written, unless something must come out
+    /// of it or go into it.
+    fn properties(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+    ) -> Result<(), PrepareError> {
+        let inner = &fields.inner;
+        let lifted = [
+            ("$set", &fields.set, &inner.set),
+            ("$set_once", &fields.set_once, &inner.set_once),
+            ("$unset", &fields.unset, &inner.unset),
+        ];
+        let lifts = lifted.iter().any(|(_, top, _)| top.is_some());
+        let view = match &fields.properties {
+            Some(range) if !lifts && !inner.elements_chain => {
+                let text = cursor.body().get(range.clone()).unwrap_or_default();
+                let offset = u32::try_from(range.start).map_err(|_| PrepareError::TooLarge)?;
+                Columns::body_view(text, offset)
+            }
+            _ => {
+                let members = &self.members;
+                let view = self.columns.write_side(|out| {
+                    rewrite(out, cursor.body(), members, &lifted);
+                });
+                view.ok_or(PrepareError::TooLarge)?
+            }
+        };
+        self.columns.set_text(column::PROPERTIES, view);
+        Ok(())
+    }
+
+    /// `$groups`: an object of group type to key; the type's index chooses the column.
+    fn groups(&mut self, fields: &Fields<'a>, personless: bool) -> Result<(), PrepareError> {
+        let Some(mut groups) = fields.inner.groups.filter(|_| !personless) else { return Ok(()) };
+        groups.object(|group_type, value| {
+            let current = *value;
+            let raw = take(value);
+            let known = self.project.group_types.iter().position(|name| name == group_type.text);
+            match (known, DistinctId::read(&raw, current)) {
+                (Some(index), Some(key)) if index < GROUP_TYPES_MAX => {
+                    let view = self.text(current, key.as_str())?;
+                    self.columns.set_text(column::GROUP_0 + index, view);
+                }
+                (None, Some(_)) => self.unknown_group_type(group_type.text),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn unknown_group_type(&mut self, name: &str) {
+        let known = self.project.group_types.len() + self.unknown_group_types.len();
+        if known < GROUP_TYPES_MAX && !self.unknown_group_types.iter().any(|known| known == name) {
+            self.unknown_group_types.push(name.to_owned());
+        }
+    }
+
+    /// What the event says about persons and groups.
+    fn person_ops(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
+        let kind = self.op_kind(cursor, fields, event);
+        let seen = match event.distinct_id {
+            DistinctId::Borrowed(text) => self.persons.get_mut(text),
+            DistinctId::Owned(_) => None,
+        };
+        // Of many events of one person in a batch the first says it all.
+        if let Some(seen) = seen {
+            let said = match kind {
+                OpKind::Personless => &mut seen.personless,
+                _ => &mut seen.touched,
+            };
+            if *said && matches!(kind, OpKind::Touch | OpKind::Personless) {
+                return;
+            }
+            *said = true;
+        }
+        self.ops.push(Op {
+            distinct_id: event.distinct_id.as_str().to_owned(),
+            event_id: event.event_id,
+            timestamp: event.timestamp,
+            kind,
+        });
+    }
+
+    fn op_kind(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> OpKind {
+        let inner = &fields.inner;
+        let body = cursor.body();
+        if event.name == "$groupidentify" {
+            if let Some(kind) = self.group_update(fields, cursor) {
+                return kind;
+            }
+        }
+        if event.personless {
+            return OpKind::Personless;
+        }
+        let other = match event.name {
+            "$identify" => inner.anon_distinct_id.as_ref(),
+            "$create_alias" | "$merge_dangerously" => inner.alias.as_ref(),
+            _ => None,
+        };
+        let update = update(fields, body);
+        let other = other.filter(|raw| raw.value != Value::Null);
+        match other.and_then(|raw| DistinctId::read(raw, cursor)) {
+            Some(other) => OpKind::Merge {
+                other: other.as_str().to_owned(),
+                force: event.name == "$merge_dangerously",
+                update: update.unwrap_or_default(),
+            },
+            None => match update {
+                Some(update) if !matches!(event.name, "$exception" | "$$heatmap") => {
+                    OpKind::Update(update)
+                }
+                _ => OpKind::Touch,
+            },
+        }
+    }
+
+    fn group_update(&mut self, fields: &Fields<'a>, cursor: Cursor<'a>) -> Option<OpKind> {
+        let inner = &fields.inner;
+        let Value::String(group_type) = inner.group_type.as_ref()?.value else { return None };
+        let key = DistinctId::read(inner.group_key.as_ref()?, cursor)?;
+        let set = inner.group_set.as_ref().and_then(|raw| object(raw, cursor.body()));
+        if !self.project.group_types.iter().any(|name| name == group_type) {
+            self.unknown_group_type(group_type);
+        }
+        Some(OpKind::GroupUpdate {
+            group_type: group_type.to_owned(),
+            key: key.as_str().to_owned(),
+            set: set.unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn finish(self) -> Built {
+        Built {
+            project: self.project.id,
+            columns: self.columns,
+            event_ids: self.event_ids,
+            ops: self.ops,
+            names: self.names.into_iter().map(str::to_owned).collect(),
+            unknown_group_types: self.unknown_group_types,
+            drops: self.drops,
+        }
+    }
+}
+
+/// An event that is taken.
+#[derive(Debug)]
+struct Accepted<'a, 'e> {
+    name: &'a str,
+    distinct_id: &'e DistinctId<'a>,
+    timestamp: UnixMicros,
+    event_id: Uuid,
+    personless: bool,
+}
+
+/// A distinct id as text: strings as they are, other JSON values as compact JSON, cut to
+/// [`NAME_MAX_CHARS`], NUL replaced. `None` if it is null or blank.
+#[derive(Debug)]
+enum DistinctId<'a> {
+    Borrowed(&'a str),
+    Owned(String),
+}
+
+impl<'a> DistinctId<'a> {
+    fn read(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
+        let id = match raw.value {
+            Value::Null => return None,
+            Value::String(text) => Self::Borrowed(text),
+            _ => {
+                let json = cursor.body().get(raw.range.clone())?;
+                let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+                Self::Owned(value.to_string())
+            }
+        };
+        if id.as_str().trim().is_empty() {
+            return None;
+        }
+        if id.as_str().contains('\0') {
+            let clean = id.as_str().replace('\0', "\u{fffd}");
+            return Some(Self::Owned(cut(&clean).to_owned()));
+        }
+        Some(match id {
+            Self::Borrowed(text) => Self::Borrowed(cut(text)),
+            Self::Owned(text) => Self::Owned(cut(&text).to_owned()),
+        })
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Owned(text) => text,
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    if text.len() <= NAME_MAX_CHARS {
+        return text;
+    }
+    match text.char_indices().nth(NAME_MAX_CHARS) {
+        Some((end, _)) => text.get(..end).unwrap_or(text),
+        None => text,
+    }
+}
+
+/// `$set`, `$set_once` and `$unset` of an event, top level over properties.
+fn update(fields: &Fields<'_>, body: &[u8]) -> Option<Update> {
+    let inner = &fields.inner;
+    let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
+    if said.iter().all(|part| part.is_none()) && inner.unset.is_none() {
+        return None;
+    }
+    let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
+        let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
+        map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
+        map
+    };
+    let mut unset = names(inner.unset.as_ref(), body);
+    unset.extend(names(fields.unset.as_ref(), body));
+    Some(Update {
+        set: merged(&fields.set, &inner.set),
+        set_once: merged(&fields.set_once, &inner.set_once),
+        unset,
+    })
+}
+
+fn object(raw: &Raw<'_>, body: &[u8]) -> Option<Map<String, serde_json::Value>> {
+    raw.is_object().then_some(())?;
+    serde_json::from_slice(body.get(raw.range.clone())?).ok()
+}
+
+/// Names in `$unset`: an array of them, or an object whose keys they are.
+fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
+    let value = raw.and_then(|raw| serde_json::from_slice(body.get(raw.range.clone())?).ok());
+    match value {
+        Some(serde_json::Value::Array(items)) => {
+            items.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        }
+        Some(serde_json::Value::Object(map)) => map.into_iter().map(|(key, _)| key).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A part of an event that may stand at its top and in its properties.
+type Lifted<'l, 'a> = (&'static str, &'l Option<Raw<'a>>, &'l Option<Raw<'a>>);
+
+/// Writes the properties anew: without the elements chain, which has a column, and with what
+/// stood at the top of the event merged in.
+fn rewrite(out: &mut Vec<u8>, body: &[u8], members: &[Member], lifted: &[Lifted<'_, '_>]) {
+    let moved = |meaning: Option<Meaning>| match meaning {
+        Some(Meaning::ElementsChain | Meaning::Elements) => true,
+        Some(Meaning::Set) => lifted.iter().any(|(key, top, _)| *key == "$set" && top.is_some()),
+        Some(Meaning::SetOnce) => {
+            lifted.iter().any(|(key, top, _)| *key == "$set_once" && top.is_some())
+        }
+        Some(Meaning::Unset) => {
+            lifted.iter().any(|(key, top, _)| *key == "$unset" && top.is_some())
+        }
+        _ => false,
+    };
+    out.push(b'{');
+    let mut first = true;
+    let mut separate = |out: &mut Vec<u8>| {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+    };
+    for member in members.iter().filter(|member| !moved(member.meaning)) {
+        separate(out);
+        out.extend_from_slice(body.get(member.start..member.end).unwrap_or_default());
+    }
+    for (key, top, below) in lifted {
+        let Some(top) = top else { continue };
+        separate(out);
+        out.extend_from_slice(format!("\"{key}\":").as_bytes());
+        match below.as_ref().filter(|below| below.is_object() && top.is_object()) {
+            Some(below) => {
+                let mut map = object(below, body).unwrap_or_default();
+                map.extend(object(top, body).unwrap_or_default());
+                out.extend_from_slice(serde_json::Value::Object(map).to_string().as_bytes());
+            }
+            None => out.extend_from_slice(body.get(top.range.clone()).unwrap_or_default()),
+        }
+    }
+    out.push(b'}');
+}
+
+/// An instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.
+fn instant(value: Value<'_>) -> Option<UnixMicros> {
+    match value {
+        Value::String(text) => time::parse_timestamp(text),
+        Value::Integer(number) => time::from_integer(number),
+        Value::Number(number) => time::from_number(number),
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles to every reader of them")]
+fn to_double(number: i64) -> f64 {
+    number as f64
+}
+
+/// Whether `text` is how a uuid is written into columns: 36 characters, lower case, hyphens.
+fn is_canonical(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+        })
+}
+
+/// A version 7 uuid of the event's time and of bits that depend on the seed and the row alone.
+fn made_id(seed: u64, row: usize, timestamp: UnixMicros) -> Uuid {
+    let row = u64::try_from(row).unwrap_or(u64::MAX);
+    let high = mix(seed ^ mix(row));
+    let low = mix(high);
+    let mut random = [0; 10];
+    let bytes = high.to_le_bytes().into_iter().chain(low.to_le_bytes());
+    random.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    let millis = u64::try_from(timestamp.0 / 1000).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+}
+
+/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): every input bit moves every output bit.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

@@ -1,0 +1,305 @@
+//! From decoded bytes to columns: the pure middle of the write road.
+//!
+//! [`Preparer::prepare`] reads a request body once and gives the rows of the `events` table, the
+//! ids of the events, what they say about persons, and their names. No clock, no randomness, no
+//! I/O: what it needs of those stands in [`Received`], which the log keeps too, so that a replay
+//! gives the same rows. The rules for one event are in `normalize`.
+
+use std::net::IpAddr;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::Buffer;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::columns::Columns;
+use crate::event::id::ProjectId;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::column;
+use crate::identity::op::Op;
+use crate::ingest::capture::Envelope;
+use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::KeyTable;
+use crate::ingest::tape::Scratch;
+use crate::wire::repair::repair;
+
+/// Memory of parses that is kept for the next ones; as many bodies are parsed at once as the CPU
+/// pool has threads.
+const SCRATCHES_MAX: usize = 64;
+
+/// Bodies beyond this leave no memory behind for the next parse.
+const SCRATCH_BODY_MAX_BYTES: usize = 4 << 20;
+
+/// What the server knows of a request besides its body.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// When the body had arrived.
+    pub at: UnixMicros,
+    /// The client's address.
+    pub client_ip: Option<IpAddr>,
+    /// `sent_at` of the query string, milliseconds since 1970.
+    pub sent_at_query_millis: Option<i64>,
+    /// Whether the path was `/engage`, where an event without a name is an `$identify`.
+    pub engage: bool,
+    /// Randomness for the ids that the server makes.
+    pub seed: u64,
+}
+
+/// What a project must tell for its events to become columns.
+#[derive(Clone, Debug)]
+pub struct ProjectFacts {
+    /// The project.
+    pub id: ProjectId,
+    /// Names of its group types, by index.
+    pub group_types: Vec<String>,
+}
+
+/// A body as columns, and what follows from it.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The project that the events belong to.
+    pub project: ProjectId,
+    /// Rows of every column.
+    pub rows: usize,
+    /// Columns of the `events` table by position; `None` where no row has a value.
+    pub columns: Vec<Option<ArrayRef>>,
+    /// Ids of the rows.
+    pub event_ids: Vec<Uuid>,
+    /// What the events say about persons and groups, in order.
+    pub ops: Vec<Op>,
+    /// Names of the events, each once.
+    pub names: Vec<String>,
+    /// Group types that the project does not know yet.
+    pub unknown_group_types: Vec<String>,
+    /// Events that were not taken, by reason.
+    pub drops: Drops,
+    /// Memory that the columns keep.
+    pub memory_bytes: usize,
+}
+
+/// Why an event was not taken although its request was fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// It is not a JSON object.
+    NotAnObject,
+    /// It has no name, or an empty one.
+    MissingEvent,
+    /// It has no distinct id, or an empty one.
+    MissingDistinctId,
+    /// It is larger than an event may be.
+    TooLarge,
+    /// It identifies or merges persons and asks not to process persons.
+    PersonlessMerge,
+    /// It is of a kind that is never stored.
+    NeverStored,
+}
+
+impl Drop {
+    /// All reasons, in the order of [`Drops`].
+    pub const ALL: [Self; 6] = [
+        Self::NotAnObject,
+        Self::MissingEvent,
+        Self::MissingDistinctId,
+        Self::TooLarge,
+        Self::PersonlessMerge,
+        Self::NeverStored,
+    ];
+
+    /// Name for metrics and warnings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotAnObject => "not_an_object",
+            Self::MissingEvent => "missing_event",
+            Self::MissingDistinctId => "missing_distinct_id",
+            Self::TooLarge => "too_large",
+            Self::PersonlessMerge => "personless_merge",
+            Self::NeverStored => "never_stored",
+        }
+    }
+}
+
+/// Number of dropped events by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Drops {
+    /// Counts one.
+    pub fn add(&mut self, reason: Drop) {
+        let slots = Drop::ALL.iter().zip(&mut self.0);
+        if let Some((_, count)) = slots.into_iter().find(|(drop, _)| **drop == reason) {
+            *count += 1;
+        }
+    }
+
+    /// Reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
+        Drop::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Why a body is not taken at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// It is not JSON.
+    #[error("the body is not valid JSON")]
+    Malformed,
+    /// It is JSON of another shape.
+    #[error("the body is neither an event, nor an array of events, nor a batch")]
+    NoObject,
+    /// It is an empty array or batch.
+    #[error("the request holds no event")]
+    NoEvents,
+    /// No token anywhere.
+    #[error("the request holds no project API key")]
+    NoToken,
+    /// No project has this token.
+    #[error("no project has this API key")]
+    UnknownToken,
+    /// The events name different projects.
+    #[error("the events hold different project API keys")]
+    InconsistentTokens,
+    /// More text than one batch of columns can hold.
+    #[error("the body is too large for one batch")]
+    TooLarge,
+}
+
+impl PrepareError {
+    /// What the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
+            Self::TooLarge => Kind::TooLarge,
+            Self::Malformed | Self::NoObject | Self::NoEvents | Self::InconsistentTokens => {
+                Kind::Invalid
+            }
+        }
+    }
+}
+
+/// Builds columns from bodies; one for the process, used by many threads at once.
+#[derive(Debug)]
+pub struct Preparer {
+    keys: KeyTable,
+    event_max_bytes: usize,
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+impl Preparer {
+    /// `event_max_bytes` is the largest event taken, as JSON.
+    pub fn new(event_max_bytes: usize) -> Self {
+        Self { keys: KeyTable::new(), event_max_bytes, scratches: Mutex::new(Vec::new()) }
+    }
+
+    /// Reads `body`. `project` finds the project of a token. Text in the columns refers to `body`,
+    /// which therefore lives as long as they do.
+    ///
+    /// # Errors
+    ///
+    /// See [`PrepareError`]; nothing of the body may be stored then.
+    pub fn prepare(
+        &self,
+        body: Vec<u8>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+    ) -> Result<Prepared, PrepareError> {
+        let mut scratch = self.scratches.lock().pop().unwrap_or_default();
+        let outcome = self.read(body, received, project, &mut scratch);
+        let mut scratches = self.scratches.lock();
+        if scratches.len() < SCRATCHES_MAX && scratch.body_capacity() <= SCRATCH_BODY_MAX_BYTES {
+            scratches.push(scratch);
+        }
+        outcome
+    }
+
+    fn read(
+        &self,
+        body: Vec<u8>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+        scratch: &mut Scratch,
+    ) -> Result<Prepared, PrepareError> {
+        match self.build(&body, received, project, scratch) {
+            Ok(built) => built.map(|built| built.finish(body)),
+            Err(_) => {
+                // Lone surrogates, NaN and their like: rare, and not worth losing a batch for.
+                let repaired = repair(&body).ok_or(PrepareError::Malformed)?;
+                let built = self.build(&repaired, received, project, scratch);
+                built.map_err(|_| PrepareError::Malformed)?.map(|built| built.finish(repaired))
+            }
+        }
+    }
+
+    /// The outer error is the parser's.
+    fn build(
+        &self,
+        body: &[u8],
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+        scratch: &mut Scratch,
+    ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
+        scratch.parse(body, |root| {
+            let envelope = Envelope::read(root)?;
+            let events_max = envelope.events_max();
+            if events_max == 0 {
+                return Err(PrepareError::NoEvents);
+            }
+            let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
+            let project = project(token).ok_or(PrepareError::UnknownToken)?;
+            let mut batch = Batch::new(&self.keys, received, &project, envelope.sent_at);
+            batch.reserve(events_max, self.event_max_bytes);
+            envelope.for_each(root, |event| batch.event(event))?;
+            Ok(batch.finish())
+        })
+    }
+}
+
+/// A batch whose columns wait for the body they refer to.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) project: ProjectId,
+    pub(super) columns: Columns,
+    pub(super) event_ids: Vec<Uuid>,
+    pub(super) ops: Vec<Op>,
+    pub(super) names: Vec<String>,
+    pub(super) unknown_group_types: Vec<String>,
+    pub(super) drops: Drops,
+}
+
+impl Built {
+    fn finish(self, body: Vec<u8>) -> Prepared {
+        let rows = self.columns.rows();
+        let columns = self.columns.finish(Buffer::from_vec(body));
+        Prepared {
+            project: self.project,
+            rows,
+            memory_bytes: memory_bytes(&columns),
+            columns,
+            event_ids: self.event_ids,
+            ops: self.ops,
+            names: self.names,
+            unknown_group_types: self.unknown_group_types,
+            drops: self.drops,
+        }
+    }
+}
+
+/// Memory of the columns. The body and the side buffer are shared by all text columns and count
+/// once.
+fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
+    let shared = columns.get(column::PROPERTIES).and_then(Option::as_ref).map_or(0, |properties| {
+        let data = properties.to_data();
+        data.buffers().iter().skip(1).map(Buffer::capacity).sum()
+    });
+    let own = columns.iter().flatten().map(|array| {
+        array.to_data().buffers().first().map_or(0, Buffer::capacity) + array.len() / 8
+    });
+    shared + own.sum::<usize>()
+}
+
+/// Number of columns of the `events` table.
+pub(super) const COLUMNS: usize = column::PROMOTED + PROMOTED.len();
+
+#[cfg(test)]
+mod tests;

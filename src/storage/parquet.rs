@@ -1,0 +1,230 @@
+//! Parquet files of a table: [`FileWriter`] and the settings of the format. Knows no table version.
+//!
+//! # Why these settings
+//!
+//! Files carry no Arrow schema of their own, so every reader sees plain Parquet types; text is
+//! plain UTF-8 and times are UTC microseconds, which every engine reads alike. A flush compresses
+//! with zstd 1, because its files are soon merged; a merge uses zstd 3 and adds bloom filters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use object_store::ObjectStore;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use parquet::arrow::async_writer::AsyncArrowWriter;
+use parquet::arrow::async_writer::ParquetObjectWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::Compression;
+use parquet::basic::Encoding;
+use parquet::basic::ZstdLevel;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::EnabledStatistics;
+use parquet::file::properties::WriterProperties;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::ColumnPath;
+
+use crate::clock::UnixMicros;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::stats::ColumnStats;
+use crate::storage::delta::stats::FileStats;
+use crate::storage::delta::stats::Value;
+
+/// Rows of a row group at most: large enough to compress and skip well, small enough to be read in
+/// parallel (DuckDB advises 100,000 to 1,000,000).
+const ROW_GROUP_MAX_ROWS: usize = 512 * 1024;
+
+/// How the files of a table are laid out. Columns by position in the table's schema.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Sort key of the rows.
+    pub sort: Vec<usize>,
+    /// Columns with bloom filters in merged files.
+    pub bloom: Vec<usize>,
+    /// Columns whose bounds stand in the table's log.
+    pub statistics: Vec<usize>,
+    /// Columns whose values hardly repeat; a dictionary would only cost.
+    pub unique: Vec<usize>,
+}
+
+/// How much work goes into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A file that will be merged with others soon.
+    Flush,
+    /// A file that stays.
+    Merge,
+}
+
+/// A file being written; nothing is visible before [`FileWriter::finish`].
+pub struct FileWriter {
+    writer: AsyncArrowWriter<ParquetObjectWriter>,
+    store: Arc<dyn ObjectStore>,
+    schema: SchemaRef,
+    statistics: Vec<usize>,
+    path: String,
+    partition: Option<String>,
+    rows: u64,
+}
+
+impl std::fmt::Debug for FileWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileWriter").field("path", &self.path).field("rows", &self.rows).finish()
+    }
+}
+
+impl FileWriter {
+    /// Begins the file `name` in `partition` of the table that `spec` describes.
+    ///
+    /// # Errors
+    ///
+    /// The schema cannot be written as Parquet: a programmer error.
+    pub fn new(
+        store: &Arc<dyn ObjectStore>,
+        spec: &TableSpec,
+        layout: &Layout,
+        effort: Effort,
+        (partition, name): (Option<String>, &str),
+    ) -> Result<Self, ParquetError> {
+        let path = spec.file_path(partition.as_deref(), name);
+        let object = ParquetObjectWriter::new(Arc::clone(store), Path::from(path.as_str()));
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(&spec.schema, layout, effort)?)
+            .with_skip_arrow_metadata(true);
+        let schema = Arc::clone(&spec.schema);
+        let writer =
+            AsyncArrowWriter::try_new_with_options(object, Arc::clone(&schema), options)?;
+        let statistics = layout.statistics.clone();
+        let store = Arc::clone(store);
+        Ok(Self { writer, store, schema, statistics, path, partition, rows: 0 })
+    }
+
+    /// Adds rows, which must continue the order of the layout.
+    ///
+    /// # Errors
+    ///
+    /// The store fails, or the rows do not fit the schema.
+    pub async fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        self.rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
+        self.writer.write(batch).await
+    }
+
+    /// Bytes written so far, the row group under way not counted.
+    pub fn written_bytes(&self) -> u64 {
+        u64::try_from(self.writer.bytes_written()).unwrap_or(u64::MAX)
+    }
+
+    /// Completes the file. When this returns it is durable, and in no table yet.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub async fn finish(mut self) -> Result<DataFile, ParquetError> {
+        let metadata = self.writer.finish().await?;
+        let object = self.store.head(&Path::from(self.path.as_str())).await;
+        let object = object.map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(DataFile {
+            size_bytes: object.size,
+            rows: self.rows,
+            partition: self.partition,
+            stats: stats(&metadata, &self.schema, &self.statistics),
+            path: self.path,
+        })
+    }
+}
+
+fn properties(
+    schema: &SchemaRef,
+    layout: &Layout,
+    effort: Effort,
+) -> Result<WriterProperties, ParquetError> {
+    let level = match effort {
+        Effort::Flush => 1,
+        Effort::Merge => 3,
+    };
+    let name = |position: &usize| {
+        schema.fields().get(*position).map(|field| ColumnPath::from(field.name().as_str()))
+    };
+    let sorting = layout.sort.iter().filter_map(|position| i32::try_from(*position).ok());
+    let sorting = sorting.map(|column| SortingColumn::new(column, false, false)).collect();
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
+        .set_max_row_group_row_count(Some(ROW_GROUP_MAX_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_sorting_columns(Some(sorting));
+    for column in layout.sort.iter().filter_map(name) {
+        builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Page);
+    }
+    for column in layout.unique.iter().filter_map(name) {
+        builder = builder
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column.clone(), Encoding::PLAIN)
+            .set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
+    if effort == Effort::Merge {
+        for column in layout.bloom.iter().filter_map(name) {
+            builder = builder.set_column_bloom_filter_enabled(column, true);
+        }
+    }
+    Ok(builder.build())
+}
+
+/// Bounds of the columns at `positions`, over all row groups.
+fn stats(metadata: &ParquetMetaData, schema: &SchemaRef, positions: &[usize]) -> FileStats {
+    let mut columns = BTreeMap::new();
+    for position in positions {
+        let Some(field) = schema.fields().get(*position) else { continue };
+        let chunks = metadata.row_groups().iter().map(|group| group.columns().get(*position));
+        let chunks: Option<Vec<&Statistics>> =
+            chunks.map(|chunk| chunk.and_then(|chunk| chunk.statistics())).collect();
+        let Some(chunks) = chunks else { continue };
+        let is_time = matches!(field.data_type(), arrow::datatypes::DataType::Timestamp(..));
+        let bounds = |chunk: &&Statistics| bounds(chunk, is_time);
+        let all: Option<Vec<(Value, Value)>> = chunks.iter().map(bounds).collect();
+        let (mins, maxs): (Vec<Value>, Vec<Value>) = all.unwrap_or_default().into_iter().unzip();
+        let pick = |values: Vec<Value>, order| {
+            values.into_iter().reduce(|a, b| if compare(&b, &a) == order { b } else { a })
+        };
+        let nulls = chunks.iter().map(|chunk| chunk.null_count_opt()).sum::<Option<u64>>();
+        columns.insert(
+            field.name().clone(),
+            ColumnStats {
+                min: pick(mins, std::cmp::Ordering::Less),
+                max: pick(maxs, std::cmp::Ordering::Greater),
+                null_count: nulls,
+            },
+        );
+    }
+    FileStats { columns }
+}
+
+fn bounds(statistics: &Statistics, is_time: bool) -> Option<(Value, Value)> {
+    match statistics {
+        Statistics::Int64(values) => {
+            let value = |micros: i64| match is_time {
+                true => Value::Timestamp(UnixMicros(micros)),
+                false => Value::Int(micros),
+            };
+            Some((value(*values.min_opt()?), value(*values.max_opt()?)))
+        }
+        Statistics::ByteArray(values) => {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok().map(Value::Text);
+            Some((text(values.min_opt()?.data())?, text(values.max_opt()?.data())?))
+        }
+        _ => None,
+    }
+}
+
+fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.cmp(b),
+        _ => std::cmp::Ordering::Equal,
+    }
+}

@@ -1,0 +1,111 @@
+//! [`Rows`]: one batch of a table in memory, in which a column without any value does not exist.
+//!
+//! Events have many columns and most batches use few; a missing column costs nothing until a
+//! reader asks for it and gets NULLs.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::array::RecordBatchOptions;
+use arrow::array::new_null_array;
+use arrow::compute::concat;
+use arrow::compute::filter;
+use arrow::array::BooleanArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+/// Some rows of a table: columns by position in the table's schema.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Number of rows.
+    pub len: usize,
+    /// Columns; `None` where every row is NULL.
+    pub columns: Vec<Option<ArrayRef>>,
+    /// Memory that the columns keep, shared buffers counted once.
+    pub memory_bytes: usize,
+}
+
+impl Rows {
+    /// The columns at `positions` of `schema`, as the record batch of `projected`, NULLs made.
+    ///
+    /// # Errors
+    ///
+    /// The columns do not fit `projected`: a programmer error.
+    pub fn to_batch(
+        &self,
+        projected: &SchemaRef,
+        positions: &[usize],
+    ) -> Result<RecordBatch, ArrowError> {
+        let column = |(position, field): (&usize, &Arc<arrow::datatypes::Field>)| {
+            match self.columns.get(*position).and_then(Option::as_ref) {
+                Some(column) => Arc::clone(column),
+                None => new_null_array(field.data_type(), self.len),
+            }
+        };
+        let columns = positions.iter().zip(projected.fields()).map(column).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.len));
+        RecordBatch::try_new_with_options(Arc::clone(projected), columns, &options)
+    }
+
+    /// The rows for which `keep` is true.
+    ///
+    /// # Errors
+    ///
+    /// `keep` has another length: a programmer error.
+    pub fn filtered(self, keep: &BooleanArray) -> Result<Self, ArrowError> {
+        let columns = self.columns.into_iter().map(|column| match column {
+            Some(column) => filter(&column, keep).map(Some),
+            None => Ok(None),
+        });
+        Ok(Self {
+            len: keep.true_count(),
+            columns: columns.collect::<Result<_, _>>()?,
+            memory_bytes: self.memory_bytes,
+        })
+    }
+
+    /// One batch of all rows of `parts`, in order, with text copied together: many small requests
+    /// would otherwise keep a buffer each in every column.
+    ///
+    /// # Errors
+    ///
+    /// The parts have different types: a programmer error.
+    pub fn concatenated(parts: &[Arc<Self>]) -> Result<Self, ArrowError> {
+        let width = parts.iter().map(|part| part.columns.len()).max().unwrap_or(0);
+        let mut columns = Vec::with_capacity(width);
+        for position in 0..width {
+            columns.push(concatenated_column(parts, position)?);
+        }
+        let own = |column: &ArrayRef| column.get_array_memory_size();
+        Ok(Self {
+            len: parts.iter().map(|part| part.len).sum(),
+            memory_bytes: columns.iter().flatten().map(own).sum(),
+            columns,
+        })
+    }
+}
+
+fn concatenated_column(
+    parts: &[Arc<Rows>],
+    position: usize,
+) -> Result<Option<ArrayRef>, ArrowError> {
+    let column = |part: &Arc<Rows>| part.columns.get(position).cloned().flatten();
+    let Some(data_type) = parts.iter().find_map(column).map(|array| array.data_type().clone())
+    else {
+        return Ok(None);
+    };
+    let arrays: Vec<ArrayRef> = parts
+        .iter()
+        .map(|part| column(part).unwrap_or_else(|| new_null_array(&data_type, part.len)))
+        .collect();
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    let whole = concat(&arrays)?;
+    Ok(Some(match data_type {
+        DataType::Utf8View => Arc::new(whole.as_string_view().gc()),
+        _ => whole,
+    }))
+}

@@ -1,0 +1,210 @@
+//! The order of rows in a file: from batches in log order to sorted record batches.
+//!
+//! Sort columns become whole numbers that compare as the values do (text by its rank among the
+//! distinct texts), so that sorting moves small fixed-size keys and the rows are gathered once.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::array::new_null_array;
+use arrow::compute::interleave;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimestampMicrosecondType;
+use arrow::error::ArrowError;
+use hashbrown::HashMap;
+
+use crate::storage::rows::Rows;
+
+/// Most sort columns of a table.
+const SORT_COLUMNS_MAX: usize = 4;
+
+/// A row by batch and by position in it, with its place in the order.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    key: [u64; SORT_COLUMNS_MAX],
+    batch: u32,
+    row: u32,
+}
+
+impl Place {
+    /// Number of the batch.
+    pub fn batch(&self) -> usize {
+        usize::try_from(self.batch).unwrap_or(usize::MAX)
+    }
+
+    /// Number of the row in it.
+    pub fn row(&self) -> usize {
+        usize::try_from(self.row).unwrap_or(usize::MAX)
+    }
+}
+
+/// Where every row of `batches` belongs, in the order of `sort_columns`; rows that compare equal
+/// stay in log order.
+///
+/// # Errors
+///
+/// A sort column has a type other than whole number, time or text, or is missing.
+pub fn sorted(batches: &[Arc<Rows>], sort_columns: &[usize]) -> Result<Vec<Place>, ArrowError> {
+    let mut places = Vec::with_capacity(batches.iter().map(|rows| rows.len).sum());
+    for (batch, rows) in batches.iter().enumerate() {
+        let batch = u32::try_from(batch).map_err(|_| too_many())?;
+        let len = u32::try_from(rows.len).map_err(|_| too_many())?;
+        places.extend((0..len).map(|row| Place { key: [0; SORT_COLUMNS_MAX], batch, row }));
+    }
+    for (slot, position) in sort_columns.iter().take(SORT_COLUMNS_MAX).enumerate() {
+        let ranks = text_ranks(batches, *position);
+        let mut rest = places.iter_mut();
+        for rows in batches {
+            let keys = keys(rows, *position, &ranks)?;
+            for (key, place) in keys.into_iter().zip(&mut rest) {
+                if let Some(to) = place.key.get_mut(slot) {
+                    *to = key;
+                }
+            }
+        }
+    }
+    places.sort_unstable_by_key(|place| (place.key, place.batch, place.row));
+    Ok(places)
+}
+
+fn too_many() -> ArrowError {
+    ArrowError::InvalidArgumentError("more than 2^32 rows".to_owned())
+}
+
+type Ranks<'a> = HashMap<&'a str, u64, foldhash::fast::RandomState>;
+
+/// Rank of each distinct text of a column; empty if the column is not text.
+fn text_ranks(batches: &[Arc<Rows>], position: usize) -> Ranks<'_> {
+    let mut ranks = Ranks::default();
+    for rows in batches {
+        let column = rows.columns.get(position).and_then(Option::as_ref);
+        if let Some(text) = column.and_then(|column| column.as_string_view_opt()) {
+            ranks.extend(text.iter().flatten().map(|text| (text, 0)));
+        }
+    }
+    let mut texts: Vec<&str> = ranks.keys().copied().collect();
+    texts.sort_unstable();
+    ranks.extend(texts.into_iter().zip(0_u64..));
+    ranks
+}
+
+fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, ArrowError> {
+    let wrong = || ArrowError::SchemaError(format!("column {position} cannot be sorted by"));
+    let column = rows.columns.get(position).and_then(Option::as_ref).ok_or_else(wrong)?;
+    // Flipping the sign bit makes signed order unsigned order.
+    let ordered = |number: &i64| number.cast_unsigned() ^ (1 << 63);
+    Ok(match column.data_type() {
+        DataType::Int64 => column.as_primitive::<Int64Type>().values().iter().map(ordered).collect(),
+        DataType::Timestamp(..) => {
+            let times = column.as_primitive::<TimestampMicrosecondType>();
+            times.values().iter().map(ordered).collect()
+        }
+        DataType::Utf8View => {
+            let rank = |text: Option<&str>| text.and_then(|text| ranks.get(text)).copied();
+            column.as_string_view().iter().map(|text| rank(text).unwrap_or(0)).collect()
+        }
+        _ => return Err(wrong()),
+    })
+}
+
+/// Gathers rows of `batches` into one record batch of `schema`, in the order of `places`.
+///
+/// # Errors
+///
+/// The batches do not fit `schema`: a programmer error.
+pub fn gather(
+    batches: &[Arc<Rows>],
+    schema: &SchemaRef,
+    places: &[Place],
+) -> Result<RecordBatch, ArrowError> {
+    let indices: Vec<(usize, usize)> =
+        places.iter().map(|place| (place.batch(), place.row())).collect();
+    let columns = schema.fields().iter().enumerate().map(|(position, field)| {
+        gather_column(batches, position, field.data_type(), &indices)
+    });
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
+}
+
+fn gather_column(
+    batches: &[Arc<Rows>],
+    position: usize,
+    data_type: &DataType,
+    indices: &[(usize, usize)],
+) -> Result<ArrayRef, ArrowError> {
+    let column = |rows: &Arc<Rows>| rows.columns.get(position).cloned().flatten();
+    if batches.iter().all(|rows| column(rows).is_none()) {
+        return Ok(new_null_array(data_type, indices.len()));
+    }
+    let arrays: Vec<ArrayRef> = batches
+        .iter()
+        .map(|rows| column(rows).unwrap_or_else(|| new_null_array(data_type, rows.len)))
+        .collect();
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    interleave(&arrays, indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::AsArray;
+    use arrow::array::Int64Array;
+    use arrow::array::StringViewArray;
+    use arrow::datatypes::DataType;
+    use arrow::datatypes::Field;
+    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::Schema;
+    use proptest::prelude::*;
+
+    use super::Rows;
+    use super::gather;
+    use super::sorted;
+
+    proptest! {
+        #[test]
+        fn the_order_is_that_of_the_values(
+            batches in prop::collection::vec(
+                prop::collection::vec((-3..3_i64, "[a-c]{0,2}|[a-c]{13,15}", any::<i64>()), 0..20),
+                0..6,
+            ),
+        ) {
+            let rows: Vec<Arc<Rows>> = batches.iter().map(|batch| {
+                let numbers = batch.iter().map(|(number, _, _)| *number);
+                let texts = batch.iter().map(|(_, text, _)| Some(text.as_str()));
+                let others = batch.iter().map(|(_, _, other)| *other);
+                Arc::new(Rows {
+                    len: batch.len(),
+                    columns: vec![
+                        Some(Arc::new(Int64Array::from_iter_values(numbers))),
+                        Some(Arc::new(StringViewArray::from_iter(texts))),
+                        Some(Arc::new(Int64Array::from_iter_values(others))),
+                        None,
+                    ],
+                    memory_bytes: 0,
+                })
+            }).collect();
+            let places = sorted(&rows, &[0, 1, 2]).unwrap();
+            let schema = Arc::new(Schema::new(vec![
+                Field::new("a", DataType::Int64, false),
+                Field::new("b", DataType::Utf8View, false),
+                Field::new("c", DataType::Int64, false),
+                Field::new("d", DataType::Float64, true),
+            ]));
+            let mut expected: Vec<_> = batches.concat();
+            expected.sort();
+            let batch = gather(&rows, &schema, &places).unwrap();
+            prop_assert_eq!(batch.num_rows(), expected.len());
+            prop_assert_eq!(batch.column(3).null_count(), expected.len());
+            for (row, (number, text, other)) in expected.iter().enumerate() {
+                prop_assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(row), *number);
+                prop_assert_eq!(batch.column(1).as_string_view().value(row), text);
+                prop_assert_eq!(batch.column(2).as_primitive::<Int64Type>().value(row), *other);
+            }
+        }
+    }
+}
