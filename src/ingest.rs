@@ -1,1 +1,452 @@
 //! The road from a request body to a durable acknowledgement.
+//!
+//! [`Pipeline::accept`] is the whole road; read it first. `prepare` turns bytes into columns (pure,
+//! on the CPU pool), `commit` makes them durable in the log and publishes them (one thread),
+//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start.
+//! What may not live here: HTTP, the shapes of answers, files.
+
+pub mod capture;
+pub mod commit;
+pub mod dedup;
+pub mod derive;
+pub mod envelope;
+pub mod health;
+pub mod normalize;
+pub mod prepare;
+pub mod publish;
+pub mod replay;
+pub mod tape;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::identity::store::Identities;
+use crate::ingest::commit::Commit;
+use crate::ingest::commit::LogFailed;
+use crate::ingest::commit::LogThread;
+use crate::ingest::dedup::Window;
+use crate::ingest::derive::Deriver;
+use crate::ingest::envelope::Envelope;
+use crate::ingest::health::Health;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::Preparer;
+use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Received;
+use crate::ingest::publish::Publisher;
+use crate::ingest::replay::Replay;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
+use crate::storage::store::Store;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::files::WalFiles;
+use crate::storage::wal::writer::Wal;
+use crate::tasks::CpuPool;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::ReasonLabels;
+use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::Decoder;
+use crate::wire::encoding::Hints;
+
+/// Requests that may wait for the log thread; their bytes are bounded besides.
+const LOG_QUEUE_MAX: usize = 16 * 1024;
+
+/// Records that may wait for the deriver before the log thread waits for it.
+const DERIVE_QUEUE_MAX: usize = 1024;
+
+/// Decoders that are kept for the next bodies.
+const DECODERS_MAX: usize = 64;
+
+/// Unit in which bytes in flight are counted; a semaphore has at most 2^29 permits for sure.
+const BUDGET_UNIT_BYTES: u64 = 1024;
+
+/// What compressed bodies of events are taken to inflate to until it is known: JSON of SDKs gets 5
+/// to 15 times smaller under gzip.
+const INFLATE_RATIO: u64 = 12;
+
+/// One request to take events.
+#[derive(Clone, Debug)]
+pub struct CaptureRequest {
+    /// The body as it was received.
+    pub body: Bytes,
+    /// How it is encoded.
+    pub hints: Hints,
+    /// The client's address.
+    pub client_ip: Option<IpAddr>,
+    /// `sent_at` of the query string, milliseconds since 1970.
+    pub sent_at_query_millis: Option<i64>,
+    /// Whether the path was `/engage`.
+    pub engage: bool,
+}
+
+/// What became of an accepted request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its place in the log; `None` if no event of it was taken.
+    pub sequence: Option<Sequence>,
+    /// Events that are durable now.
+    pub accepted: usize,
+}
+
+/// Why a request is not accepted. Nothing of it is stored.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The body's wrapping.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The body's contents.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A bound is reached; it passes by itself.
+    #[error("{0}")]
+    Overloaded(&'static str),
+    /// The server takes nothing until an operator acts.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// The metadata store failed.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A thread is gone or panicked.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+impl IngestError {
+    /// What the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Decode(error) => error.kind(),
+            Self::Prepare(error) => error.kind(),
+            Self::Overloaded(_) => Kind::Overloaded,
+            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Metadata(error) => error.kind(),
+            Self::Task(error) => error.kind(),
+        }
+    }
+}
+
+/// A cheap handle on the road; clones share it.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    decoding: Arc<Decoding>,
+    cpu: CpuPool,
+    metadata: Metadata,
+    store: Store,
+    wal: WalFiles,
+    log: mpsc::Sender<Commit>,
+    /// Units of [`BUDGET_UNIT_BYTES`] of decoded bodies that may be in flight.
+    budget: Arc<Semaphore>,
+    budget_units: u32,
+    wal_max_bytes: u64,
+    published: watch::Receiver<Sequence>,
+    health: Arc<Health>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+/// The engines that the road ends in.
+#[derive(Clone, Debug)]
+pub struct Engines {
+    /// Projects and definitions.
+    pub metadata: Metadata,
+    /// The events table.
+    pub store: Store,
+    /// Persons.
+    pub identities: Identities,
+}
+
+impl Pipeline {
+    /// Starts the threads of the road: log, deriver, and the replay of what the log holds. `recent`
+    /// gives the ids of events in the newest files; it is called on the replay's thread.
+    ///
+    /// # Errors
+    ///
+    /// The operating system refuses a thread.
+    pub fn start(
+        engines: Engines,
+        wal: Wal,
+        config: &Config,
+        (tasks, cpu, runtime): (&Tasks, CpuPool, Handle),
+        (clock, metrics): (Clock, Arc<Metrics>),
+        recent: impl FnOnce() -> Vec<(ProjectId, Uuid)> + Send + 'static,
+    ) -> Result<Self, TaskError> {
+        let Engines { metadata, store, identities } = engines;
+        let health = Arc::new(Health::default());
+        health.set_replaying(true);
+        let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
+        let (derivations, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
+        let window = Window::new(config.ingest.dedup_window_events);
+        let (publisher, published) = Publisher::new(
+            store.clone(),
+            window,
+            wal.last_appended(),
+            derivations,
+            Arc::clone(&metrics),
+        );
+        let flushed = store.flushed_through();
+        let derived = Sequence(identities.applied_sequence());
+        let files = wal.files();
+        let decoding = Arc::new(Decoding::new(config));
+        let deriver = Deriver::new(
+            derive_inbox,
+            (identities, metadata.clone()),
+            runtime,
+            clock.clone(),
+            Arc::clone(&health),
+        );
+        tasks.spawn_thread("derive", move || deriver.run())?;
+        let replay = Replay {
+            reader: files.reader(flushed.min(derived)),
+            publisher: Arc::clone(&publisher),
+            decoding: Arc::clone(&decoding),
+            metadata: metadata.clone(),
+            store: store.clone(),
+            flushed,
+            derived,
+            health: Arc::clone(&health),
+            shutdown: tasks.shutdown().clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        tasks.spawn_thread("replay", move || {
+            replay.remember(recent().into_iter());
+            replay.run();
+        })?;
+        let log_thread = LogThread {
+            wal,
+            inbox,
+            publisher,
+            metrics: Arc::clone(&metrics),
+            clock: clock.clone(),
+        };
+        tasks.spawn_thread("log", move || log_thread.run())?;
+        let units = config.ingest.inflight_max_bytes.as_u64() / BUDGET_UNIT_BYTES;
+        let budget_units = u32::try_from(units).unwrap_or(u32::MAX >> 3);
+        let budget = Arc::new(Semaphore::new(usize::try_from(budget_units).unwrap_or(1)));
+        let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
+        Ok(Self {
+            shared: Arc::new(Shared {
+                decoding,
+                cpu,
+                metadata,
+                store,
+                wal: files,
+                log,
+                budget,
+                budget_units,
+                wal_max_bytes,
+                published,
+                health,
+                clock,
+                metrics,
+            }),
+        })
+    }
+
+    /// Takes one request body to disk. Returns when every accepted event is durable and visible.
+    ///
+    /// Run it detached from the connection: a client that hangs up must not cut an append in half.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
+    pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
+        let shared = &*self.shared;
+        let permit = self.admit(&request)?;
+        let received = Received {
+            at: shared.clock.now(),
+            client_ip: request.client_ip,
+            sent_at_query_millis: request.sent_at_query_millis,
+            engage: request.engage,
+            seed: Uuid::new_v4().as_u64_pair().1,
+        };
+        let ready = self.prepare(&request, &received).await?;
+        for (reason, count) in ready.prepared.drops.iter() {
+            let labels = ReasonLabels { reason: reason.name() };
+            shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
+        }
+        let accepted = ready.prepared.rows;
+        if accepted == 0 {
+            return Ok(Receipt { sequence: None, accepted });
+        }
+        let (reply, answer) = oneshot::channel();
+        let Ready { head, body, prepared } = ready;
+        let commit = Commit { head, body, prepared, permit, reply };
+        let gone = |_| IngestError::Unavailable("the server is shutting down");
+        shared.log.send(commit).await.map_err(|_| gone(()))?;
+        let sequence = answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
+            LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
+            LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
+        })?;
+        shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
+        Ok(Receipt { sequence: Some(sequence), accepted })
+    }
+
+    /// Whether there is room for the request, and its share of what may be in flight.
+    fn admit(&self, request: &CaptureRequest) -> Result<OwnedSemaphorePermit, IngestError> {
+        let shared = &*self.shared;
+        if shared.health.is_identity_failed() {
+            return Err(IngestError::Unavailable("the identity store failed; restart the server"));
+        }
+        if shared.health.is_disk_low() {
+            return Err(IngestError::Overloaded("the disk is nearly full"));
+        }
+        if !shared.health.is_replaying() && shared.store.is_full() {
+            return Err(IngestError::Overloaded("the memtables are full"));
+        }
+        if shared.wal.size_bytes() >= shared.wal_max_bytes {
+            return Err(IngestError::Overloaded("the log is full"));
+        }
+        let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
+        let is_plain = matches!(request.body.first(), Some(b'{' | b'['));
+        let decoded = if is_plain { sent } else { sent.saturating_mul(INFLATE_RATIO) };
+        let units = (decoded / BUDGET_UNIT_BYTES + 1).min(u64::from(shared.budget_units));
+        let units = u32::try_from(units).unwrap_or(1);
+        Arc::clone(&shared.budget)
+            .try_acquire_many_owned(units)
+            .map_err(|_| IngestError::Overloaded("too many bytes are in flight"))
+    }
+
+    /// Bytes to columns and to the log record, on the CPU pool.
+    async fn prepare(
+        &self,
+        request: &CaptureRequest,
+        received: &Received,
+    ) -> Result<Ready, IngestError> {
+        let shared = &*self.shared;
+        loop {
+            let metadata = shared.metadata.snapshot();
+            let decoding = Arc::clone(&shared.decoding);
+            let (request, received) = (request.clone(), received.clone());
+            let ready = shared.cpu.run(move || decoding.ready(request, received, &metadata));
+            let ready = ready.await??;
+            let unknown = &ready.prepared.unknown_group_types;
+            if unknown.is_empty() {
+                return Ok(ready);
+            }
+            // At most five times in the life of a project: a group type gets its column before
+            // the first event that names it.
+            let project = ready.prepared.project;
+            shared.metadata.ensure_group_types(project, unknown).await?;
+        }
+    }
+
+    /// Everything up to here is visible to a snapshot taken from now on, rows and persons apart:
+    /// a reader of persons waits until the identity store has come here too.
+    pub fn published(&self) -> Sequence {
+        *self.shared.published.borrow()
+    }
+
+    /// What keeps capture from accepting.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.shared.health
+    }
+
+    /// The files of the log.
+    pub fn wal(&self) -> &WalFiles {
+        &self.shared.wal
+    }
+
+    /// Waits until nothing is between arrival and publication, at most for `limit`.
+    pub async fn drain(&self, limit: Duration) {
+        let all = self.shared.budget.acquire_many(self.shared.budget_units);
+        if tokio::time::timeout(limit, all).await.is_err() {
+            tracing::warn!("requests were still on their way into the log at shutdown");
+        }
+    }
+}
+
+/// A request that waits for nothing but its place in the log.
+#[derive(Debug)]
+struct Ready {
+    head: Vec<u8>,
+    body: Bytes,
+    prepared: Prepared,
+}
+
+/// Decoders and the preparer, with their limits: everything that the pure half needs.
+#[derive(Debug)]
+pub struct Decoding {
+    preparer: Preparer,
+    decoders: Mutex<Vec<Decoder>>,
+    body_plain_max_bytes: u64,
+}
+
+impl Decoding {
+    /// With the limits of `config`.
+    pub fn new(config: &Config) -> Self {
+        let event_max_bytes = usize::try_from(config.ingest.event_max_bytes.as_u64());
+        Self {
+            preparer: Preparer::new(event_max_bytes.unwrap_or(usize::MAX)),
+            decoders: Mutex::new(Vec::new()),
+            body_plain_max_bytes: config.http.body_plain_max_bytes.as_u64(),
+        }
+    }
+
+    /// What columns need to know of a project.
+    pub fn facts(&self, metadata: &MetadataSnapshot, project: ProjectId) -> ProjectFacts {
+        ProjectFacts { id: project, group_types: metadata.group_types(project).to_vec() }
+    }
+
+    /// Decodes `body` and reads it into columns. Pure.
+    ///
+    /// # Errors
+    ///
+    /// The body's wrapping or its contents.
+    pub fn prepare(
+        &self,
+        body: Bytes,
+        hints: &Hints,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+    ) -> Result<Prepared, IngestError> {
+        let mut decoder = self.decoders.lock().pop().unwrap_or_default();
+        let decoded = decoder.decode(body, hints, self.body_plain_max_bytes);
+        let mut decoders = self.decoders.lock();
+        if decoders.len() < DECODERS_MAX {
+            decoders.push(decoder);
+        }
+        drop(decoders);
+        Ok(self.preparer.prepare(decoded?.into_vec(), received, project)?)
+    }
+
+    fn ready(
+        &self,
+        request: CaptureRequest,
+        received: Received,
+        metadata: &MetadataSnapshot,
+    ) -> Result<Ready, IngestError> {
+        let project = |token: &str| {
+            let project = metadata.project_by_token(token)?;
+            Some(self.facts(metadata, project.id))
+        };
+        let prepared =
+            self.prepare(request.body.clone(), &request.hints, &received, &project)?;
+        let CaptureRequest { hints, body, .. } = request;
+        let (head, body) =
+            Envelope { project: prepared.project, received, hints, body }.encode();
+        Ok(Ready { head, body, prepared })
+    }
+}

@@ -19,9 +19,13 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::event::time;
-use crate::identity::op::Op;
-use crate::identity::op::OpKind;
-use crate::identity::op::Update;
+use crate::event::time::Claim;
+use crate::event::time::Claimed;
+use crate::identity::change::Force;
+use crate::identity::change::Occasion;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Update;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
@@ -294,12 +298,18 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     fn timestamp(&self, fields: &Fields<'a>) -> UnixMicros {
-        let offset_millis = match fields.offset {
-            Some(Value::Integer(millis)) => Some(millis),
-            _ => None,
+        let claim = Claim {
+            timestamp: match fields.timestamp {
+                None | Some(Value::Null) => Claimed::Absent,
+                Some(given) => Claimed::from(instant(given)),
+            },
+            sent_at: self.sent_at.filter(|_| !fields.inner.ignore_sent_at),
+            offset_millis: match fields.offset {
+                Some(Value::Integer(millis)) => Some(millis),
+                _ => None,
+            },
         };
-        let sent_at = self.sent_at.filter(|_| !fields.inner.ignore_sent_at);
-        time::event_time(fields.timestamp.and_then(instant), sent_at, offset_millis, self.received.at)
+        time::event_time(&claim, self.received.at).at
     }
 
     /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the
@@ -461,12 +471,12 @@ impl<'a, 'r> Batch<'a, 'r> {
             "$create_alias" | "$merge_dangerously" => inner.alias.as_ref(),
             _ => None,
         };
-        let update = update(fields, body);
+        let update = update(fields, body, event.name);
         let other = other.filter(|raw| raw.value != Value::Null);
         match other.and_then(|raw| DistinctId::read(raw, cursor)) {
             Some(other) => OpKind::Merge {
                 other: other.as_str().to_owned(),
-                force: event.name == "$merge_dangerously",
+                force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
                 update: update.unwrap_or_default(),
             },
             None => match update {
@@ -567,7 +577,7 @@ fn cut(text: &str) -> &str {
 }
 
 /// `$set`, `$set_once` and `$unset` of an event, top level over properties.
-fn update(fields: &Fields<'_>, body: &[u8]) -> Option<Update> {
+fn update(fields: &Fields<'_>, body: &[u8], name: &str) -> Option<Update> {
     let inner = &fields.inner;
     let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
     if said.iter().all(|part| part.is_none()) && inner.unset.is_none() {
@@ -584,6 +594,10 @@ fn update(fields: &Fields<'_>, body: &[u8]) -> Option<Update> {
         set: merged(&fields.set, &inner.set),
         set_once: merged(&fields.set_once, &inner.set_once),
         unset,
+        occasion: match name {
+            "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Occasion::PersonEvent,
+            _ => Occasion::OtherEvent,
+        },
     })
 }
 
@@ -652,8 +666,8 @@ fn rewrite(out: &mut Vec<u8>, body: &[u8], members: &[Member], lifted: &[Lifted<
 fn instant(value: Value<'_>) -> Option<UnixMicros> {
     match value {
         Value::String(text) => time::parse_timestamp(text),
-        Value::Integer(number) => time::from_integer(number),
-        Value::Number(number) => time::from_number(number),
+        Value::Integer(number) => Some(time::from_integer(number)),
+        Value::Number(number) => time::from_float(number),
         _ => None,
     }
 }

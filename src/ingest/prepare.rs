@@ -18,7 +18,7 @@ use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::column;
-use crate::identity::op::Op;
+use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::KeyTable;

@@ -1,0 +1,128 @@
+//! Group commit: the one thread that gives every request its place in the log.
+//!
+//! It takes what has queued up during the last sync, appends it, syncs once, publishes each record
+//! in order and wakes every waiter. One sync of a few milliseconds serves all requests that came
+//! in the meantime, so throughput does not depend on the latency of the disk.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::publish::Missing;
+use crate::ingest::publish::Mode;
+use crate::ingest::publish::Publisher;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::writer::Wal;
+use crate::telemetry::metrics::Metrics;
+
+/// Bytes that are appended before a sync, so that one sync does not take longer and longer.
+const GROUP_MAX_BYTES: usize = 16 << 20;
+
+/// A request on its way into the log.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// Head of the record.
+    pub(super) head: Vec<u8>,
+    /// The body, as the record keeps it.
+    pub(super) body: Bytes,
+    /// Its columns, for the time after the sync.
+    pub(super) prepared: Prepared,
+    /// Its share of the bytes that may be in flight; given back after publication.
+    pub(super) permit: OwnedSemaphorePermit,
+    /// Told the record's place, or that the log failed.
+    pub(super) reply: oneshot::Sender<Result<Sequence, LogFailed>>,
+}
+
+/// The log took nothing; whether it takes the next is up to an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogFailed {
+    /// A write or a sync failed: nothing is acknowledged until a restart.
+    #[error("the log failed and takes nothing until a restart")]
+    Poisoned,
+    /// The disk is full: the next try may succeed.
+    #[error("there is no room for the log")]
+    Full,
+}
+
+/// The owner of the log.
+#[derive(Debug)]
+pub(super) struct LogThread {
+    pub(super) wal: Wal,
+    pub(super) inbox: mpsc::Receiver<Commit>,
+    pub(super) publisher: Arc<Mutex<Publisher>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Clock,
+}
+
+impl LogThread {
+    /// Commits until every sender is gone.
+    pub(super) fn run(mut self) {
+        while let Some(first) = self.inbox.blocking_recv() {
+            let group = self.gather(first);
+            self.commit(group);
+        }
+    }
+
+    fn gather(&mut self, first: Commit) -> Vec<Commit> {
+        let mut bytes = first.body.len();
+        let mut group = vec![first];
+        while bytes < GROUP_MAX_BYTES {
+            let Ok(next) = self.inbox.try_recv() else { break };
+            bytes += next.body.len();
+            group.push(next);
+        }
+        group
+    }
+
+    fn commit(&mut self, group: Vec<Commit>) {
+        let mut appended = Vec::with_capacity(group.len());
+        for commit in group {
+            match self.wal.append(&[&commit.head, &commit.body]) {
+                Ok(sequence) => appended.push((sequence, commit)),
+                Err(error) => self.refuse(vec![commit], &error),
+            }
+        }
+        let Some((last, _)) = appended.last() else { return };
+        let last = *last;
+        let began = self.clock.monotonic();
+        let synced = self.wal.sync();
+        let took = self.clock.monotonic().saturating_sub(began);
+        self.metrics.wal_sync_seconds.observe(took.as_secs_f64());
+        if let Err(error) = synced {
+            return self.refuse(appended.into_iter().map(|(_, commit)| commit).collect(), &error);
+        }
+        let mut publisher = self.publisher.lock();
+        publisher.durable = last;
+        let live = publisher.mode == Mode::Live;
+        for (sequence, commit) in appended {
+            if live {
+                let all = Missing { rows: true, persons: true };
+                publisher.publish(sequence, commit.prepared, all);
+            }
+            drop(commit.permit);
+            // A client that hung up does not wait; its events are in all the same.
+            let _ = commit.reply.send(Ok(sequence));
+        }
+    }
+
+    fn refuse(&self, commits: Vec<Commit>, error: &WalError) {
+        tracing::error!(error = %error, requests = commits.len(), "the log refused records");
+        let failed = match error {
+            WalError::Full { .. } => LogFailed::Full,
+            _ => {
+                self.metrics.wal_poisoned.set(1);
+                LogFailed::Poisoned
+            }
+        };
+        for commit in commits {
+            let _ = commit.reply.send(Err(failed));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether the server can take events: facts set by whoever finds them, read at admission.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+/// What keeps capture from accepting.
+#[derive(Debug, Default)]
+pub struct Health {
+    identity_failed: AtomicBool,
+    disk_low: AtomicBool,
+    replaying: AtomicBool,
+}
+
+impl Health {
+    /// The identity store failed; only a restart helps.
+    pub fn fail_identity(&self) {
+        self.identity_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the identity store failed.
+    pub fn is_identity_failed(&self) -> bool {
+        self.identity_failed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the disk is nearly full.
+    pub fn set_disk_low(&self, low: bool) {
+        if self.disk_low.swap(low, Ordering::Relaxed) != low {
+            match low {
+                true => tracing::warn!("disk space is low: capture answers 503"),
+                false => tracing::info!("disk space is enough again"),
+            }
+        }
+    }
+
+    /// Whether the disk is nearly full.
+    pub fn is_disk_low(&self) -> bool {
+        self.disk_low.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether records of before the start are still being published.
+    pub fn set_replaying(&self, replaying: bool) {
+        self.replaying.store(replaying, Ordering::Relaxed);
+    }
+
+    /// Whether records of before the start are still being published.
+    pub fn is_replaying(&self) -> bool {
+        self.replaying.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,96 @@
+//! What happens to a record once it is durable, in log order: retries are dropped, rows become
+//! visible, and what the events say about persons goes to the deriver. [`Publisher`] is behind one
+//! lock, taken by the log thread for live records and by the replay for those of before.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+
+use crate::identity::change::Record;
+use crate::ingest::dedup::Window;
+use crate::ingest::derive::Derivation;
+use crate::ingest::prepare::Prepared;
+use crate::storage::rows::Rows;
+use crate::storage::store::Store;
+use crate::storage::wal::Sequence;
+use crate::telemetry::metrics::Metrics;
+
+/// Whether new records are published as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// New records are only logged; the replay will come to them.
+    CatchingUp,
+    /// New records are published by the log thread.
+    Live,
+}
+
+/// The receiving end of the road.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    pub(super) mode: Mode,
+    pub(super) window: Window,
+    /// Everything up to here is synced. Changes only under this lock.
+    pub(super) durable: Sequence,
+    store: Store,
+    derivations: mpsc::Sender<Derivation>,
+    published: watch::Sender<Sequence>,
+    metrics: Arc<Metrics>,
+}
+
+/// Which effects a record still has to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// Its rows are in no file yet.
+    pub(super) rows: bool,
+    /// Its effects on persons are not in the identity store yet.
+    pub(super) persons: bool,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        store: Store,
+        window: Window,
+        durable: Sequence,
+        derivations: mpsc::Sender<Derivation>,
+        metrics: Arc<Metrics>,
+    ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
+        let (published, watch) = watch::channel(Sequence(0));
+        let mode = Mode::CatchingUp;
+        let publisher = Self { mode, window, durable, store, derivations, published, metrics };
+        (Arc::new(Mutex::new(publisher)), watch)
+    }
+
+    /// Publishes the record at `sequence`. Blocks while the deriver is far behind.
+    pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
+        let Prepared { project, rows, columns, event_ids, ops, names, memory_bytes, .. } = prepared;
+        let mut rows = Rows { len: rows, columns, memory_bytes };
+        if missing.rows {
+            if let Some(new) = self.window.insert_all(project, &event_ids) {
+                let before = rows.len;
+                match rows.filtered(&new) {
+                    Ok(filtered) => rows = filtered,
+                    Err(error) => return self.broken(sequence, &error),
+                }
+                let duplicates = u64::try_from(before - rows.len).unwrap_or(0);
+                self.metrics.events_duplicate.inc_by(duplicates);
+            }
+            if let Err(error) = self.store.insert(rows, sequence) {
+                return self.broken(sequence, &error);
+            }
+        }
+        if missing.persons {
+            let record = Record { sequence: sequence.0, project, ops };
+            // Fails only when the deriver is gone, and then the process is going down.
+            let _ = self.derivations.blocking_send(Derivation { record, names });
+        }
+        self.published.send_replace(sequence);
+    }
+
+    /// A batch whose columns do not fit together is a bug; its record stays in the log, from which
+    /// a repaired program will read it.
+    fn broken(&self, sequence: Sequence, error: &arrow::error::ArrowError) {
+        tracing::error!(sequence = sequence.0, %error, "cannot publish a durable record");
+    }
+}

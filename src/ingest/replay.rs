@@ -1,0 +1,128 @@
+//! The replay at start: what the log holds and the tables or the identity store do not have yet.
+//!
+//! New requests are accepted meanwhile; they are only logged, and the replay comes to them in
+//! turn. When it has caught up, it switches the publisher to live under the publisher's lock, so
+//! no record is published twice or left out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::event::id::ProjectId;
+use crate::ingest::Decoding;
+use crate::ingest::envelope::Envelope;
+use crate::ingest::health::Health;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::publish::Missing;
+use crate::ingest::publish::Mode;
+use crate::ingest::publish::Publisher;
+use crate::metadata::Metadata;
+use crate::storage::store::Store;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::reader::Item;
+use crate::storage::wal::reader::Reader;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
+
+/// Time between looks at whether a flush has made room.
+const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
+
+/// The thread that replays.
+pub(super) struct Replay {
+    pub(super) reader: Reader,
+    pub(super) publisher: Arc<Mutex<Publisher>>,
+    pub(super) decoding: Arc<Decoding>,
+    pub(super) metadata: Metadata,
+    pub(super) store: Store,
+    /// Everything up to here is in files.
+    pub(super) flushed: Sequence,
+    /// Everything up to here is in the identity store.
+    pub(super) derived: Sequence,
+    pub(super) health: Arc<Health>,
+    pub(super) shutdown: Shutdown,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Replay {
+    /// Replays until the log's end is reached, then lets new records be published as they come.
+    pub(super) fn run(mut self) {
+        let mut records = 0_u64;
+        let mut read = Sequence(0);
+        loop {
+            let durable = self.publisher.lock().durable;
+            match self.reader.next(durable) {
+                Ok(Some(Item::Record { sequence, payload })) => {
+                    read = sequence;
+                    records += 1;
+                    if self.wait_for_room() == Pause::Cancelled {
+                        return;
+                    }
+                    self.replay(sequence, payload);
+                }
+                Ok(Some(Item::Corrupt(corruption))) => {
+                    self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+                    tracing::error!(?corruption, "damaged place in the log");
+                }
+                Ok(None) => {
+                    let mut publisher = self.publisher.lock();
+                    if publisher.durable <= read.max(durable) {
+                        publisher.mode = Mode::Live;
+                        break;
+                    }
+                }
+                Err(error) => {
+                    // Going live now would leave out what comes after; stay as we are: requests
+                    // are logged, questions are refused, and the operator is told.
+                    tracing::error!(%error, "the replay of the log failed; restart to try again");
+                    return;
+                }
+            }
+        }
+        self.health.set_replaying(false);
+        tracing::info!(records, "the log is replayed");
+    }
+
+    /// Room in the memtables is made by flushes, which go on during a replay.
+    fn wait_for_room(&self) -> Pause {
+        while self.store.is_full() {
+            if self.shutdown.pause_thread(WAIT_FOR_ROOM) == Pause::Cancelled {
+                return Pause::Cancelled;
+            }
+        }
+        if self.shutdown.is_cancelled() { Pause::Cancelled } else { Pause::Elapsed }
+    }
+
+    fn replay(&self, sequence: Sequence, payload: Vec<u8>) {
+        let missing = Missing { rows: sequence > self.flushed, persons: sequence > self.derived };
+        if !missing.rows && !missing.persons {
+            return;
+        }
+        let prepared = self.prepared(payload);
+        match prepared {
+            Ok(prepared) => self.publisher.lock().publish(sequence, prepared, missing),
+            Err(error) => {
+                self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+                tracing::error!(sequence = sequence.0, error, "a log record cannot be read");
+            }
+        }
+    }
+
+    fn prepared(&self, payload: Vec<u8>) -> Result<Prepared, String> {
+        let envelope = Envelope::decode(payload).map_err(|error| error.to_string())?;
+        let facts = self.decoding.facts(&self.metadata.snapshot(), envelope.project);
+        self.decoding
+            .prepare(envelope.body, &envelope.hints, &envelope.received, &|_| Some(facts.clone()))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Seeds the window of recent ids from files; called before [`Replay::run`].
+    pub(super) fn remember(&self, ids: impl Iterator<Item = (ProjectId, uuid::Uuid)>) {
+        let mut publisher = self.publisher.lock();
+        for (project, id) in ids {
+            publisher.window.insert(project, id);
+        }
+    }
+}
