@@ -1,1 +1,256 @@
-//! The background: flush, compact, expire.
+//! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
+//! watches the disk. Two threads, so that a long merge never delays a flush. The decisions are
+//! made in `storage` (`Store::is_flush_due`, `compaction::choose`); here they are carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::config::storage::StorageConfig;
+use crate::identity::store::Identities;
+use crate::ingest::Pipeline;
+use crate::query::QueryError;
+use crate::query::merge;
+use crate::storage::compaction;
+use crate::storage::compaction::Limits;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::Edit;
+use crate::storage::delta::EditKind;
+use crate::storage::disk::Disk;
+use crate::storage::parquet::Effort;
+use crate::storage::parquet::FileWriter;
+use crate::storage::store::Store;
+use crate::storage::store::StoreError;
+use crate::storage::wal::Sequence;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::TableLabels;
+
+/// Time between looks at the memtables.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Time between looks at the disk.
+const DISK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause after a failure, so that a broken disk is not hammered and the log not flooded.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// Name of the events table in metrics.
+const EVENTS: TableLabels = TableLabels { table: "events" };
+
+/// What the background works on.
+#[derive(Clone, Debug)]
+pub struct Maintenance {
+    /// Settings of sizes and times.
+    pub settings: StorageConfig,
+    /// The events table.
+    pub store: Store,
+    /// Persons, which must be durable before the log is cut.
+    pub identities: Identities,
+    /// The log.
+    pub pipeline: Pipeline,
+    /// The disk under the data directory.
+    pub disk: Arc<dyn Disk>,
+    /// Where asynchronous work runs.
+    pub runtime: Handle,
+    /// Time.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Maintenance {
+    /// Starts the threads. They end when `tasks` shuts down.
+    ///
+    /// # Errors
+    ///
+    /// The operating system refuses a thread.
+    pub fn start(self, tasks: &Tasks) -> Result<(), TaskError> {
+        let shutdown = tasks.shutdown().clone();
+        let flusher = self.clone();
+        tasks.spawn_thread("flush", move || flusher.flush_loop(&shutdown))?;
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn_thread("compact", move || self.compaction_loop(&shutdown))
+    }
+
+    fn flush_loop(&self, shutdown: &Shutdown) {
+        let mut disk_seen = None;
+        while shutdown.pause_thread(TICK) == Pause::Elapsed {
+            let now = self.clock.monotonic();
+            if disk_seen.is_none_or(|seen| now.saturating_sub(seen) >= DISK_INTERVAL) {
+                disk_seen = Some(now);
+                self.watch();
+            }
+            if self.store.is_flush_due() && !self.store.is_full() {
+                self.store.freeze();
+            }
+            if self.flush_frozen().is_err() {
+                shutdown.pause_thread(RETRY_PAUSE);
+            }
+        }
+    }
+
+    /// Flushes everything that is in memory; for the end of the process, after the last event.
+    ///
+    /// # Errors
+    ///
+    /// What is not flushed is still in the log, and will be replayed.
+    pub fn flush_all(&self) -> Result<(), StoreError> {
+        self.store.freeze();
+        self.flush_frozen()
+    }
+
+    fn flush_frozen(&self) -> Result<(), StoreError> {
+        loop {
+            let began = self.clock.monotonic();
+            match self.runtime.block_on(self.store.flush()) {
+                Ok(None) => return Ok(()),
+                Ok(Some(flushed)) => {
+                    let took = self.clock.monotonic().saturating_sub(began);
+                    self.metrics.flushes.inc();
+                    self.metrics.flush_rows.inc_by(flushed.rows);
+                    self.metrics.flush_seconds.observe(took.as_secs_f64());
+                    tracing::info!(
+                        rows = flushed.rows,
+                        bytes = flushed.bytes,
+                        through = flushed.through.0,
+                        took_ms = took.as_millis(),
+                        "flushed"
+                    );
+                    self.cut_log(flushed.through);
+                }
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot flush");
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Removes the part of the log that is durable elsewhere: rows in files, and persons in their
+    /// store. A failure only makes the next replay longer.
+    fn cut_log(&self, flushed: Sequence) {
+        let cut = self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
+            let through = flushed.min(Sequence(derived));
+            self.pipeline.wal().truncate_through(through).map_err(|error| error.to_string())
+        });
+        if let Err(error) = cut {
+            tracing::warn!(error, "cannot cut the log");
+        }
+    }
+
+    fn watch(&self) {
+        match self.disk.free_bytes(&self.settings.data_dir) {
+            Ok(free) => {
+                let low = free < self.settings.disk_free_min_bytes.as_u64();
+                self.pipeline.health().set_disk_low(low);
+            }
+            Err(error) => tracing::warn!(%error, "cannot see how full the disk is"),
+        }
+        let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.metrics.wal_bytes.set(gauge(self.pipeline.wal().size_bytes()));
+        let memtables = u64::try_from(self.store.memory_bytes()).unwrap_or(u64::MAX);
+        self.metrics.memtable_bytes.set(gauge(memtables));
+        let files = u64::try_from(self.store.table().current().files.len()).unwrap_or(u64::MAX);
+        self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
+        let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
+        self.metrics.identity_lag.set(gauge(lag));
+    }
+
+    fn compaction_loop(&self, shutdown: &Shutdown) {
+        while shutdown.pause_thread(self.settings.compaction_interval) == Pause::Elapsed {
+            loop {
+                match self.runtime.block_on(self.compact(shutdown)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::error!(error = &error as &dyn std::error::Error, "cannot merge");
+                        break;
+                    }
+                }
+            }
+            let vacuumed = self.store.table().vacuum(self.settings.vacuum_grace);
+            match self.runtime.block_on(vacuumed) {
+                Ok(removed) if removed.is_empty() => {}
+                Ok(removed) => tracing::info!(files = removed.len(), "removed replaced files"),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot vacuum");
+                }
+            }
+        }
+    }
+
+    /// One merge, if one is due and the shutdown has not begun.
+    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, CompactionError> {
+        let limits = Limits {
+            target_bytes: self.settings.compaction_target_bytes.as_u64(),
+            files_min: self.settings.compaction_files_min,
+            memory_max_bytes: self.settings.compaction_memory_max_bytes.as_u64(),
+        };
+        let chosen = compaction::choose(&self.store.table().current().files, limits);
+        if chosen.is_empty() || shutdown.is_cancelled() {
+            return Ok(false);
+        }
+        let began = self.clock.monotonic();
+        let Some(merged) = self.merge(&chosen, shutdown).await? else { return Ok(false) };
+        let (files, rows) = (chosen.len(), merged.rows);
+        let edit = Edit {
+            add: vec![merged],
+            remove: chosen,
+            transaction: None,
+            kind: EditKind::Compact,
+        };
+        self.store.replace(edit).await?;
+        self.metrics.compactions.get_or_create(&EVENTS).inc();
+        let took = self.clock.monotonic().saturating_sub(began);
+        tracing::info!(files, rows, took_ms = took.as_millis(), "merged");
+        Ok(true)
+    }
+
+    /// Writes the rows of `files` into one new file, which is in no version yet. `None` if the
+    /// shutdown began; the vacuum removes what was written.
+    async fn merge(
+        &self,
+        files: &[Arc<DataFile>],
+        shutdown: &Shutdown,
+    ) -> Result<Option<DataFile>, CompactionError> {
+        let overrides = self.identities.overrides();
+        let partition = files.first().and_then(|file| file.partition.clone());
+        let table = self.store.table();
+        let name = format!("merge-{}.parquet", Uuid::now_v7());
+        let mut writer = FileWriter::new(
+            &table.store(),
+            table.spec(),
+            self.store.layout(),
+            Effort::Merge,
+            (partition, &name),
+        )
+        .map_err(StoreError::from)?;
+        let mut unique = merge::Unique::default();
+        let mut batches = merge::sorted_rows(&self.store, files)?;
+        while let Some(batch) = batches.next().await {
+            if shutdown.is_cancelled() {
+                return Ok(None);
+            }
+            let batch = unique.keep(&batch.map_err(QueryError::from)?)?;
+            let batch = merge::fold_persons(batch, &overrides)?;
+            writer.write(&batch).await.map_err(StoreError::from)?;
+        }
+        Ok(Some(writer.finish().await.map_err(StoreError::from)?))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum CompactionError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}

@@ -38,6 +38,9 @@ pub struct StorageConfig {
     /// Size from which a file is not merged any further
     #[arg(long, env = "WEIR_COMPACTION_TARGET_BYTES", default_value = "256MiB")]
     pub compaction_target_bytes: ByteSize,
+    /// Memory for the files that one merge reads at once
+    #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB")]
+    pub compaction_memory_max_bytes: ByteSize,
     /// Age at which files that a compaction replaced are removed
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub vacuum_grace: Duration,

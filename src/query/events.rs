@@ -1,0 +1,288 @@
+//! The `events` table as a question sees it: files and memtables of one snapshot, one project's
+//! rows, persons resolved through the merges since.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::StringViewBuilder;
+use arrow::datatypes::DataType;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::memory::MemorySourceConfig;
+use datafusion::common::ColumnStatistics;
+use datafusion::common::ScalarValue;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+use datafusion::datasource::ViewTable;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileGroup;
+use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::physical_plan::ParquetSource;
+use datafusion::datasource::provider_as_source;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::TableProviderFilterPushDown;
+use datafusion::logical_expr::TableType;
+use datafusion::logical_expr::Volatility;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::overrides::Overrides;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::stats::Value;
+use crate::storage::store::Snapshot;
+use crate::storage::store::Store;
+
+/// The address under which DataFusion finds the files of the table.
+///
+/// # Errors
+///
+/// Never; the address is a constant that parses.
+pub fn store_url() -> Result<ObjectStoreUrl> {
+    ObjectStoreUrl::parse("weir://events/")
+}
+
+/// One project's events. The column `project_id` is not in it, so no question can see another's.
+///
+/// # Errors
+///
+/// A bug in the plan of the view.
+pub fn view(
+    store: &Store,
+    snapshot: Snapshot,
+    project: ProjectId,
+    overrides: Arc<Overrides>,
+) -> Result<Arc<dyn TableProvider>> {
+    let schema = Arc::clone(&store.table().spec().schema);
+    let resolve = (!overrides.is_empty()).then(|| {
+        let function = ResolvePerson { project, overrides, signature: signature() };
+        ScalarUDF::new_from_impl(function)
+    });
+    let columns = schema.fields().iter().map(|field| field.name().as_str());
+    let columns = columns.filter(|name| *name != "project_id").map(|name| match &resolve {
+        Some(resolve) if name == "person_id" => resolve.call(vec![ident(name)]).alias(name),
+        _ => ident(name),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let raw = provider_as_source(Arc::new(Events { schema, snapshot }));
+    let plan = LogicalPlanBuilder::scan("all_events", raw, None)?
+        .filter(col("project_id").eq(lit(project.0)))?
+        .project(columns)?
+        .build()?;
+    Ok(Arc::new(ViewTable::new(plan, None)))
+}
+
+/// All projects' events of one snapshot.
+#[derive(Debug)]
+struct Events {
+    schema: SchemaRef,
+    snapshot: Snapshot,
+}
+
+#[async_trait]
+impl TableProvider for Events {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // The engine filters again above; Parquet prunes files, row groups and pages.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let projected = Arc::new(self.schema.project(projection)?);
+        let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+        if !self.snapshot.version.files.is_empty() {
+            parts.push(self.files(state, projection, limit)?);
+        }
+        if !self.snapshot.batches.is_empty() {
+            parts.push(self.memtables(state, projection, &projected)?);
+        }
+        match parts.len() {
+            0 => Ok(Arc::new(EmptyExec::new(projected))),
+            1 => parts.pop().ok_or_else(|| DataFusionError::Internal("no part".to_owned())),
+            _ => UnionExec::try_new(parts),
+        }
+    }
+}
+
+impl Events {
+    fn files(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions().max(1);
+        let mut groups = vec![Vec::new(); partitions];
+        let files = &self.snapshot.version.files;
+        for (file, group) in files.iter().zip((0..partitions).cycle()) {
+            if let Some(group) = groups.get_mut(group) {
+                group.push(partitioned_file(file, &self.schema));
+            }
+        }
+        let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
+        let source = ParquetSource::new(Arc::clone(&self.schema));
+        let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
+            .with_file_groups(groups.collect())
+            .with_projection_indices(Some(projection.to_vec()))?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn memtables(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        projected: &SchemaRef,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions().max(1);
+        let mut groups = vec![Vec::new(); partitions];
+        for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
+            if let Some(group) = groups.get_mut(group) {
+                group.push(rows.to_batch(projected, projection)?);
+            }
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(MemorySourceConfig::try_new_exec(&groups, Arc::clone(projected), None)?)
+    }
+}
+
+/// A file with the bounds that the table's log has of it, by which it is pruned unopened.
+fn partitioned_file(file: &DataFile, schema: &SchemaRef) -> PartitionedFile {
+    let scalar = |value: &Option<Value>| match value {
+        Some(Value::Int(number)) => Precision::Exact(ScalarValue::Int64(Some(*number))),
+        Some(Value::Text(text)) => {
+            // Texts are cut to their first characters, so a bound is not a value that occurs.
+            Precision::Inexact(ScalarValue::Utf8View(Some(text.clone())))
+        }
+        Some(Value::Timestamp(time)) => {
+            // The log holds milliseconds.
+            let time = ScalarValue::TimestampMicrosecond(Some(time.0), Some("UTC".into()));
+            Precision::Inexact(time)
+        }
+        Some(Value::Float(number)) => Precision::Exact(ScalarValue::Float64(Some(*number))),
+        None => Precision::Absent,
+    };
+    let exact = |count: u64| usize::try_from(count).map_or(Precision::Absent, Precision::Exact);
+    let column = |name: &str| match file.stats.columns.get(name) {
+        Some(stats) => ColumnStatistics {
+            null_count: stats.null_count.map_or(Precision::Absent, exact),
+            min_value: scalar(&stats.min),
+            max_value: scalar(&stats.max),
+            ..ColumnStatistics::new_unknown()
+        },
+        None => ColumnStatistics::new_unknown(),
+    };
+    let statistics = Statistics {
+        num_rows: exact(file.rows),
+        total_byte_size: Precision::Absent,
+        column_statistics: schema.fields().iter().map(|field| column(field.name())).collect(),
+    };
+    PartitionedFile::new(file.path.clone(), file.size_bytes).with_statistics(Arc::new(statistics))
+}
+
+fn signature() -> Signature {
+    Signature::exact(vec![DataType::Utf8View], Volatility::Immutable)
+}
+
+/// `resolve_person(person_id)`: who the person is after the merges since the event was stored.
+#[derive(Debug)]
+struct ResolvePerson {
+    project: ProjectId,
+    overrides: Arc<Overrides>,
+    signature: Signature,
+}
+
+impl PartialEq for ResolvePerson {
+    fn eq(&self, other: &Self) -> bool {
+        self.project == other.project && Arc::ptr_eq(&self.overrides, &other.overrides)
+    }
+}
+
+impl Eq for ResolvePerson {}
+
+impl std::hash::Hash for ResolvePerson {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.project.hash(state);
+        Arc::as_ptr(&self.overrides).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for ResolvePerson {
+    fn name(&self) -> &str {
+        "resolve_person"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8View)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let Some(argument) = arguments.args.into_iter().next() else {
+            return Err(DataFusionError::Internal("resolve_person takes one argument".to_owned()));
+        };
+        let persons = argument.into_array(rows)?;
+        Ok(ColumnarValue::Array(self.resolve(&persons)))
+    }
+}
+
+impl ResolvePerson {
+    fn resolve(&self, persons: &ArrayRef) -> ArrayRef {
+        let persons = persons.as_string_view();
+        let mut resolved = StringViewBuilder::with_capacity(persons.len());
+        for person in persons {
+            let other = person
+                .and_then(|text| Uuid::try_parse(text).ok())
+                .and_then(|uuid| self.overrides.get(self.project, uuid));
+            match (other, person) {
+                (Some(other), _) => {
+                    resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));
+                }
+                (None, Some(person)) => resolved.append_value(person),
+                (None, None) => resolved.append_null(),
+            }
+        }
+        Arc::new(resolved.finish())
+    }
+}

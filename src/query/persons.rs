@@ -1,0 +1,201 @@
+//! The tables of persons as a question sees them: `persons`, `person_distinct_ids`, `groups`.
+//! Rows are read from one snapshot of the identity store as the query asks for them.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::BooleanBuilder;
+use arrow::array::Int64Builder;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewBuilder;
+use arrow::array::TimestampMicrosecondBuilder;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::PartitionStream;
+use tokio::sync::mpsc::Sender;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::person::Person;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 2048;
+
+/// The tables of `project`, by name.
+pub fn tables(view: View, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+    let view = Arc::new(view);
+    let kinds = [
+        ("persons", Kind::Persons),
+        ("person_distinct_ids", Kind::DistinctIds),
+        ("groups", Kind::Groups),
+    ];
+    let table = |(name, kind): (&'static str, Kind)| {
+        let schema = kind.schema();
+        let scan = Scan { kind, schema: Arc::clone(&schema), view: Arc::clone(&view), project };
+        let table = StreamingTable::try_new(schema, vec![Arc::new(scan)]).ok()?;
+        Some((name, Arc::new(table) as Arc<dyn TableProvider>))
+    };
+    kinds.into_iter().filter_map(table).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Persons,
+    DistinctIds,
+    Groups,
+}
+
+impl Kind {
+    fn schema(self) -> SchemaRef {
+        let text = |name| Field::new(name, DataType::Utf8View, false);
+        let number = |name| Field::new(name, DataType::Int64, false);
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let created_at = || Field::new("created_at", time.clone(), false);
+        Arc::new(Schema::new(match self {
+            Self::Persons => vec![
+                number("id"),
+                text("uuid"),
+                created_at(),
+                Field::new("is_identified", DataType::Boolean, false),
+                text("properties"),
+            ],
+            Self::DistinctIds => vec![text("distinct_id"), text("person_id")],
+            Self::Groups => {
+                vec![number("group_type_index"), text("key"), created_at(), text("properties")]
+            }
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Scan {
+    kind: Kind,
+    schema: SchemaRef,
+    view: Arc<View>,
+    project: ProjectId,
+}
+
+impl PartitionStream for Scan {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
+        let out = Out { schema: Arc::clone(&self.schema), sender: builder.tx() };
+        let (view, project, kind) = (Arc::clone(&self.view), self.project, self.kind);
+        builder.spawn_blocking(move || {
+            let read = match kind {
+                Kind::Persons => persons(&view, project, &out),
+                Kind::DistinctIds => distinct_ids(&view, project, &out),
+                Kind::Groups => groups(&view, project, &out),
+            };
+            read.map_err(|error| DataFusionError::External(Box::new(error)))
+        });
+        builder.build()
+    }
+}
+
+/// Where batches go.
+struct Out {
+    schema: SchemaRef,
+    sender: Sender<datafusion::error::Result<RecordBatch>>,
+}
+
+impl Out {
+    /// Hands a batch on; [`Flow::Break`] once nobody takes any more.
+    fn send(&self, columns: Vec<ArrayRef>) -> Flow {
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        match self.sender.blocking_send(batch.map_err(DataFusionError::from)) {
+            Ok(()) => Flow::Continue(()),
+            Err(_) => Flow::Break(()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Persons {
+    rows: usize,
+    id: Int64Builder,
+    uuid: StringViewBuilder,
+    created_at: TimestampMicrosecondBuilder,
+    is_identified: BooleanBuilder,
+    properties: StringViewBuilder,
+}
+
+impl Persons {
+    fn push(&mut self, person: Person) {
+        self.rows += 1;
+        self.id.append_value(person.number);
+        self.uuid.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        self.created_at.append_value(person.created_at.0);
+        self.is_identified.append_value(person.is_identified);
+        self.properties.append_value(serde_json::Value::Object(person.properties).to_string());
+    }
+
+    fn finish(&mut self) -> Vec<ArrayRef> {
+        self.rows = 0;
+        vec![
+            Arc::new(self.id.finish()),
+            Arc::new(self.uuid.finish()),
+            Arc::new(self.created_at.finish().with_timezone("UTC")),
+            Arc::new(self.is_identified.finish()),
+            Arc::new(self.properties.finish()),
+        ]
+    }
+}
+
+fn persons(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let mut batch = Persons::default();
+    view.scan_persons(project, |person| {
+        batch.push(person);
+        if batch.rows < BATCH_ROWS { Flow::Continue(()) } else { out.send(batch.finish()) }
+    })?;
+    if batch.rows > 0 {
+        let _ = out.send(batch.finish());
+    }
+    Ok(())
+}
+
+fn distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let mut rows = 0;
+    let mut ids = StringViewBuilder::new();
+    let mut persons = StringViewBuilder::new();
+    let mut failed = None;
+    view.scan_distinct_ids(project, |number, distinct_id| {
+        let person = match view.person_by_number(project, number) {
+            Ok(person) => person,
+            Err(error) => {
+                failed = Some(error);
+                return Flow::Break(());
+            }
+        };
+        let Some(person) = person else { return Flow::Continue(()) };
+        ids.append_value(distinct_id);
+        persons.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        rows += 1;
+        if rows < BATCH_ROWS {
+            return Flow::Continue(());
+        }
+        rows = 0;
+        out.send(vec![Arc::new(ids.finish()), Arc::new(persons.finish())])
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if rows > 0 {
+        let _ = out.send(vec![Arc::new(ids.finish()), Arc::new(persons.finish())]);
+    }
+    Ok(())
+}
