@@ -1,0 +1,203 @@
+//! The set of segments that writer, readers and truncation share: [`WalFiles`]. It knows which
+//! file holds which sequences, and nothing of what is inside the files.
+
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::storage::disk::Disk;
+use crate::storage::disk::DiskFile;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::reader::Reader;
+use crate::storage::wal::segment;
+
+/// Directory inside the log's for copies of damaged segments.
+const QUARANTINE: &str = "quarantine";
+
+/// What is copied at once into the quarantine.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A handle on the files of a log for threads that do not write it; clones are cheap.
+#[derive(Clone, Debug)]
+pub struct WalFiles {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// Never held across I/O.
+    list: Mutex<List>,
+}
+
+#[derive(Debug)]
+struct List {
+    /// Oldest first. Only the last one may be written.
+    segments: Vec<Segment>,
+    /// Records up to here are durable elsewhere, and may be gone from the log.
+    durable_elsewhere: Sequence,
+}
+
+/// One file of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Sequence of its first record.
+    pub(super) first: Sequence,
+    /// Length of the file, unused room included.
+    pub(super) len_bytes: u64,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the segment that begins with `first`. It ends with `last`; `None` for the newest one.
+    Segment { first: Sequence, last: Option<Sequence> },
+    /// In no segment: it was removed because it is durable elsewhere. `oldest` is still there.
+    Removed { oldest: Sequence },
+    /// In no segment, though it should be: those up to `last` are missing.
+    Missing { last: Sequence },
+}
+
+impl WalFiles {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        segments: Vec<Segment>,
+        durable_elsewhere: Sequence,
+    ) -> Self {
+        let list = Mutex::new(List { segments, durable_elsewhere });
+        Self { shared: Arc::new(Shared { disk, dir, list }) }
+    }
+
+    /// Bytes that the log takes on the disk, reserved ones included; copies in quarantine are not
+    /// counted.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.list.lock().segments.iter().map(|segment| segment.len_bytes).sum()
+    }
+
+    /// The first record that may still be in the log; `None` if there is no segment.
+    pub fn oldest(&self) -> Option<Sequence> {
+        self.shared.list.lock().segments.first().map(|segment| segment.first)
+    }
+
+    /// Removes the segments whose records all are at or before `through`, which must be durable
+    /// elsewhere, and returns the bytes that this freed. The newest segment always stays.
+    ///
+    /// Each removal is durable before the next, so that what remains is in one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Io`]; some of the segments may be gone. Calling again is safe.
+    pub fn truncate_through(&self, through: Sequence) -> Result<u64, WalError> {
+        let shared = &*self.shared;
+        let mut freed = 0;
+        while let Some(segment) = self.removable(through) {
+            let path = segment::path_of(&shared.dir, segment.first);
+            match shared.disk.remove(&path) {
+                Ok(()) => {}
+                // Another call was faster, or an earlier one failed after it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(WalError::io("remove", &path)(source)),
+            }
+            shared.disk.sync_dir(&shared.dir).map_err(WalError::io("sync", &shared.dir))?;
+            if self.forget(segment.first) {
+                freed += segment.len_bytes;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// A reader of the records behind `after`.
+    pub fn reader(&self, after: Sequence) -> Reader {
+        Reader::new(self.clone(), after)
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.shared.disk
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    /// Adds the segment that the writer has begun.
+    pub(super) fn push(&self, segment: Segment) {
+        self.shared.list.lock().segments.push(segment);
+    }
+
+    pub(super) fn locate(&self, wanted: Sequence) -> Place {
+        let list = self.shared.list.lock();
+        let after = list.segments.partition_point(|segment| segment.first <= wanted);
+        let next = list.segments.get(after).map(|segment| segment.first);
+        let at = after.checked_sub(1).and_then(|at| list.segments.get(at));
+        if let Some(segment) = at {
+            return Place::Segment { first: segment.first, last: next.map(Sequence::previous) };
+        }
+        let oldest = next.unwrap_or(list.durable_elsewhere.next());
+        if wanted <= list.durable_elsewhere || oldest <= wanted {
+            Place::Removed { oldest }
+        } else {
+            Place::Missing { last: oldest.previous() }
+        }
+    }
+
+    fn removable(&self, through: Sequence) -> Option<Segment> {
+        let mut list = self.shared.list.lock();
+        list.durable_elsewhere = list.durable_elsewhere.max(through);
+        let [oldest, next, ..] = list.segments.as_slice() else { return None };
+        (next.first.previous() <= through).then_some(*oldest)
+    }
+
+    /// Whether `first` was still in the list.
+    fn forget(&self, first: Sequence) -> bool {
+        let mut list = self.shared.list.lock();
+        let before = list.segments.len();
+        list.segments.retain(|segment| segment.first != first);
+        list.segments.len() < before
+    }
+}
+
+/// Copies the segment that begins with `first` into the quarantine, unless a copy is there.
+/// Returns its path, or `None` if that failed: the copy is evidence, and a log that can be read
+/// must not stay closed for want of it.
+pub(super) fn quarantine(disk: &dyn Disk, dir: &Path, first: Sequence) -> Option<PathBuf> {
+    let quarantine = dir.join(QUARANTINE);
+    let from = segment::path_of(dir, first);
+    let copy = segment::path_of(&quarantine, first);
+    if disk.metadata(&copy).is_ok() {
+        return Some(copy);
+    }
+    let partial = copy.with_extension("partial");
+    let write = || -> io::Result<()> {
+        disk.create_dir_all(&quarantine)?;
+        if disk.metadata(&partial).is_ok() {
+            disk.remove(&partial)?;
+        }
+        let target = disk.create_new(&partial)?;
+        copy_file(&*disk.open(&from)?, &*target)?;
+        target.sync_data()?;
+        disk.rename(&partial, &copy)?;
+        disk.sync_dir(&quarantine)?;
+        disk.sync_dir(dir)
+    };
+    write().is_ok().then_some(copy)
+}
+
+fn copy_file(from: &dyn DiskFile, to: &dyn DiskFile) -> io::Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = from.read_at(&mut buffer, offset)?;
+        let bytes = buffer.get(..read).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        to.write_all_at(bytes, offset)?;
+        offset += segment::to_u64(read);
+    }
+}

@@ -1,0 +1,280 @@
+//! One segment file: its name, its creation, and a [`Cursor`] that looks for frames in it. It
+//! judges whether a frame is whole; what a missing one means is for `recovery` and `reader`.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::path::PathBuf;
+
+use crate::storage::disk::Disk;
+use crate::storage::disk::DiskFile;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::frame::FRAME_HEADER_BYTES;
+use crate::storage::wal::frame::FrameHeader;
+use crate::storage::wal::frame::PREFIX_BYTES;
+use crate::storage::wal::frame::Prefix;
+use crate::storage::wal::frame::Salt;
+use crate::storage::wal::frame::SegmentHeader;
+
+/// Digits of the largest `u64`, so that names sort as sequences do.
+const NAME_DIGITS: usize = 20;
+
+const EXTENSION: &str = "wal";
+
+/// What a cursor reads at once: few calls for small frames, and little memory.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// The file of the segment that begins with `first`, such as `00000000000000000001.wal`.
+pub(super) fn path_of(dir: &Path, first: Sequence) -> PathBuf {
+    dir.join(format!("{first:0width$}.{EXTENSION}", width = NAME_DIGITS))
+}
+
+/// The first sequence of the segment with this path; `None` if it is no segment's path.
+pub(super) fn first_of(path: &Path) -> Option<Sequence> {
+    let digits = path.file_stem()?.to_str()?;
+    let is_name = path.extension()? == EXTENSION
+        && digits.len() == NAME_DIGITS
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_name { digits.parse().ok().map(Sequence) } else { None }
+}
+
+/// Why a segment could not be begun.
+pub(super) enum CreateError {
+    /// No room. Nothing is left of it.
+    Full(io::Error),
+    /// Anything else. What is on the disk is unknown.
+    Failed(io::Error),
+}
+
+/// Begins a segment of `len_bytes`. When this returns, its name and header are durable, and it
+/// may take frames.
+pub(super) fn create(
+    disk: &dyn Disk,
+    dir: &Path,
+    header: SegmentHeader,
+    len_bytes: u64,
+) -> Result<Box<dyn DiskFile>, CreateError> {
+    let path = path_of(dir, header.first);
+    let file = reserve(disk, &path, len_bytes)?;
+    let write = || {
+        file.write_all_at(&header.encode(), 0)?;
+        file.sync_data()?;
+        disk.sync_dir(dir)
+    };
+    write().map_err(CreateError::Failed)?;
+    Ok(file)
+}
+
+fn reserve(disk: &dyn Disk, path: &Path, len: u64) -> Result<Box<dyn DiskFile>, CreateError> {
+    let file = match disk.create_new(path) {
+        Ok(file) => file,
+        Err(error) if is_full(&error) => return Err(CreateError::Full(error)),
+        Err(error) => return Err(CreateError::Failed(error)),
+    };
+    match file.allocate(len) {
+        Ok(()) => Ok(file),
+        Err(error) if is_full(&error) => {
+            // Left behind, it would claim the records that still fit into the segment before it.
+            disk.remove(path).map_err(CreateError::Failed)?;
+            Err(CreateError::Full(error))
+        }
+        Err(error) => Err(CreateError::Failed(error)),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// What a search for a frame met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Search {
+    /// The first whole frame, and its offset.
+    pub(super) found: Option<(u64, FrameHeader)>,
+    /// The highest sequence that a header on the way, or the frame itself, names as durable.
+    pub(super) durable: Sequence,
+}
+
+/// Reads a segment at any offset. It may be read while it is written: whatever does not look
+/// right is read once more before it is judged.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    file: Box<dyn DiskFile>,
+    salt: Salt,
+    len_bytes: u64,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl Cursor {
+    /// Opens the segment that begins with `first`. The cursor is of use only if the prefix has a
+    /// header.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        first: Sequence,
+    ) -> io::Result<(Self, Prefix)> {
+        let file = disk.open(path)?;
+        let len_bytes = file.len_bytes()?;
+        let mut cursor =
+            Self { file, salt: Salt::new(0), len_bytes, window: Vec::new(), window_start: 0 };
+        let prefix = Prefix::decode(cursor.view(0, PREFIX_BYTES)?, first);
+        if let Prefix::Valid(header) | Prefix::Damaged(header) = prefix {
+            cursor.salt = Salt::new(header.salt);
+        }
+        Ok((cursor, prefix))
+    }
+
+    pub(super) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// The frame header at `offset`, if there is a valid one and the file is long enough for its
+    /// payload.
+    pub(super) fn header(&mut self, offset: u64) -> io::Result<Option<FrameHeader>> {
+        if let Some(header) = self.header_in_window(offset)? {
+            return Ok(Some(header));
+        }
+        self.window.clear();
+        self.header_in_window(offset)
+    }
+
+    fn header_in_window(&mut self, offset: u64) -> io::Result<Option<FrameHeader>> {
+        let (salt, room) = (self.salt, self.len_bytes.saturating_sub(offset));
+        let header = FrameHeader::decode(self.view(offset, FRAME_HEADER_BYTES)?, salt);
+        Ok(header.filter(|header| header.frame_bytes() <= room))
+    }
+
+    /// The payload of the frame at `offset` that begins with `header`; `None` if it is damaged.
+    pub(super) fn payload(
+        &mut self,
+        offset: u64,
+        header: &FrameHeader,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let start = offset.saturating_add(to_u64(FRAME_HEADER_BYTES));
+        let length = to_usize(u64::from(header.length))?;
+        if length <= WINDOW_BYTES {
+            let payload = self.view(start, length)?.to_vec();
+            if self.is_payload(header, &payload) {
+                return Ok(Some(payload));
+            }
+        }
+        let mut payload = vec![0; length];
+        let read = self.file.read_at(&mut payload, start)?;
+        payload.truncate(read);
+        Ok(self.is_payload(header, &payload).then_some(payload))
+    }
+
+    fn is_payload(&self, header: &FrameHeader, payload: &[u8]) -> bool {
+        to_u64(payload.len()) == u64::from(header.length)
+            && self.salt.checksum(payload) == header.payload_checksum
+    }
+
+    /// Looks for the first whole frame at or after `from` with a sequence in `wanted`.
+    ///
+    /// Every offset is tried, except those inside frames whose header is valid: what they carry
+    /// may look like anything.
+    pub(super) fn find(
+        &mut self,
+        from: u64,
+        wanted: RangeInclusive<Sequence>,
+    ) -> io::Result<Search> {
+        let mut search = Search::default();
+        let mut offset = from;
+        self.window.clear();
+        while let Some((at, header)) = self.next_header(offset, &wanted)? {
+            search.durable = search.durable.max(header.durable);
+            if self.payload(at, &header)?.is_some() {
+                search.found = Some((at, header));
+                break;
+            }
+            offset = at.saturating_add(header.frame_bytes());
+        }
+        Ok(search)
+    }
+
+    fn next_header(
+        &mut self,
+        from: u64,
+        wanted: &RangeInclusive<Sequence>,
+    ) -> io::Result<Option<(u64, FrameHeader)>> {
+        let (salt, len_bytes) = (self.salt, self.len_bytes);
+        let mut offset = from;
+        while offset.saturating_add(to_u64(FRAME_HEADER_BYTES)) <= len_bytes {
+            let bytes = self.view(offset, WINDOW_BYTES)?;
+            let candidates = if is_zero(bytes) { &[] } else { bytes };
+            for (at, bytes) in candidates.windows(FRAME_HEADER_BYTES).enumerate() {
+                if !FrameHeader::sequence_at(bytes).is_some_and(|found| wanted.contains(&found)) {
+                    continue;
+                }
+                let at = offset.saturating_add(to_u64(at));
+                let fits = |header: &FrameHeader| header.frame_bytes() <= len_bytes - at;
+                if let Some(header) = FrameHeader::decode(bytes, salt).filter(fits) {
+                    return Ok(Some((at, header)));
+                }
+            }
+            // A header may straddle the end of what was seen.
+            let seen = bytes.len().saturating_sub(FRAME_HEADER_BYTES - 1);
+            offset = offset.saturating_add(to_u64(seen.max(1)));
+        }
+        Ok(None)
+    }
+
+    /// The offset behind the last byte at or after `from` that is not zero; `from` if there is
+    /// none.
+    pub(super) fn end_of_bytes(&mut self, from: u64) -> io::Result<u64> {
+        let (mut offset, mut end) = (from, from);
+        while offset < self.len_bytes {
+            let bytes = self.view(offset, WINDOW_BYTES)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let after_last = if is_zero(bytes) {
+                None
+            } else {
+                bytes.iter().rposition(|byte| *byte != 0).map(|last| last + 1)
+            };
+            let next = offset.saturating_add(to_u64(bytes.len()));
+            if let Some(after_last) = after_last {
+                end = offset.saturating_add(to_u64(after_last));
+            }
+            offset = next;
+        }
+        Ok(end)
+    }
+
+    /// At least `len` bytes from `offset` if the file has them: exactly `len`, or fewer at its
+    /// end.
+    fn view(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
+        let window_end = self.window_start.saturating_add(to_u64(self.window.len()));
+        let end = offset.saturating_add(to_u64(len));
+        if offset < self.window_start || end > window_end {
+            let rest = to_usize(self.len_bytes.saturating_sub(offset))?;
+            self.window.resize(rest.min(len.max(WINDOW_BYTES)), 0);
+            let read = self.file.read_at(&mut self.window, offset)?;
+            self.window.truncate(read);
+            self.window_start = offset;
+        }
+        let from = to_usize(offset - self.window_start)?;
+        let bytes = self.window.get(from..).unwrap_or_default();
+        Ok(bytes.get(..len).unwrap_or(bytes))
+    }
+}
+
+/// Whether all bytes are zero. Without early exits inside a chunk the compiler uses wide
+/// registers: the unused part of a segment is checked at every start.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(256).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+pub(super) fn to_usize(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+pub(super) fn to_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

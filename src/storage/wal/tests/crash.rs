@@ -1,0 +1,269 @@
+//! Power cuts at every operation of a history, and again at every operation of the recovery.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::Just;
+use proptest::prelude::Strategy;
+use proptest::prelude::any;
+use proptest::prelude::prop_oneof;
+use proptest::proptest;
+
+use super::open;
+use super::payload;
+use super::read;
+use super::try_open;
+use crate::storage::disk::sim::SimDisk;
+use crate::storage::disk::sim::Survival;
+use crate::storage::wal::Damage;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::reader::Item;
+use crate::storage::wal::writer::Wal;
+
+/// What the owner of a log does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Append(usize),
+    Sync,
+    /// All that is durable goes into the tables, and out of the log.
+    Flush,
+    /// The process ends and starts again; the machine runs on.
+    Restart,
+}
+
+/// Small and large records, one larger than a segment and one that is not gathered; batches of
+/// one and of many; rotation within a batch; flushes with and without something to remove;
+/// restarts with unsynced records, and one right behind another.
+const HISTORY: &[Step] = {
+    use Step::Append;
+    use Step::Flush;
+    use Step::Restart;
+    use Step::Sync;
+    &[
+        Append(10),
+        Sync,
+        Append(0),
+        Append(200),
+        Append(30),
+        Sync,
+        Append(300),
+        Append(900),
+        Append(5),
+        Sync,
+        Append(40),
+        Restart,
+        Restart,
+        Append(700),
+        Append(1),
+        Append(2),
+        Sync,
+        Flush,
+        Append(20_000),
+        Append(350),
+        Sync,
+        Append(350),
+        Sync,
+        Flush,
+        Restart,
+        Append(8),
+        Sync,
+        Append(9),
+    ]
+};
+
+/// What may, and what must, be found.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    appended: BTreeMap<u64, BTreeSet<Vec<u8>>>,
+    durable: BTreeMap<u64, Vec<u8>>,
+    unsynced: BTreeMap<u64, Vec<u8>>,
+    /// Up to here the tables have it.
+    flushed: u64,
+    /// Makes every payload another one.
+    count: usize,
+}
+
+impl Model {
+    fn append(&mut self, wal: &mut Wal, size: usize) -> Result<(), WalError> {
+        self.count += 1;
+        let bytes = payload(&format!("{}.", self.count), size);
+        let sequence = wal.last_appended().next().0;
+        self.appended.entry(sequence).or_default().insert(bytes.clone());
+        let (one, two) = bytes.split_at(size / 4);
+        assert_eq!(wal.append(&[one, two])?, Sequence(sequence));
+        self.unsynced.insert(sequence, bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self, wal: &mut Wal) -> Result<(), WalError> {
+        wal.sync()?;
+        self.durable.append(&mut self.unsynced);
+        assert_eq!(wal.last_durable(), wal.last_appended());
+        Ok(())
+    }
+
+    fn flush(&mut self, wal: &Wal) -> Result<(), WalError> {
+        self.flushed = wal.last_durable().0;
+        wal.files().truncate_through(wal.last_durable())?;
+        Ok(())
+    }
+
+    /// Opens the log, and holds what it finds against what it must.
+    fn open(&mut self, disk: &SimDisk) -> Result<Wal, WalError> {
+        let (wal, recovered) = try_open(disk, self.flushed)?;
+        self.unsynced.clear();
+        let mut position = self.flushed;
+        for item in read(&wal.files(), self.flushed, recovered.last) {
+            match item {
+                Item::Record { sequence, payload } => {
+                    assert_eq!(sequence.0, position + 1, "in order, without gap");
+                    position = sequence.0;
+                    assert!(self.appended[&position].contains(&payload), "whole or absent");
+                    let durable = self.durable.entry(position).or_insert_with(|| payload.clone());
+                    assert_eq!(*durable, payload, "record {position}");
+                }
+                Item::Corrupt(corruption) => {
+                    let Damage::Unconfirmed { first, last } = corruption.damage else {
+                        panic!("a power cut must not look like damage: {corruption:?}");
+                    };
+                    assert_eq!(first.0, position + 1);
+                    position = last.0;
+                    let durable = self.durable.range(first.0..=last.0).next();
+                    assert_eq!(durable, None, "a durable record is missing");
+                }
+            }
+        }
+        assert_eq!(position, recovered.last.0);
+        let last_durable = self.durable.keys().next_back().copied().unwrap_or(0);
+        assert!(last_durable <= position, "durable {last_durable}, found {position}");
+        for corruption in recovered.corruptions {
+            assert!(matches!(corruption.damage, Damage::Unconfirmed { .. }), "{corruption:?}");
+        }
+        Ok(wal)
+    }
+
+    fn run(&mut self, disk: &SimDisk, history: &[Step]) -> Result<(), WalError> {
+        let mut wal = self.open(disk)?;
+        for step in history {
+            match step {
+                Step::Append(size) => self.append(&mut wal, *size)?,
+                Step::Sync => self.sync(&mut wal)?,
+                Step::Flush => self.flush(&wal)?,
+                Step::Restart => {
+                    drop(wal);
+                    wal = self.open(disk)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a server does first after a start: two records of two batches.
+    fn go_on(&mut self, disk: &SimDisk) -> Result<(), WalError> {
+        self.run(
+            disk,
+            &[Step::Append(60), Step::Sync, Step::Append(3), Step::Append(4), Step::Sync],
+        )
+    }
+}
+
+/// Runs `history` with the power cut after `operations`; what must be found again is the result.
+fn cut(history: &[Step], operations: u64) -> (SimDisk, Model) {
+    let (disk, mut model) = (SimDisk::new(), Model::default());
+    disk.cut_after(operations);
+    assert!(model.run(&disk, history).is_err(), "the power is cut in operation {operations}");
+    (disk, model)
+}
+
+fn operations_of(history: &[Step]) -> u64 {
+    let disk = SimDisk::new();
+    Model::default().run(&disk, history).expect("a run without a cut");
+    disk.operations()
+}
+
+fn survivals() -> impl Iterator<Item = Survival> {
+    [Survival::Lose, Survival::Keep].into_iter().chain((0..8).map(Survival::Mixed))
+}
+
+/// Goal: no cut loses a durable record, invents one, or keeps the log from going on. Method: all
+/// cuts and many outcomes; then a second start, when the remains of the first cut are in the past.
+#[test]
+fn every_cut_keeps_what_is_durable() {
+    for operations in 0..operations_of(HISTORY) {
+        let (disk, model) = cut(HISTORY, operations);
+        for survival in survivals() {
+            let (disk, mut model) = (disk.power_on(survival), model.clone());
+            model.go_on(&disk).expect("the log goes on");
+            let disk = disk.power_on(Survival::Lose);
+            model.go_on(&disk).expect("the log goes on again");
+            model.open(&disk.power_on(Survival::Keep)).expect("open");
+        }
+    }
+}
+
+/// Goal: recovery can itself be cut anywhere. Method: all cuts of it, behind all cuts before it.
+#[test]
+fn every_cut_of_the_recovery_keeps_what_is_durable() {
+    for operations in 0..operations_of(HISTORY) {
+        let (disk, model) = cut(HISTORY, operations);
+        for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(operations)] {
+            for second in 0.. {
+                let (disk, mut model) = (disk.power_on(survival), model.clone());
+                disk.cut_after(second);
+                if model.go_on(&disk).is_ok() {
+                    break;
+                }
+                for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(second)] {
+                    let (disk, mut model) = (disk.power_on(survival), model.clone());
+                    model.go_on(&disk).expect("the log goes on");
+                    model.open(&disk.power_on(Survival::Lose)).expect("open");
+                }
+            }
+        }
+    }
+}
+
+/// Goal: a restart of the process alone finds all that was written, and from then on it is durable.
+#[test]
+fn what_a_restart_finds_is_durable() {
+    let disk = SimDisk::new();
+    let (mut wal, _) = open(&disk, 0);
+    wal.append(&[b"never synced"]).expect("append");
+    wal.append(&[&payload("direct", 20_000)]).expect("append");
+    drop(wal);
+    let (_, recovered) = open(&disk, 0);
+    assert_eq!(recovered.last, Sequence(2), "a large record is written, and those before it");
+    let (_, recovered) = open(&disk.power_on(Survival::Lose), 0);
+    assert_eq!(recovered.last, Sequence(2));
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0_usize..500).prop_map(Step::Append),
+        1 => (16_000_usize..17_000).prop_map(Step::Append),
+        4 => Just(Step::Sync),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    /// Goal: the log is a vector with a durable prefix, for any history and any cut.
+    #[test]
+    fn any_history_and_any_cut(
+        history in vec(step(), 1..40),
+        at in any::<proptest::sample::Index>(),
+        seed in any::<u64>(),
+    ) {
+        let operations = operations_of(&history);
+        let at = u64::try_from(at.index(usize::try_from(operations).expect("few"))).expect("few");
+        let (disk, mut model) = cut(&history, at);
+        let disk = disk.power_on(Survival::Mixed(seed));
+        model.go_on(&disk).expect("the log goes on");
+        let disk = disk.power_on(Survival::Lose);
+        model.run(&disk, &history).expect("the same history again");
+        model.open(&disk.power_on(Survival::Mixed(seed))).expect("open");
+    }
+}

@@ -1,0 +1,221 @@
+//! The writing end: [`Wal`], owned by one thread. All calls block.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::storage::disk::Disk;
+use crate::storage::disk::DiskFile;
+use crate::storage::wal::Recovered;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::WalSettings;
+use crate::storage::wal::files::Segment;
+use crate::storage::wal::files::WalFiles;
+use crate::storage::wal::frame;
+use crate::storage::wal::frame::FRAMES_START;
+use crate::storage::wal::frame::FrameHeader;
+use crate::storage::wal::frame::Salt;
+use crate::storage::wal::frame::SegmentHeader;
+use crate::storage::wal::recovery;
+use crate::storage::wal::segment;
+use crate::storage::wal::segment::CreateError;
+
+/// Parts of at most this size are gathered, so that a small record costs a copy and not a call.
+/// A copy of 16 KiB takes about as long as a system call.
+const GATHER_MAX_BYTES: usize = 16 * 1024;
+
+/// Gathered bytes at which they are written: enough to make the call cheap per byte.
+const BUFFER_MAX_BYTES: usize = 256 * 1024;
+
+/// The log, open for writing.
+#[derive(Debug)]
+pub struct Wal {
+    files: WalFiles,
+    segment_max_bytes: u64,
+    salt: u64,
+    /// The newest segment; `None` until the first append, so that a full disk does not keep the
+    /// log from opening.
+    active: Option<Active>,
+    appended: Sequence,
+    durable: Sequence,
+    is_poisoned: bool,
+}
+
+#[derive(Debug)]
+struct Active {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+    salt: Salt,
+    len_bytes: u64,
+    /// Where the buffered bytes belong.
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+impl Wal {
+    /// Opens the log, and creates it if there is none. Records up to [`Recovered::last`] are
+    /// durable then; the next one has the sequence behind it.
+    ///
+    /// `after` is the last sequence that is durable elsewhere: an empty log continues behind it.
+    /// `salt` must be random, and is drawn by the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Io`] and [`WalError::Version`]. Damaged contents are no error: see
+    /// [`Recovered::corruptions`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        settings: WalSettings,
+        after: Sequence,
+        salt: u64,
+    ) -> Result<(Self, Recovered), WalError> {
+        let (segments, recovered) = recovery::recover(&*disk, &settings.dir, after)?;
+        let wal = Self {
+            files: WalFiles::new(disk, settings.dir, segments, after),
+            segment_max_bytes: settings.segment_max_bytes,
+            salt,
+            active: None,
+            appended: recovered.last,
+            durable: recovered.last,
+            is_poisoned: false,
+        };
+        Ok((wal, recovered))
+    }
+
+    /// Writes one record, whose payload is all `parts` behind each other, and returns its
+    /// sequence. It is durable, and readable, after the next [`Self::sync`].
+    ///
+    /// # Errors
+    ///
+    /// After [`WalError::Full`] and [`WalError::TooLarge`] nothing has changed. Any other error
+    /// poisons the log.
+    pub fn append(&mut self, parts: &[&[u8]]) -> Result<Sequence, WalError> {
+        self.check()?;
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let length = u32::try_from(bytes)
+            .ok()
+            .filter(|length| *length <= frame::PAYLOAD_MAX_BYTES)
+            .ok_or(WalError::TooLarge { bytes, max_bytes: frame::PAYLOAD_MAX_BYTES })?;
+        let (sequence, frame_bytes) = (self.appended.next(), frame::frame_bytes(length));
+        if !self.active.as_ref().is_some_and(|active| active.has_room(frame_bytes)) {
+            self.rotate(frame_bytes)?;
+        }
+        let durable = self.durable;
+        self.write(|active| {
+            let payload_checksum = active.salt.checksum_parts(parts);
+            let header = FrameHeader { length, payload_checksum, sequence, durable };
+            active.put(&header.encode(active.salt))?;
+            parts.iter().try_for_each(|part| active.put(part))
+        })?;
+        self.appended = sequence;
+        Ok(sequence)
+    }
+
+    /// Makes all that was appended durable.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Io`], after which nothing may be assumed of any record since the last sync and
+    /// the log is poisoned; [`WalError::Poisoned`] from then on.
+    pub fn sync(&mut self) -> Result<(), WalError> {
+        self.check()?;
+        if self.durable < self.appended {
+            self.write(|active| {
+                active.flush()?;
+                active.file.sync_data()
+            })?;
+            self.durable = self.appended;
+        }
+        Ok(())
+    }
+
+    /// The last record that was written, durable or not.
+    pub fn last_appended(&self) -> Sequence {
+        self.appended
+    }
+
+    /// The last record that is durable.
+    pub fn last_durable(&self) -> Sequence {
+        self.durable
+    }
+
+    /// A handle on the files, for readers and truncation.
+    pub fn files(&self) -> WalFiles {
+        self.files.clone()
+    }
+
+    fn check(&self) -> Result<(), WalError> {
+        if self.is_poisoned { Err(WalError::Poisoned) } else { Ok(()) }
+    }
+
+    /// Writes to the newest segment; a failure poisons.
+    fn write(&mut self, write: impl FnOnce(&mut Active) -> io::Result<()>) -> Result<(), WalError> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        write(active).map_err(|source| {
+            self.is_poisoned = true;
+            WalError::io("write", &active.path)(source)
+        })
+    }
+
+    /// Begins a segment with room for `frame_bytes`, after everything before it is durable.
+    fn rotate(&mut self, frame_bytes: u64) -> Result<(), WalError> {
+        self.sync()?;
+        let first = self.appended.next();
+        let header = SegmentHeader { salt: mix(self.salt, first), first };
+        let len_bytes = self.segment_max_bytes.max(FRAMES_START.saturating_add(frame_bytes));
+        let path = segment::path_of(self.files.dir(), first);
+        let created = segment::create(self.files.disk(), self.files.dir(), header, len_bytes);
+        let file = created.map_err(|error| match error {
+            CreateError::Full(source) => WalError::Full { bytes: len_bytes, source },
+            CreateError::Failed(source) => {
+                self.is_poisoned = true;
+                WalError::io("create", &path)(source)
+            }
+        })?;
+        self.files.push(Segment { first, len_bytes });
+        let buffer = self.active.take().map(|active| active.buffer).unwrap_or_default();
+        let salt = Salt::new(header.salt);
+        self.active = Some(Active { file, path, salt, len_bytes, offset: FRAMES_START, buffer });
+        Ok(())
+    }
+}
+
+impl Active {
+    fn has_room(&self, frame_bytes: u64) -> bool {
+        let used = self.offset.saturating_add(segment::to_u64(self.buffer.len()));
+        used.saturating_add(frame_bytes) <= self.len_bytes
+    }
+
+    /// Gathers small pieces, and writes large ones from where they are.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > GATHER_MAX_BYTES {
+            self.flush()?;
+            self.file.write_all_at(bytes, self.offset)?;
+            self.offset = self.offset.saturating_add(segment::to_u64(bytes.len()));
+            return Ok(());
+        }
+        if self.buffer.len().saturating_add(bytes.len()) > BUFFER_MAX_BYTES {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.file.write_all_at(&self.buffer, self.offset)?;
+            self.offset = self.offset.saturating_add(segment::to_u64(self.buffer.len()));
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A salt of its own for each segment (the finalizer of `SplitMix64`).
+fn mix(salt: u64, first: Sequence) -> u64 {
+    let z = salt.wrapping_add(first.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
