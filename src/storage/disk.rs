@@ -7,6 +7,8 @@
 //! "Every crash point is a test" needs a disk that can be cut at every operation and that forgets
 //! what was not synced: file contents without `sync_data`, names without `sync_dir`.
 
+pub mod sim;
+
 use std::fmt;
 use std::fs;
 use std::io;
