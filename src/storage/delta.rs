@@ -225,7 +225,8 @@ impl DeltaTable {
         let current = RwLock::new(Arc::new(writer.state.table_version()));
         let writer = tokio::sync::Mutex::new(writer);
         let id = Uuid::new_v4();
-        let table = Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) };
+        let table =
+            Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) };
         table.widen().await?;
         Ok(table)
     }
@@ -419,10 +420,9 @@ impl Shared {
                 Path::parse(&file.path).map_err(|error| invalid(format!("bad path: {error}")))?;
             match self.log.store.head(&path).await {
                 Ok(meta) if meta.size == file.size_bytes => Ok(()),
-                Ok(meta) => Err(invalid(format!(
-                    "{path} has {} bytes, not {}",
-                    meta.size, file.size_bytes
-                ))),
+                Ok(meta) => {
+                    Err(invalid(format!("{path} has {} bytes, not {}", meta.size, file.size_bytes)))
+                }
                 Err(object_store::Error::NotFound { .. }) => {
                     Err(invalid(format!("{path} is not there")))
                 }
@@ -453,7 +453,11 @@ impl Shared {
         match self.log.checkpoint(self.clock.now()).await {
             Ok(version) => writer.checkpoint = version,
             Err(error) => {
-                tracing::warn!(table = self.spec.name, error = &error as &dyn std::error::Error, "checkpoint failed");
+                tracing::warn!(
+                    table = self.spec.name,
+                    error = &error as &dyn std::error::Error,
+                    "checkpoint failed"
+                );
             }
         }
     }

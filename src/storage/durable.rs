@@ -148,7 +148,8 @@ impl ObjectStore for DurableStore {
             let temporary = shared.new_temporary(&target, &location)?;
             let mut offset = 0;
             for chunk in payload.iter() {
-                offset = temporary.write(chunk, offset).map_err(|error| failed(&location, error))?;
+                offset =
+                    temporary.write(chunk, offset).map_err(|error| failed(&location, error))?;
             }
             shared.publish(temporary, &target, naming).map_err(|error| failed(&location, error))
         })
@@ -220,7 +221,7 @@ impl ObjectStore for DurableStore {
         let prefix = prefix.cloned().unwrap_or_default();
         let listing = async move {
             let objects = store.blocking(move |shared| shared.list(&prefix)).await?;
-            Ok(stream::iter(objects.into_iter().map(Ok)))
+            Ok::<_, Error>(stream::iter(objects.into_iter().map(Ok)))
         };
         stream::once(listing).try_flatten().boxed()
     }
@@ -423,7 +424,10 @@ impl Shared {
         for entry in self.disk.list(dir)? {
             if entry.is_dir {
                 self.recover_dir(&entry.path)?;
-            } else if entry.path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()))
+            } else if entry
+                .path
+                .file_name()
+                .is_some_and(|name| is_temporary(&name.to_string_lossy()))
             {
                 self.disk.remove(&entry.path)?;
             }

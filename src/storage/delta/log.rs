@@ -80,10 +80,8 @@ impl Log {
         store: Arc<dyn ObjectStore>,
         table: &'static str,
     ) -> Result<Self, TableError> {
-        let root = Url::parse("file:///").map_err(|error| TableError::Invalid {
-            table,
-            reason: error.to_string(),
-        })?;
+        let root = Url::parse("file:///")
+            .map_err(|error| TableError::Invalid { table, reason: error.to_string() })?;
         let options = StorageConfig::default();
         let library = default_logstore(Arc::clone(&store), Arc::clone(&store), &root, &options);
         Ok(Self { store, table, library })
@@ -102,7 +100,9 @@ impl Log {
         let (checkpoint, commit) = (newest(".checkpoint.parquet"), newest(".json"));
         let mut state = match (checkpoint, commit) {
             (None, None) => return Ok(None),
-            (Some(version), _) => State::start(spec, version, &self.read_checkpoint(version).await?)?,
+            (Some(version), _) => {
+                State::start(spec, version, &self.read_checkpoint(version).await?)?
+            }
             (None, Some(_)) => {
                 let first = self.read(0).await?;
                 let first = first.ok_or_else(|| self.damaged(0, "it is missing"))?;
@@ -131,14 +131,18 @@ impl Log {
         spec: &TableSpec,
         now: UnixMicros,
     ) -> Result<Put, TableError> {
-        let invalid =
-            |error: &dyn std::error::Error| TableError::Invalid { table: self.table, reason: error.to_string() };
+        let invalid = |error: &dyn std::error::Error| TableError::Invalid {
+            table: self.table,
+            reason: error.to_string(),
+        };
         let protocol: Protocol = serde_json::from_value(json!({
             "minReaderVersion": READER_VERSION,
             "minWriterVersion": WRITER_VERSION,
         }))
         .map_err(|error| invalid(&error))?;
-        let hours = |retention: std::time::Duration| format!("interval {} hours", retention.as_secs() / 3600);
+        let hours = |retention: std::time::Duration| {
+            format!("interval {} hours", retention.as_secs() / 3600)
+        };
         let properties = [
             ("delta.checkpointInterval", CHECKPOINT_INTERVAL.to_string()),
             ("delta.logRetentionDuration", hours(LOG_RETENTION)),

@@ -128,11 +128,7 @@ fn check_protocol(spec: &TableSpec, protocol: &Protocol) -> Result<(), TableErro
     Ok(())
 }
 
-fn read_columns(
-    spec: &TableSpec,
-    version: u64,
-    metadata: Metadata,
-) -> Result<Columns, TableError> {
+fn read_columns(spec: &TableSpec, version: u64, metadata: Metadata) -> Result<Columns, TableError> {
     let wanted: Vec<&str> = spec.partition_column.into_iter().collect();
     if metadata.partition_columns() != wanted {
         let reason = format!("partitioned by {:?}", metadata.partition_columns());
@@ -160,8 +156,10 @@ fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<DataFile,
     let (Some((stats, rows)), Ok(size_bytes)) = (stats, size_bytes) else {
         return Err(unsupported(format!("{} has no row count or no size", add.path)));
     };
-    let partition =
-        spec.partition_column.and_then(|column| add.partition_values.get(column).cloned()).flatten();
+    let partition = spec
+        .partition_column
+        .and_then(|column| add.partition_values.get(column).cloned())
+        .flatten();
     Ok(DataFile { path: add.path, size_bytes, rows, partition, stats })
 }
 
@@ -310,7 +308,9 @@ impl State {
                 return Err(format!("{path} would be hidden from readers"));
             }
             if file.partition.is_some() != self.spec.partition_column.is_some() {
-                return Err(format!("{path}: a partition where there is none, or none where one is"));
+                return Err(format!(
+                    "{path}: a partition where there is none, or none where one is"
+                ));
             }
             let literal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if !file.partition.iter().all(|value| !value.is_empty() && value.chars().all(literal)) {

@@ -99,7 +99,10 @@ pub(super) fn decode(text: &str, schema: &StructType) -> Option<(FileStats, u64)
     Some((FileStats { columns }, rows))
 }
 
-fn members<'json>(json: &'json Json, key: &str) -> impl Iterator<Item = (&'json String, &'json Json)> {
+fn members<'json>(
+    json: &'json Json,
+    key: &str,
+) -> impl Iterator<Item = (&'json String, &'json Json)> {
     json.get(key).and_then(Json::as_object).into_iter().flatten()
 }
 
