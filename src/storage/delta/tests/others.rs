@@ -1,0 +1,295 @@
+//! The table as others see it: the library's own reader, the protocol's words, stores that answer
+//! late or twice.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::CopyOptions;
+use object_store::GetOptions;
+use object_store::GetResult;
+use object_store::ListResult;
+use object_store::MultipartUpload;
+use object_store::ObjectMeta;
+use object_store::PutMultipartOptions;
+use object_store::PutOptions;
+use object_store::PutPayload;
+use object_store::PutResult;
+use object_store::memory::InMemory;
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+
+use super::*;
+
+async fn commit_lines(store: &Arc<dyn ObjectStore>, version: u64) -> Vec<Json> {
+    let path = Path::from(format!("_delta_log/{version:020}.json"));
+    let bytes = store.get(&path).await.expect("the commit").bytes().await.expect("its bytes");
+    let text = std::str::from_utf8(&bytes).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("json")).collect()
+}
+
+fn action<'lines>(lines: &'lines [Json], name: &str) -> &'lines Json {
+    lines.iter().find_map(|line| line.get(name)).expect("the action")
+}
+
+/// Reader 1 and writer 2 is what every engine knows; anything more locks some out.
+#[tokio::test]
+async fn the_protocol_stays_old() {
+    let (store, _, _) = new_table().await;
+    let lines = commit_lines(&store, 0).await;
+    let protocol = action(&lines, "protocol");
+    assert_eq!(*protocol, serde_json::json!({"minReaderVersion": 1, "minWriterVersion": 2}));
+    let metadata = action(&lines, "metaData");
+    assert_eq!(metadata["partitionColumns"], serde_json::json!(["month"]));
+    assert_eq!(metadata["configuration"]["delta.checkpointInterval"], "100");
+    for feature in ["delta.columnMapping.mode", "delta.enableDeletionVectors"] {
+        assert!(metadata["configuration"].get(feature).is_none(), "{feature}");
+    }
+    let schema = metadata["schemaString"].as_str().expect("a schema");
+    let schema: Json = serde_json::from_str(schema).expect("json");
+    let fields = schema["fields"].as_array().expect("fields").iter();
+    let types: Vec<_> = fields
+        .map(|field| (field["name"].clone(), field["type"].clone(), field["nullable"].clone()))
+        .collect();
+    let expected = [
+        ("id", "long", false),
+        ("event", "string", true),
+        ("timestamp", "timestamp", true),
+        ("month", "string", true),
+    ];
+    let expected = expected.map(|(name, kind, null)| (name.into(), kind.into(), null.into()));
+    assert_eq!(types, expected);
+}
+
+/// Other engines skip a compaction when they follow changes; a flush they must not skip.
+#[tokio::test]
+async fn commits_say_what_they_change() {
+    let (store, _, table) = new_table().await;
+    let file = written(&store, "a", &[1]).await;
+    table.commit(append(vec![file], Some(("node/1", 9)))).await.expect("a commit");
+    let big = written(&store, "big", &[1]).await;
+    table.commit(compact(table.current().files.clone(), vec![big])).await.expect("a compaction");
+    let flush = commit_lines(&store, 1).await;
+    assert_eq!(action(&flush, "add")["dataChange"], true);
+    assert_eq!(action(&flush, "add")["partitionValues"], serde_json::json!({"month": "2026-01"}));
+    assert_eq!(action(&flush, "txn")["appId"], "node/1");
+    assert_eq!(action(&flush, "txn")["version"], 9);
+    assert_eq!(action(&flush, "commitInfo")["timestamp"], NOW.0 / 1000);
+    let compaction = commit_lines(&store, 2).await;
+    assert_eq!(action(&compaction, "add")["dataChange"], false);
+    assert_eq!(action(&compaction, "remove")["dataChange"], false);
+    assert_eq!(action(&compaction, "remove")["path"], "month=2026-01/a.parquet");
+    assert_eq!(action(&compaction, "remove")["deletionTimestamp"], NOW.0 / 1000);
+}
+
+/// The library's own reader is the oracle: it must find the same files, rows and transactions.
+async fn assert_library_agrees(table: &DeltaTable) {
+    let library = default_library(table);
+    let mut theirs = deltalake_core::DeltaTable::new(Arc::clone(&library));
+    theirs.load().await.expect("the library's view");
+    let ours = table.current();
+    let snapshot = theirs.snapshot().expect("a snapshot");
+    assert_eq!(snapshot.version(), ours.version);
+    let mut files = Vec::new();
+    for file in snapshot.log_data().iter() {
+        let stats = file.stats().expect("statistics");
+        let stats: Json = serde_json::from_str(&stats).expect("json");
+        let month = file.partition_values_map().get("month").cloned().flatten();
+        let min = stats["minValues"]["id"].as_i64();
+        files.push((file.path().to_string(), file.size() as u64, file.num_records(), month, min));
+    }
+    files.sort();
+    let expected: Vec<_> = ours
+        .files
+        .iter()
+        .map(|file| {
+            let Some(Value::Int(min)) = file.stats.columns["id"].min else { panic!("no minimum") };
+            let rows = usize::try_from(file.rows).ok();
+            (file.path.clone(), file.size_bytes, rows, file.partition.clone(), Some(min))
+        })
+        .collect();
+    assert_eq!(files, expected);
+    for (app_id, version) in &ours.transactions {
+        let theirs = snapshot.transaction_version(&library, app_id).await.expect("a look");
+        assert_eq!(theirs, Some(*version), "{app_id}");
+    }
+}
+
+fn default_library(table: &DeltaTable) -> deltalake_core::logstore::LogStoreRef {
+    let root = Url::parse("file:///").expect("a valid address");
+    let options = deltalake_core::logstore::StorageConfig::default();
+    deltalake_core::logstore::default_logstore(table.store(), table.store(), &root, &options)
+}
+
+/// Goal: after any number of commits, with checkpoints and clean-up, everybody agrees on the table.
+/// Method: 250 commits with compactions; then a day passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn checkpoints_replace_the_log() {
+    let (store, clock, table) = new_table().await;
+    let idle = open(&store, &clock).await.expect("the table");
+    let mut expected = Vec::new();
+    for id in 1..=250_i64 {
+        let file = written(&store, &format!("{id}"), &[id]).await;
+        if id % 7 == 0 {
+            let inputs = table.current().files.clone();
+            let ids = read_ids(&store, &table.current()).await;
+            let big = written(&store, &format!("big{id}"), &ids).await;
+            table.commit(compact(inputs, vec![big])).await.expect("a compaction");
+        }
+        let app_id = format!("node/{}", id % 3);
+        table.commit(append(vec![file], Some((&app_id, id)))).await.expect("a commit");
+        expected.push(id);
+        // Half way a day passes: the log's first files may go at the next checkpoint. The
+        // simulated disk stands in 1970, so for the clean-up all files are old.
+        clock.advance(Duration::from_secs(60));
+    }
+    assert_eq!(read_ids(&store, &table.current()).await, expected);
+    let log: Vec<_> =
+        store.list(Some(&Path::from("_delta_log"))).try_collect().await.expect("a listing");
+    let names: Vec<String> =
+        log.iter().map(|meta| meta.location.filename().unwrap_or_default().to_owned()).collect();
+    assert!(names.contains(&format!("{:020}.checkpoint.parquet", 200)), "{names:?}");
+    assert!(!names.contains(&format!("{:020}.json", 99)), "the clean-up has come by: {names:?}");
+    assert!(names.contains(&format!("{:020}.json", 285)), "{names:?}");
+    assert_library_agrees(&table).await;
+    assert_same_after_reopening(&store, &table).await;
+
+    // A handle that slept through all this finds its next commits gone, and starts over.
+    assert_eq!(idle.current().version, 0);
+    assert_eq!(idle.refresh().await.expect("a refresh").version, table.current().version);
+    assert_eq!(idle.current().files, table.current().files);
+    let file = written(&store, "late", &[1000]).await;
+    let fenced = idle.commit(append(vec![file.clone()], Some(("node/1", 1000)))).await;
+    assert!(matches!(fenced, Err(TableError::Fenced { .. })), "the other handle is node/1");
+    idle.commit(append(vec![file], Some(("node/9", 1)))).await.expect("a commit");
+    assert_eq!(table.refresh().await.expect("a refresh").version, 286);
+    assert_library_agrees(&table).await;
+}
+
+#[tokio::test]
+async fn a_newer_protocol_is_refused() {
+    let (store, clock, table) = new_table().await;
+    let upgrade = r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":[],"writerFeatures":[]}}"#;
+    let path = Path::from("_delta_log/00000000000000000001.json");
+    store.put(&path, upgrade.into()).await.expect("a put");
+    for error in [
+        table.refresh().await.expect_err("a refresh"),
+        table.commit(append(Vec::new(), Some(("a", 1)))).await.expect_err("a commit"),
+        open(&store, &clock).await.expect_err("an opening"),
+    ] {
+        assert!(matches!(error, TableError::Unsupported { .. }), "{error}");
+    }
+    assert_eq!(table.current().version, 0);
+}
+
+/// How the next put of a commit goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It is done, and the answer is lost.
+    AnswerLost,
+    /// It is done, the answer is lost, and the client tries again by itself, as for S3.
+    DoneTwice,
+    /// Nothing is done.
+    NotDone,
+}
+
+/// A store with faults.
+#[derive(Debug)]
+struct Faulty {
+    inner: InMemory,
+    next: Mutex<Option<Fault>>,
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Faulty")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Faulty {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        let lost = || object_store::Error::Generic { store: "Faulty", source: "timeout".into() };
+        let fault =
+            if location.as_ref().ends_with(".json") { self.next.lock().take() } else { None };
+        if fault == Some(Fault::NotDone) {
+            return Err(lost());
+        }
+        let put = self.inner.put_opts(location, payload.clone(), options.clone()).await;
+        match fault {
+            Some(Fault::AnswerLost) => put.and(Err(lost())),
+            Some(_) => self.inner.put_opts(location, payload, options).await,
+            None => put,
+        }
+    }
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+    async fn get_opts(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> object_store::Result<Vec<Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+    async fn copy_opts(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_no_lost_and_no_double_commit() {
+    for fault in [Fault::AnswerLost, Fault::DoneTwice, Fault::NotDone] {
+        let faulty = Arc::new(Faulty { inner: InMemory::new(), next: Mutex::new(None) });
+        let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
+        let table = open(&store, &Clock::test(NOW)).await.expect("a new table");
+        let edit = append(vec![written(&store, "a", &[1]).await], Some(("node/1", 1)));
+        *faulty.next.lock() = Some(fault);
+        match (fault, table.commit(edit.clone()).await) {
+            (Fault::DoneTwice, committed) => assert_eq!(committed.expect("a commit").version, 1),
+            (_, Err(TableError::InDoubt { version: 1, .. })) => {
+                // The advice of the error.
+                assert_eq!(table.commit(edit).await.expect("the same edit again").version, 1);
+            }
+            (_, other) => panic!("{fault:?}: {other:?}"),
+        }
+        assert_eq!(read_ids(&store, &table.current()).await, [1], "{fault:?}");
+        let next = append(vec![written(&store, "b", &[2]).await], Some(("node/1", 2)));
+        assert_eq!(table.commit(next).await.expect("it is not fenced").version, 2);
+        assert_same_after_reopening(&store, &table).await;
+    }
+}

@@ -1,0 +1,135 @@
+//! Removing data files that the table no longer needs.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::stream;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use crate::clock::UnixMicros;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TOMBSTONE_RETENTION;
+use crate::storage::delta::Writer;
+use crate::storage::delta::error::TableError;
+
+/// Ending of the files that a vacuum may remove. Others are not ours.
+const DATA_FILE_SUFFIX: &str = ".parquet";
+
+/// What a vacuum removes.
+#[derive(Debug, Default)]
+struct Doomed {
+    /// Files that a commit has removed from the table.
+    removed: Vec<Path>,
+    /// Files that are in no commit.
+    orphans: Vec<Path>,
+}
+
+impl DeltaTable {
+    /// Deletes data files that left the table at least `grace` ago, and files as old that never
+    /// were in it (of a process that died before its commit). Returns their paths.
+    ///
+    /// `grace` must exceed the longest query, which reads an older version to its end, and the time
+    /// from writing a file to committing it.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Invalid`] if `grace` is longer than [`TOMBSTONE_RETENTION`]. After an error of
+    /// the store some files may be gone already; the next vacuum takes the rest.
+    pub async fn vacuum(&self, grace: Duration) -> Result<Vec<String>, TableError> {
+        let shared = &*self.shared;
+        if grace > TOMBSTONE_RETENTION {
+            let reason = "the log does not remember removed files for that long".to_owned();
+            return Err(TableError::Invalid { table: shared.spec.name, reason });
+        }
+        // Listed first: what is committed after the listing is live in the state read next.
+        let files = self.data_files().await?;
+        let mut writer = shared.writer.lock().await;
+        shared.catch_up(&mut writer).await?;
+        let grace = i64::try_from(grace.as_micros()).unwrap_or(i64::MAX);
+        let latest = UnixMicros(shared.clock.now().0.saturating_sub(grace));
+        let doomed = doomed(&writer, &files, latest);
+        // Under the lock, so that no commit of this handle adds one of them meanwhile.
+        let orphans = self.delete(doomed.orphans).await?;
+        drop(writer);
+        let removed = self.delete(doomed.removed).await?;
+        self.forget(&files, &removed, latest).await;
+        Ok(orphans.into_iter().chain(removed).map(|path| path.to_string()).collect())
+    }
+
+    /// The data files in the store, live or not. Directories that start with `_` or `.` are not
+    /// part of a table.
+    async fn data_files(&self) -> Result<Vec<ObjectMeta>, TableError> {
+        let store = &self.shared.log.store;
+        let list = async {
+            let root = store.list_with_delimiter(None).await?;
+            let mut files = root.objects;
+            for directory in root.common_prefixes {
+                let hidden = |name: &str| name.starts_with('_') || name.starts_with('.');
+                if !directory.filename().is_some_and(hidden) {
+                    files.extend(store.list(Some(&directory)).try_collect::<Vec<_>>().await?);
+                }
+            }
+            files.retain(|file| file.location.as_ref().ends_with(DATA_FILE_SUFFIX));
+            Ok(files)
+        };
+        list.await.map_err(|source| TableError::Store { table: self.shared.spec.name, source })
+    }
+
+    async fn delete(&self, paths: Vec<Path>) -> Result<Vec<Path>, TableError> {
+        let store = &self.shared.log.store;
+        let mut results = store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());
+        while let Some(result) = results.next().await {
+            match result {
+                // Somebody else's vacuum.
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => {
+                    return Err(TableError::Store { table: self.shared.spec.name, source });
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Forgets removed files that are gone, so that the memory for them is bounded by the grace.
+    async fn forget(&self, files: &[ObjectMeta], deleted: &[Path], latest: UnixMicros) {
+        let deleted: hashbrown::HashSet<&str> = deleted.iter().map(Path::as_ref).collect();
+        let kept: hashbrown::HashSet<&str> = files
+            .iter()
+            .map(|file| file.location.as_ref())
+            .filter(|path| !deleted.contains(path))
+            .collect();
+        let mut writer = self.shared.writer.lock().await;
+        writer.state.tombstones.retain(|path, removed_at| {
+            removed_before(*removed_at) > latest || kept.contains(path.as_str())
+        });
+    }
+}
+
+/// Picks the files that nobody can need: not live, and removed or (if never committed) last
+/// written no later than `latest`.
+fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
+    let mut doomed = Doomed::default();
+    for file in files {
+        let path = file.location.as_ref();
+        if writer.state.live.contains_key(path) {
+            continue;
+        }
+        match writer.state.tombstones.get(path) {
+            Some(removed_at) if removed_before(*removed_at) <= latest => {
+                doomed.removed.push(file.location.clone());
+            }
+            None if UnixMicros::from(file.last_modified) <= latest => {
+                doomed.orphans.push(file.location.clone());
+            }
+            _ => {}
+        }
+    }
+    doomed
+}
+
+/// An instant that is not before the removal: the log has milliseconds, rounded down.
+fn removed_before(millis: i64) -> UnixMicros {
+    UnixMicros(millis.saturating_mul(1_000).saturating_add(999))
+}

@@ -1,0 +1,129 @@
+//! A write in parts: the parts go to a temporary file, which gets its name on completion.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use object_store::MultipartUpload;
+use object_store::PutPayload;
+use object_store::PutResult;
+use object_store::Result;
+use object_store::UploadPart;
+use object_store::path::Path;
+
+use crate::storage::durable::DurableStore;
+use crate::storage::durable::Naming;
+use crate::storage::durable::Temporary;
+use crate::storage::durable::failed;
+
+/// An object on its way. Invisible until [`MultipartUpload::complete`]; gone if dropped before.
+#[derive(Debug)]
+pub(super) struct Upload {
+    store: DurableStore,
+    location: Path,
+    target: PathBuf,
+    /// `None` once completed or aborted.
+    temporary: Option<Arc<Temporary>>,
+    /// Where the next part starts.
+    offset: u64,
+    /// Bytes of parts that are in the file.
+    written: Arc<AtomicU64>,
+}
+
+impl Upload {
+    pub(super) fn new(
+        store: DurableStore,
+        location: Path,
+        target: PathBuf,
+        temporary: Temporary,
+    ) -> Self {
+        let temporary = Some(Arc::new(temporary));
+        Self { store, location, target, temporary, offset: 0, written: Arc::default() }
+    }
+
+    fn finished(&self) -> object_store::Error {
+        failed(&self.location, io::Error::other("the upload is completed or aborted"))
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let Some(temporary) = self.temporary.clone() else {
+            let error = self.finished();
+            return async move { Err(error) }.boxed();
+        };
+        let start = self.offset;
+        let len = u64::try_from(data.content_length()).unwrap_or(u64::MAX);
+        self.offset = start.saturating_add(len);
+        let written = Arc::clone(&self.written);
+        let location = self.location.clone();
+        let store = self.store.clone();
+        async move {
+            let write = move || {
+                let mut offset = start;
+                for chunk in data.iter() {
+                    offset = temporary.write(chunk, offset)?;
+                }
+                written.fetch_add(len, Ordering::AcqRel);
+                Ok(())
+            };
+            store.blocking(move |_| write().map_err(|error| failed(&location, error))).await
+        }
+        .boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let Some(temporary) = self.temporary.take() else { return Err(self.finished()) };
+        let whole = self.written.load(Ordering::Acquire) == self.offset;
+        let location = self.location.clone();
+        let target = self.target.clone();
+        let publish = self.store.blocking(move |shared| {
+            // A part that failed, or that nobody waited for, would be a hole full of zeros.
+            let temporary = match Arc::try_unwrap(temporary) {
+                Ok(temporary) if whole => temporary,
+                Ok(Temporary { path, .. }) => return Err(incomplete(shared, &path, &location)),
+                Err(shared_still) => {
+                    return Err(incomplete(shared, &shared_still.path, &location));
+                }
+            };
+            shared
+                .publish(temporary, &target, Naming::Replace)
+                .map_err(|error| failed(&location, error))
+        });
+        publish.await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        let Some(temporary) = self.temporary.take() else { return Err(self.finished()) };
+        let location = self.location.clone();
+        let remove = self.store.blocking(move |shared| {
+            shared.disk.remove(&temporary.path).map_err(|error| failed(&location, error))
+        });
+        remove.await
+    }
+}
+
+/// Removes the file of an upload some part of which is missing.
+fn incomplete(
+    shared: &super::Shared,
+    path: &std::path::Path,
+    location: &Path,
+) -> object_store::Error {
+    let _ = shared.disk.remove(path);
+    failed(location, io::Error::other("a part of the upload is missing"))
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let Some(temporary) = self.temporary.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let disk = Arc::clone(&self.store.shared.disk);
+        // Nobody waits: what this cannot remove, the next `recover` does.
+        drop(runtime.spawn_blocking(move || disk.remove(&temporary.path)));
+    }
+}
