@@ -2,3 +2,4 @@
 
 pub mod encoding;
 pub mod flags;
+pub mod repair;

@@ -1,1 +1,378 @@
-//! Timestamps as senders write them.
+//! Timestamps as senders write them, and which instant an event is stored under.
+//!
+//! Senders' clocks are wrong and their formats are many; this file reads both kindly. It reads no
+//! clock: the time of arrival is an argument, so that a replay of the log yields the same columns.
+
+use std::fmt;
+
+use chrono::DateTime;
+
+use crate::clock::UnixMicros;
+
+#[cfg(test)]
+mod tests;
+
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+
+/// How far ahead of the server an event may be. Source: `FUTURE_EVENT_HOURS_CUTOFF_MILLIS` in
+/// `PostHog`'s `timestamp.rs`; compared in whole milliseconds there, hence here.
+const FUTURE_MAX_MILLIS: i64 = 23 * 3600 * 1000;
+
+/// 0000-01-01T00:00:00Z.
+const YEAR_0: UnixMicros = UnixMicros(-62_167_219_200 * SECOND);
+/// 10000-01-01T00:00:00Z.
+const YEAR_10000: UnixMicros = UnixMicros(253_402_300_800 * SECOND);
+
+/// Longest text that can be a timestamp; RFC 2822 with a comment is the longest form.
+const TEXT_MAX_BYTES: usize = 64;
+
+/// What the sender says about the time of an event. Source of the rule: `PostHog`'s `timestamp.rs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The event's `timestamp`.
+    pub timestamp: Claimed,
+    /// When the sender says it sent the request: tells its clock's error. `None` if it did not say,
+    /// or if `properties.$ignore_sent_at` is true.
+    pub sent_at: Option<UnixMicros>,
+    /// The event's `offset`: its age in milliseconds when the request was received.
+    pub offset_millis: Option<i64>,
+}
+
+/// A timestamp that may be absent, in any form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claimed {
+    /// Not given, or null.
+    #[default]
+    Absent,
+    /// Given, and not to be understood.
+    Unreadable,
+    /// Understood.
+    At(UnixMicros),
+}
+
+impl From<Option<UnixMicros>> for Claimed {
+    /// What became of a value that was given: see [`parse_timestamp`].
+    fn from(parsed: Option<UnixMicros>) -> Self {
+        parsed.map_or(Self::Unreadable, Self::At)
+    }
+}
+
+/// The instant to store an event under, and what the sender should be told about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventTime {
+    /// Year 0 to 9999; at most 23 hours after arrival.
+    pub at: UnixMicros,
+    /// Set if `at` is not what the sender meant.
+    pub warning: Option<TimeWarning>,
+}
+
+/// Why an event is not stored under the time that its sender meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeWarning {
+    /// The timestamp could not be read; time of arrival instead.
+    Unreadable,
+    /// More than 23 hours ahead; time of arrival instead.
+    InFuture,
+    /// Before year 0; 1970 instead.
+    OutOfBounds,
+}
+
+/// Decides when an event that arrived at `now` happened.
+///
+/// 1. The timestamp, less the error of the sender's clock (`sent_at - now`) if known; else `now`.
+/// 2. An offset wins over that: `now` less the offset.
+/// 3. More than 23 hours after `now`: `now`.
+/// 4. Outside of the years 0 to 9999: 1970-01-01T00:00:00Z.
+pub fn event_time(claim: &Claim, now: UnixMicros) -> EventTime {
+    let skew = claim.sent_at.map_or(0, |sent_at| sent_at.0.saturating_sub(now.0));
+    let (at, mut warning) = match (claim.offset_millis, claim.timestamp) {
+        (Some(offset), _) => (now.0.saturating_sub(offset.saturating_mul(1000)), None),
+        (None, Claimed::At(timestamp)) => (timestamp.0.saturating_sub(skew), None),
+        (None, Claimed::Absent) => (now.0, None),
+        (None, Claimed::Unreadable) => (now.0, Some(TimeWarning::Unreadable)),
+    };
+    let mut at = UnixMicros(at);
+    if at.0.saturating_sub(now.0) / 1000 > FUTURE_MAX_MILLIS {
+        (at, warning) = (now, Some(TimeWarning::InFuture));
+    }
+    if !(YEAR_0..YEAR_10000).contains(&at) {
+        (at, warning) = (UnixMicros(0), Some(TimeWarning::OutOfBounds));
+    }
+    EventTime { at, warning }
+}
+
+/// Reads a timestamp. What has no zone is UTC; a date alone is its midnight; digits past the
+/// microsecond are cut off.
+///
+/// - RFC 3339, with `T`, `t` or a space, seconds and zone optional: `2026-11-21T08:00:00.123Z`,
+///   `2026-11-21 08:00`, `2026-11-21T08:00:00+03`, `... +0300`, `... UTC`, `... 5:30:00 PM`
+/// - dates: `2026-11-21`, `2026/11/21`, `11/21/2026` (month first), `11/21/26`, each with a time or not
+/// - RFC 2822: `Sat, 21 Nov 2026 08:00:00 +0000`
+/// - digits: see [`from_integer`]; at least nine of them, lest a year or an id becomes a time
+pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
+    if let Some(time) = parse_common(text.as_bytes()) {
+        return Some(time);
+    }
+    let text = text.trim();
+    if text.len() > TEXT_MAX_BYTES {
+        return None;
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(UnixMicros(time.timestamp_micros()));
+    }
+    parse_civil(text.as_bytes()).or_else(|| parse_digits(text)).or_else(|| {
+        let time = DateTime::parse_from_rfc2822(text).ok()?;
+        Some(UnixMicros(time.timestamp_micros()))
+    })
+}
+
+/// Reads a JSON number as a time since 1970: seconds below 10^11 (year 5138), milliseconds below
+/// 10^14 (they begin in 1973), microseconds below 10^17, nanoseconds beyond.
+pub fn from_integer(number: i64) -> UnixMicros {
+    UnixMicros(match number.unsigned_abs() {
+        0..100_000_000_000 => number.saturating_mul(SECOND),
+        0..100_000_000_000_000 => number.saturating_mul(1000),
+        0..100_000_000_000_000_000 => number,
+        _ => number.div_euclid(1000),
+    })
+}
+
+/// Reads a JSON number with a fraction; units as in [`from_integer`]. `None` if it is not finite or
+/// beyond what nanoseconds in 64 bits can hold.
+pub fn from_float(number: f64) -> Option<UnixMicros> {
+    let micros = match number.abs() {
+        size if size < 1e11 => number * 1e6,
+        size if size < 1e14 => number * 1e3,
+        size if size < 1e17 => number,
+        // 2^63 nanoseconds.
+        size if size < 9.223_372_036_854_776e18 => number / 1e3,
+        _ => return None,
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "below 10^17 in size, see above")]
+    Some(UnixMicros(micros.round() as i64))
+}
+
+/// `2026-11-21T08:00:00[.f]` with `Z` or `+00:00`: what every current SDK sends, about 20 ns.
+fn parse_common(text: &[u8]) -> Option<UnixMicros> {
+    let (head, tail) = text.split_first_chunk::<19>()?;
+    let [y1, y2, y3, y4, b'-', o1, o2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2] =
+        head
+    else {
+        return None;
+    };
+    let year = two_digits(*y1, *y2)? * 100 + two_digits(*y3, *y4)?;
+    let (month, day) = (two_digits(*o1, *o2)?, two_digits(*d1, *d2)?);
+    let (hour, minute) = (two_digits(*h1, *h2)?, two_digits(*i1, *i2)?);
+    let second = two_digits(*s1, *s2)?;
+    // A leap second is left to the slow way.
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (fraction, zone) = match tail {
+        [b'.', digits @ ..] => fraction_micros(digits)?,
+        _ => (0, tail),
+    };
+    if !matches!(zone, b"Z" | b"+00:00") {
+        return None;
+    }
+    let seconds = hour * 3600 + minute * 60 + second;
+    Some(UnixMicros(days_since_1970(year, month, day)? * DAY + seconds * SECOND + fraction))
+}
+
+fn two_digits(tens: u8, ones: u8) -> Option<i64> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens <= 9 && ones <= 9).then(|| i64::from(tens) * 10 + i64::from(ones))
+}
+
+/// One to nine digits behind a decimal point, as microseconds, and what follows them.
+fn fraction_micros(text: &[u8]) -> Option<(i64, &[u8])> {
+    let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(count)?;
+    if !(1..=9).contains(&count) {
+        return None;
+    }
+    let padded = digits.iter().chain(std::iter::repeat(&b'0')).take(6);
+    Some((padded.fold(0, |micros, digit| micros * 10 + i64::from(digit - b'0')), rest))
+}
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Source: Howard Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms", `days_from_civil`.
+fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days_in_month = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + i64::from(leap),
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days_in_month).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last.
+    let year = if month <= 2 { year - 1 } else { year };
+    let month = (month + 9) % 12;
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+/// Dates with dashes or slashes, with or without a time, with or without a zone.
+fn parse_civil(text: &[u8]) -> Option<UnixMicros> {
+    let mut cursor = Cursor(text);
+    let days = cursor.date()?;
+    if cursor.0.is_empty() {
+        return Some(UnixMicros(days * DAY));
+    }
+    if !cursor.take(b'T') && !cursor.take(b't') && !cursor.spaces() {
+        return None;
+    }
+    let micros = cursor.time_of_day()?;
+    let offset = cursor.zone()?;
+    cursor.0.is_empty().then_some(UnixMicros(days * DAY + micros - offset))
+}
+
+/// What is left of a text that is read from the left.
+struct Cursor<'text>(&'text [u8]);
+
+impl Cursor<'_> {
+    fn take(&mut self, byte: u8) -> bool {
+        let rest = self.0.strip_prefix(&[byte]);
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
+    }
+
+    fn take_word(&mut self, word: &[u8]) -> bool {
+        let Some((head, rest)) = self.0.split_at_checked(word.len()) else {
+            return false;
+        };
+        let found = head.eq_ignore_ascii_case(word);
+        if found {
+            self.0 = rest;
+        }
+        found
+    }
+
+    fn spaces(&mut self) -> bool {
+        let rest = self.0.trim_ascii_start();
+        let found = rest.len() < self.0.len();
+        self.0 = rest;
+        found
+    }
+
+    /// At most `digits_max` digits, and how many there were.
+    fn number(&mut self, digits_max: usize) -> Option<(i64, usize)> {
+        let count = self.0.iter().take(digits_max).take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        (count > 0).then_some((value, count))
+    }
+
+    /// `y-m-d`, `y/m/d`, `m/d/y`.
+    fn date(&mut self) -> Option<i64> {
+        let (first, digits) = self.number(4)?;
+        let separator = if self.take(b'/') { b'/' } else { b'-' };
+        match (digits, separator) {
+            (4, b'-') if !self.take(b'-') => None,
+            (4, _) => {
+                let (month, _) = self.number(2)?;
+                let (day, _) = self.take(separator).then(|| self.number(2))??;
+                days_since_1970(first, month, day)
+            }
+            (1 | 2, b'/') => {
+                let (day, _) = self.number(2)?;
+                let (year, digits) = self.take(b'/').then(|| self.number(4))??;
+                let year = match digits {
+                    4 => year,
+                    // As POSIX reads two digits.
+                    2 if year < 69 => 2000 + year,
+                    2 => 1900 + year,
+                    _ => return None,
+                };
+                days_since_1970(year, first, day)
+            }
+            _ => None,
+        }
+    }
+
+    /// `h:m[:s[.f]] [AM|PM]`, as microseconds.
+    fn time_of_day(&mut self) -> Option<i64> {
+        let (mut hour, _) = self.number(2)?;
+        let (minute, _) = self.take(b':').then(|| self.number(2))??;
+        let (second, _) = if self.take(b':') { self.number(2)? } else { (0, 0) };
+        let mut fraction = 0;
+        if self.take(b'.') || self.take(b',') {
+            (fraction, self.0) = fraction_micros(self.0)?;
+        }
+        self.spaces();
+        let (morning, evening) = (self.take_word(b"AM"), self.take_word(b"PM"));
+        if morning || evening {
+            if !(1..=12).contains(&hour) {
+                return None;
+            }
+            hour = hour % 12 + if evening { 12 } else { 0 };
+            self.spaces();
+        }
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        Some((hour * 3600 + minute * 60 + second) * SECOND + fraction)
+    }
+
+    /// `Z`, `UTC`, `GMT`, `+h`, `+hh`, `+hhmm`, `+hh:mm`, or nothing, as microseconds east of UTC.
+    fn zone(&mut self) -> Option<i64> {
+        if self.0.is_empty() || [&b"Z"[..], b"UTC", b"GMT"].iter().any(|name| self.take_word(name))
+        {
+            return Some(0);
+        }
+        let sign = match (self.take(b'+'), self.take(b'-')) {
+            (true, false) => 1,
+            (false, true) => -1,
+            _ => return None,
+        };
+        let (hour, _) = self.number(2)?;
+        self.take(b':');
+        let (minute, _) = if self.0.is_empty() { (0, 0) } else { self.number(2)? };
+        let valid = hour <= 23 && minute <= 59;
+        valid.then_some(sign * (hour * 3600 + minute * 60) * SECOND)
+    }
+}
+
+/// Digits, perhaps with a fraction.
+fn parse_digits(text: &str) -> Option<UnixMicros> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !(9..=19).contains(&whole.len()) || !all_digits(whole) || !all_digits(fraction) {
+        return None;
+    }
+    if fraction.is_empty() {
+        return whole.parse().ok().map(from_integer);
+    }
+    text.parse().ok().and_then(from_float)
+}
+
+/// A month of the Gregorian calendar in UTC, as the count of months since January of year 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month(pub i32);
+
+impl fmt::Display for Month {
+    /// As partitions are named: `2026-11`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:04}-{:02}", self.0.div_euclid(12), self.0.rem_euclid(12) + 1)
+    }
+}
+
+/// The month in UTC that `time` is in. Source: Howard Hinnant, `civil_from_days`.
+pub fn month_of(time: UnixMicros) -> Month {
+    let days = time.0.div_euclid(DAY) + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March, in a year that begins in March; then back to January.
+    let month = (5 * day_of_year + 2) / 153 + 2;
+    let months = (era * 400 + year_of_era) * 12 + month;
+    Month(i32::try_from(months).unwrap_or(if months < 0 { i32::MIN } else { i32::MAX }))
+}

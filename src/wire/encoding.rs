@@ -1,1 +1,277 @@
-//! Undo gzip, lz64, zstd, base64, form bodies; bounded.
+//! From a request body as it was received to the JSON text inside it.
+//!
+//! SDKs wrap JSON in gzip, lz-string, base64 and urlencoded forms, announce it in three places, and
+//! announce it wrongly. This file holds the order in which the wrappings are undone; `encoding/`
+//! holds one file per wrapping. No JSON is parsed here.
+//!
+//! # Order
+//!
+//! 1. `?data=` if it is not empty, else the body.
+//! 2. Base64, if the text looks like it and is no form.
+//! 3. A form: its `data` field, and its `compression` field as a hint.
+//! 4. Compression. What the bytes say (gzip, zstd, lz4 have magic numbers) beats what the hints say;
+//!    of the hints `?compression=` beats the form's, which beats `Content-Encoding`.
+//! 5. Base64 once more, on old paths and for `data` fields.
+//!
+//! Source: `PostHog`'s capture service, `payload/common.rs` and `payload/decompression.rs`. Weir accepts
+//! all that it accepts. It also accepts where the intent is plain what that service refuses: a
+//! `compression=gzip` hint on JSON text, base64 that the hint announced on a new path, JSON sent
+//! with the content type of a form (curl's default).
+//!
+//! # Why the log can rely on it
+//!
+//! [`Decoder::decode`] is a pure function of body, [`Hints`] and limit: the buffers that a decoder
+//! keeps change how fast it is, never what it returns.
+
+use bytes::Bytes;
+
+use crate::error::Kind;
+
+pub mod hints;
+
+mod inflate;
+mod lz64;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use crate::wire::encoding::hints::Coding;
+use crate::wire::encoding::hints::Content;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::encoding::hints::PathKind;
+use crate::wire::encoding::inflate::Inflater;
+
+/// Zeroed-out bytes of room that every [`Decoded::Unpacked`] has after its text: what simd-json wants
+/// behind a document (its `INPUT_PADDING`), so that it needs no copy of its own.
+pub const PADDING_BYTES: usize = 64;
+
+/// Compressed layers around one body. SDKs send one; a proxy that compresses again makes it two.
+const LAYERS_MAX: usize = 4;
+
+/// The text inside a body, not yet parsed and not known to be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// The body was plain: the bytes as they came in, not copied.
+    AsReceived(Bytes),
+    /// Something was undone. The capacity exceeds the length by at least [`PADDING_BYTES`].
+    Unpacked(Vec<u8>),
+}
+
+impl Decoded {
+    /// The text, as a buffer to parse in place, with at least [`PADDING_BYTES`] of spare capacity.
+    /// Copies a plain body.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::Unpacked(text) => text,
+            Self::AsReceived(body) => {
+                let mut text = Vec::with_capacity(body.len().saturating_add(PADDING_BYTES));
+                text.extend_from_slice(&body);
+                text
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for Decoded {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::AsReceived(body) => body,
+            Self::Unpacked(text) => text,
+        }
+    }
+}
+
+/// Why no text came out of a body.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Neither the body nor `?data=` holds anything, perhaps after decompression.
+    #[error("request missing data payload")]
+    Empty,
+    /// A wrapping is broken; the text says which.
+    #[error("failed to decode request: {0}")]
+    Malformed(&'static str),
+    /// More text than allowed, counted after decompression.
+    #[error("maximum event size exceeded: the decoded body has more than {limit_bytes} bytes")]
+    TooLarge {
+        /// The limit that was passed in.
+        limit_bytes: u64,
+    },
+    /// `Content-Encoding` names a coding that Weir does not know, and the bytes need one.
+    #[error("failed to decode request: content encoding is not supported")]
+    Unsupported,
+}
+
+impl DecodeError {
+    /// What the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Empty | Self::Malformed(_) | Self::Unsupported => Kind::Invalid,
+            Self::TooLarge { .. } => Kind::TooLarge,
+        }
+    }
+}
+
+/// Undoes what clients did to a body; keeps buffers for the next one. One per worker.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    inflater: Inflater,
+}
+
+impl Decoder {
+    /// A decoder without buffers yet; about 12 kB.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the text inside `body`, at most `limit_bytes` of it.
+    ///
+    /// Memory: while inflating, one output buffer of at most `limit_bytes` plus a fixed overhead of
+    /// the codec (16 MiB for brotli and lz4 in the worst case, 8 MiB for zstd, 64 kB for the rest).
+    /// The limit holds for all compressed layers together. lz-string may take one and a half times
+    /// the limit plus a dictionary of about twice the body.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::TooLarge`] past the limit; everything else means that the client must send
+    /// something else.
+    pub fn decode(
+        &mut self,
+        body: Bytes,
+        hints: &Hints,
+        limit_bytes: u64,
+    ) -> Result<Decoded, DecodeError> {
+        let from_query = hints.data.as_ref().filter(|data| !data.is_empty());
+        let from_data_field = from_query.is_some();
+        let payload = from_query.cloned().unwrap_or(body);
+        if payload.is_empty() {
+            return Err(DecodeError::Empty);
+        }
+        let payload = Decoded::AsReceived(payload);
+        let payload = unwrap_outer_base64(payload, hints);
+        let unwrapped = unwrap_form(payload, hints)?;
+        let hint = hints.compression.or(unwrapped.compression).or(hints.content_encoding);
+        let text = self.decompress(unwrapped.payload, hint, limit_bytes)?;
+        let old = hints.path == PathKind::Legacy || from_data_field || unwrapped.from_data_field;
+        let text = if old { self.unwrap_inner_base64(text, limit_bytes)? } else { text };
+        let length_bytes = u64::try_from(text.as_ref().len()).unwrap_or(u64::MAX);
+        match length_bytes {
+            0 => Err(DecodeError::Empty),
+            _ if length_bytes > limit_bytes => Err(DecodeError::TooLarge { limit_bytes }),
+            _ => Ok(text),
+        }
+    }
+
+    /// Takes back a buffer that came out of [`Decoded::into_vec`], for the next body to fill.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.inflater.recycle(buffer);
+    }
+
+    /// Undoes compressed layers until none is left. The hint counts once; magic numbers always.
+    fn decompress(
+        &mut self,
+        mut payload: Decoded,
+        mut hint: Option<Coding>,
+        limit_bytes: u64,
+    ) -> Result<Decoded, DecodeError> {
+        let mut budget_bytes = limit_bytes;
+        let too_large = |error| match error {
+            DecodeError::TooLarge { .. } => DecodeError::TooLarge { limit_bytes },
+            other => other,
+        };
+        for _ in 0..=LAYERS_MAX {
+            let layer = payload.as_ref();
+            let unpacked = if let Some(coding) = inflate::coding_of_magic(layer) {
+                // As upstream: bytes that are gzip make any hint but base64 void.
+                hint = hint.filter(|hint| *hint == Coding::Base64);
+                self.inflater.undo(coding, layer, budget_bytes).map_err(too_large)?
+            } else if let Some(coding) = hint.take() {
+                match self.inflater.undo(coding, layer, budget_bytes).map_err(too_large) {
+                    Ok(unpacked) => unpacked,
+                    Err(error @ DecodeError::TooLarge { .. }) => return Err(error),
+                    Err(_) if looks_like_json(layer) => return Ok(payload),
+                    Err(error) => {
+                        let unpacked = text::decode_likely_base64(layer).ok_or(error)?;
+                        hint = (coding != Coding::Base64).then_some(coding);
+                        unpacked
+                    }
+                }
+            } else {
+                return Ok(payload);
+            };
+            // A layer inside a layer counts as well, or four layers would take four times the limit.
+            let unpacked_bytes = u64::try_from(unpacked.len()).unwrap_or(u64::MAX);
+            if inflate::coding_of_magic(&unpacked).is_some() {
+                budget_bytes = budget_bytes.saturating_sub(unpacked_bytes);
+            }
+            payload = Decoded::Unpacked(unpacked);
+        }
+        Err(DecodeError::Malformed("too many layers of compression"))
+    }
+
+    /// Step 5. Base64 inside whatever was undone before, as the oldest SDKs send it.
+    fn unwrap_inner_base64(
+        &mut self,
+        payload: Decoded,
+        limit_bytes: u64,
+    ) -> Result<Decoded, DecodeError> {
+        let Some(text) = text::decode_likely_base64(payload.as_ref()) else {
+            return Ok(payload);
+        };
+        if inflate::coding_of_magic(&text).is_some() {
+            return self.decompress(Decoded::Unpacked(text), None, limit_bytes);
+        }
+        // As upstream: binary rubbish means that it was no base64 after all.
+        Ok(if std::str::from_utf8(&text).is_ok() { Decoded::Unpacked(text) } else { payload })
+    }
+}
+
+/// Decodes one body without keeping buffers; see [`Decoder::decode`].
+///
+/// # Errors
+///
+/// As [`Decoder::decode`].
+pub fn decode(body: Bytes, hints: &Hints, limit_bytes: u64) -> Result<Decoded, DecodeError> {
+    Decoder::new().decode(body, hints, limit_bytes)
+}
+
+/// Step 2. Keeps the payload if it is no base64.
+fn unwrap_outer_base64(payload: Decoded, hints: &Hints) -> Decoded {
+    // lz-string's own text looks like base64 and is not; deflate and brotli have no magic number,
+    // so that a short body could look like anything. Those three are tried as announced first.
+    let opaque = |coding| matches!(coding, Coding::Lz64 | Coding::Deflate | Coding::Brotli);
+    if hints.compression.or(hints.content_encoding).is_some_and(opaque) {
+        return payload;
+    }
+    text::decode_likely_base64(payload.as_ref()).map_or(payload, Decoded::Unpacked)
+}
+
+/// What [`unwrap_form`] found.
+struct Unwrapped {
+    payload: Decoded,
+    compression: Option<Coding>,
+    from_data_field: bool,
+}
+
+/// Step 3. Takes the payload out of an urlencoded form, if it is one.
+fn unwrap_form(payload: Decoded, hints: &Hints) -> Result<Unwrapped, DecodeError> {
+    let body = payload.as_ref();
+    let self_evident = looks_like_json(body) || inflate::is_compressed(body);
+    let is_form = !self_evident && (hints.content == Content::Form || text::begins_form(body));
+    if !is_form {
+        return Ok(Unwrapped { payload, compression: None, from_data_field: false });
+    }
+    let form = text::parse_form(body)?;
+    Ok(Unwrapped {
+        payload: Decoded::Unpacked(form.data),
+        compression: form.compression,
+        from_data_field: true,
+    })
+}
+
+/// Whether the first character is one that a JSON object or array begins with, and nothing else
+/// that arrives here.
+fn looks_like_json(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii_start();
+    matches!(text.first(), Some(b'{' | b'['))
+}
