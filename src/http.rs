@@ -1,1 +1,188 @@
-//! The HTTP front end.
+//! The HTTP front end: accepts connections and hands requests to a [`Handler`]. No endpoints here
+//! (`http/routes`), no product logic.
+//!
+//! # The road of a request
+//!
+//! `http.rs` accepts, `http/connection.rs` speaks HTTP/1.1 or HTTP/2 (prior knowledge, no TLS: a
+//! proxy does that) and closes what stalls, `http/exchange.rs` does what every request needs (id,
+//! CORS, log line, metrics, panics), the handler finds the endpoint and answers. hyper's types end
+//! in `http/request.rs` and `http/response.rs`.
+
+pub mod cors;
+pub mod request;
+pub mod response;
+pub mod routes;
+
+mod connection;
+mod exchange;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::config::http::HttpConfig;
+use crate::http::request::BodyBudget;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+
+/// How long a connection without a request stays open. Longer than the 60 s that load balancers
+/// keep theirs (default of AWS ALB and of nginx upstreams): if the server closes first, a request
+/// that is on its way is answered 502 by the balancer.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(75);
+
+/// First and longest pause after the operating system failed to hand over a connection; typically
+/// it is out of file descriptors, and trying again at once would only burn a core.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// What the connections may cost. Made from the settings; a test makes its own.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections; further ones wait in the kernel's queue.
+    pub connections_max: u32,
+    /// Longest time from the first byte of a request's head to its last.
+    pub header_timeout: Duration,
+    /// Longest time for a request's body to arrive, and for a client to take any byte of its answer.
+    pub body_timeout: Duration,
+    /// Longest time that requests under way may take once the shutdown began.
+    pub drain_timeout: Duration,
+    /// Longest time between two requests of a connection; a second if connections are scarce.
+    pub keep_alive_idle: Duration,
+    /// Memory of request bodies of all connections together; beyond it the answer is 503.
+    pub bodies_max_bytes: u64,
+}
+
+impl Limits {
+    /// The limits of `config`, and `bodies_max_bytes` for all bodies together.
+    pub fn new(config: &HttpConfig, bodies_max_bytes: u64) -> Self {
+        Self {
+            connections_max: config.connections_max.max(1),
+            header_timeout: config.header_timeout,
+            body_timeout: config.body_timeout,
+            drain_timeout: config.drain_timeout,
+            keep_alive_idle: KEEP_ALIVE_IDLE,
+            bodies_max_bytes,
+        }
+    }
+}
+
+/// The endpoints. One value serves all connections.
+pub trait Handler: Send + Sync + 'static {
+    /// What was found for a path; passed on to [`Handler::handle`], so that nothing is looked up
+    /// twice.
+    type Route: Send;
+
+    /// Finds the endpoint. `method` is GET for a HEAD request. OPTIONS is answered before
+    /// (`http/cors.rs`) and its route only named in the log. Must not block and must not panic.
+    fn route(&self, method: &Method, path: &str) -> Matched<Self::Route>;
+
+    /// Answers a request. Runs on the connection: it is dropped when the client hangs up. What
+    /// must not be cut in half is detached by [`Tasks::detach`]. A panic becomes a 500.
+    fn handle(&self, route: Self::Route, request: Request)
+    -> impl Future<Output = Response> + Send;
+}
+
+/// An endpoint and its name in metrics and logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Matched<Route> {
+    /// For [`Handler::handle`].
+    pub route: Route,
+    /// One of few fixed names, never text of the request.
+    pub label: &'static str,
+}
+
+/// What every connection shares.
+struct Front<H> {
+    handler: Arc<H>,
+    limits: Limits,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    bodies: Arc<BodyBudget>,
+    /// One permit per connection that may be open.
+    connections: Arc<Semaphore>,
+    protocol: connection::Protocol,
+    shutdown: Shutdown,
+}
+
+/// Serves connections from `listener` until the shutdown of `tasks` begins; then stops listening,
+/// lets requests under way finish for at most `drain_timeout`, and returns when no connection is
+/// left. Connections are tasks of `tasks`.
+pub async fn serve<H: Handler>(
+    listener: TcpListener,
+    limits: Limits,
+    handler: Arc<H>,
+    tasks: Tasks,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+) {
+    let permits = usize::try_from(limits.connections_max).unwrap_or(usize::MAX);
+    let connections = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
+    let bodies = BodyBudget::new(limits.bodies_max_bytes, metrics.http_body_bytes.clone());
+    let protocol = connection::protocol(&limits, &tasks);
+    let shutdown = tasks.shutdown().clone();
+    let front = Front { handler, limits, clock, metrics, bodies, connections, protocol, shutdown };
+    let front = Arc::new(front);
+    accept(&listener, &front, &tasks).await;
+    drop(listener);
+    // Every connection ends itself at the drain deadline; the second is for it to do so.
+    let deadline = front.limits.drain_timeout + Duration::from_secs(1);
+    let all_closed = front.connections.acquire_many(front.limits.connections_max);
+    if tokio::time::timeout(deadline, all_closed).await.is_err() {
+        tracing::warn!("connections were still open at the end of the drain time-out");
+    }
+}
+
+async fn accept<H: Handler>(listener: &TcpListener, front: &Arc<Front<H>>, tasks: &Tasks) {
+    let mut pause = ACCEPT_PAUSE.0;
+    loop {
+        let permit = tokio::select! {
+            permit = Arc::clone(&front.connections).acquire_owned() => permit,
+            () = front.shutdown.cancelled() => return,
+        };
+        // The semaphore is never closed.
+        let Ok(permit) = permit else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = front.shutdown.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                pause = ACCEPT_PAUSE.0;
+                prepare(&stream, peer);
+                let open = connection::Open::new(permit, &front.metrics);
+                let connection = connection::serve(Arc::clone(front), stream, peer.ip(), open);
+                tasks.spawn("http-connection", connection);
+            }
+            // The client gave up while it waited: nothing is wrong here.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                front.metrics.http_accept_errors.inc();
+                tracing::warn!(%error, ?pause, "cannot accept a connection");
+                if front.shutdown.pause(pause).await == Pause::Cancelled {
+                    return;
+                }
+                pause = (pause * 2).min(ACCEPT_PAUSE.1);
+            }
+        }
+    }
+}
+
+/// Answers are written whole, so waiting for more to send (Nagle) would only delay them.
+fn prepare(stream: &TcpStream, peer: SocketAddr) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");
+    }
+}

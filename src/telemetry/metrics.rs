@@ -1,1 +1,356 @@
-//! Every metric, declared once.
+//! Every metric, declared once: name, unit, labels, meaning. No counting logic.
+//!
+//! # Shape
+//!
+//! [`Metrics::render`] gives `OpenMetrics` text. Names are `weir_<what>_<unit>`, counters end in
+//! `_total`. Labels have few values by construction: routes, statuses and reasons are `'static`
+//! names of the code, never text of a request, so that no request can grow the registry.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use prometheus_client::registry::Unit;
+
+/// Upper bounds in seconds: from a flag evaluation in memory to a query at its limit of a minute,
+/// about three per factor of ten.
+const SECONDS: [f64; 17] = [
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0, 30.0, 60.0,
+];
+
+/// Labels of [`Metrics::http_requests`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    /// Name of the endpoint, such as `capture`; `none` if nothing has the path.
+    pub route: &'static str,
+    /// HTTP status; 499 if the client hung up before there was one.
+    pub status: u16,
+}
+
+/// Labels of [`Metrics::http_request_seconds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RouteLabels {
+    /// Name of the endpoint.
+    pub route: &'static str,
+}
+
+/// Labels of [`Metrics::events_dropped`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabels {
+    /// Why, such as `no_name`.
+    pub reason: &'static str,
+}
+
+/// Labels of [`Metrics::queries`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OutcomeLabels {
+    /// How it ended, such as `ok`, `invalid`, `timeout`, `cancelled`.
+    pub outcome: &'static str,
+}
+
+/// Labels of [`Metrics::table_files`] and [`Metrics::compactions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TableLabels {
+    /// Name of the Delta table, such as `events`.
+    pub table: &'static str,
+}
+
+/// Labels of [`Metrics::corruptions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PlaceLabels {
+    /// Where it was found, such as `wal`, `parquet`, `identity`.
+    pub place: &'static str,
+}
+
+/// The metrics of one server. Share it in an `Arc`; a field is cheap to clone and counts for the
+/// same metric. Durations are in seconds, sizes in bytes.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// `weir_http_requests_total{route,status}`.
+    pub http_requests: Family<RequestLabels, Counter>,
+    /// `weir_http_request_duration_seconds{route}`: from the head to the last byte of the answer.
+    pub http_request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    /// `weir_http_received_bytes_total`: request bodies as sent.
+    pub http_received_bytes: Counter,
+    /// `weir_http_sent_bytes_total`: answers' bodies.
+    pub http_sent_bytes: Counter,
+    /// `weir_http_connections`: open now.
+    pub http_connections: Gauge,
+    /// `weir_http_body_bytes`: memory of request bodies that are read or worked on now.
+    pub http_body_bytes: Gauge,
+    /// `weir_http_accept_errors_total`.
+    pub http_accept_errors: Counter,
+    /// `weir_events_accepted_total`: acknowledged, on disk.
+    pub events_accepted: Counter,
+    /// `weir_events_dropped_total{reason}`: answered 200 and not kept, on purpose.
+    pub events_dropped: Family<ReasonLabels, Counter>,
+    /// `weir_events_duplicate_total`: dropped because their uuid was seen before.
+    pub events_duplicate: Counter,
+    /// `weir_ingest_inflight_bytes`: decoded bodies between arrival and acknowledgement.
+    pub ingest_inflight_bytes: Gauge,
+    /// `weir_wal_bytes`: the log on disk, all segments.
+    pub wal_bytes: Gauge,
+    /// `weir_wal_sync_duration_seconds`: one `fdatasync` of the log.
+    pub wal_sync_seconds: Histogram,
+    /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
+    pub wal_poisoned: Gauge,
+    /// `weir_memtable_bytes`: active and frozen memtables.
+    pub memtable_bytes: Gauge,
+    /// `weir_flushes_total`: memtables written to Parquet and committed.
+    pub flushes: Counter,
+    /// `weir_flush_duration_seconds`: from the frozen memtable to the commit.
+    pub flush_seconds: Histogram,
+    /// `weir_flush_rows_total`.
+    pub flush_rows: Counter,
+    /// `weir_compactions_total{table}`: merges committed.
+    pub compactions: Family<TableLabels, Counter>,
+    /// `weir_table_files{table}`: live Parquet files of the newest version.
+    pub table_files: Family<TableLabels, Gauge>,
+    /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
+    pub identity_lag: Gauge,
+    /// `weir_queries_total{outcome}`.
+    pub queries: Family<OutcomeLabels, Counter>,
+    /// `weir_query_duration_seconds`: from the plan to the last row.
+    pub query_seconds: Histogram,
+    /// `weir_corruptions_total{place}`: data that cannot be what it is; quarantined.
+    pub corruptions: Family<PlaceLabels, Counter>,
+}
+
+impl Metrics {
+    /// All metrics, at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("weir"),
+            http_requests: Family::default(),
+            http_request_seconds: Family::new_with_constructor(seconds),
+            http_received_bytes: Counter::default(),
+            http_sent_bytes: Counter::default(),
+            http_connections: Gauge::default(),
+            http_body_bytes: Gauge::default(),
+            http_accept_errors: Counter::default(),
+            events_accepted: Counter::default(),
+            events_dropped: Family::default(),
+            events_duplicate: Counter::default(),
+            ingest_inflight_bytes: Gauge::default(),
+            wal_bytes: Gauge::default(),
+            wal_sync_seconds: seconds(),
+            wal_poisoned: Gauge::default(),
+            memtable_bytes: Gauge::default(),
+            flushes: Counter::default(),
+            flush_seconds: seconds(),
+            flush_rows: Counter::default(),
+            compactions: Family::default(),
+            table_files: Family::default(),
+            identity_lag: Gauge::default(),
+            queries: Family::default(),
+            query_seconds: seconds(),
+            corruptions: Family::default(),
+        };
+        metrics.register_http();
+        metrics.register_ingest();
+        metrics.register_storage();
+        metrics.register_query();
+        metrics
+    }
+
+    fn register_http(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "http_requests",
+            "Requests answered, by endpoint and status",
+            self.http_requests.clone(),
+        );
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time from the head of a request to the last byte of its answer",
+            Unit::Seconds,
+            self.http_request_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "http_received",
+            "Request bodies as sent",
+            Unit::Bytes,
+            self.http_received_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "http_sent",
+            "Bodies of answers",
+            Unit::Bytes,
+            self.http_sent_bytes.clone(),
+        );
+        registry.register("http_connections", "Open connections", self.http_connections.clone());
+        registry.register_with_unit(
+            "http_body",
+            "Memory of request bodies that are read or worked on",
+            Unit::Bytes,
+            self.http_body_bytes.clone(),
+        );
+        registry.register(
+            "http_accept_errors",
+            "Connections that the operating system failed to hand over",
+            self.http_accept_errors.clone(),
+        );
+    }
+
+    fn register_ingest(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "events_accepted",
+            "Events acknowledged, hence on disk",
+            self.events_accepted.clone(),
+        );
+        registry.register(
+            "events_dropped",
+            "Events answered 200 and not kept, by reason",
+            self.events_dropped.clone(),
+        );
+        registry.register(
+            "events_duplicate",
+            "Events dropped because their uuid was seen before",
+            self.events_duplicate.clone(),
+        );
+        registry.register_with_unit(
+            "ingest_inflight",
+            "Decoded bodies between arrival and acknowledgement",
+            Unit::Bytes,
+            self.ingest_inflight_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "identity_lag",
+            "Acknowledged log records whose identity changes are not applied",
+            Unit::Other("records".to_owned()),
+            self.identity_lag.clone(),
+        );
+    }
+
+    fn register_storage(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "wal",
+            "The log on disk, all segments",
+            Unit::Bytes,
+            self.wal_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "wal_sync_duration",
+            "One fdatasync of the log",
+            Unit::Seconds,
+            self.wal_sync_seconds.clone(),
+        );
+        registry.register(
+            "wal_poisoned",
+            "1 after a failed sync of the log, until a restart",
+            self.wal_poisoned.clone(),
+        );
+        registry.register_with_unit(
+            "memtable",
+            "Active and frozen memtables",
+            Unit::Bytes,
+            self.memtable_bytes.clone(),
+        );
+        registry.register(
+            "flushes",
+            "Memtables written to Parquet and committed",
+            self.flushes.clone(),
+        );
+        registry.register_with_unit(
+            "flush_duration",
+            "Time from a frozen memtable to its commit",
+            Unit::Seconds,
+            self.flush_seconds.clone(),
+        );
+        registry.register("flush_rows", "Rows flushed to Parquet", self.flush_rows.clone());
+        registry.register("compactions", "Merges committed, by table", self.compactions.clone());
+        registry.register("table_files", "Live Parquet files, by table", self.table_files.clone());
+        registry.register(
+            "corruptions",
+            "Findings of data that cannot be what it is, by place",
+            self.corruptions.clone(),
+        );
+    }
+
+    fn register_query(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("queries", "Queries ended, by outcome", self.queries.clone());
+        registry.register_with_unit(
+            "query_duration",
+            "Time from a query's plan to its last row",
+            Unit::Seconds,
+            self.query_seconds.clone(),
+        );
+    }
+
+    /// Media type of [`Metrics::render`].
+    pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// All metrics as `OpenMetrics` text.
+    pub fn render(&self) -> String {
+        let mut page = String::new();
+        if let Err(error) = text::encode(&mut page, &self.registry) {
+            // Writing to a `String` does not fail; a metric that fails to encode is a bug.
+            tracing::error!(%error, "cannot encode the metrics");
+        }
+        page
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Metrics;
+    use super::ReasonLabels;
+    use super::RequestLabels;
+    use super::RouteLabels;
+
+    /// Lines as the `OpenMetrics` 1.0 specification has them.
+    #[test]
+    fn the_page_has_every_kind_of_metric() {
+        let metrics = Metrics::new();
+        metrics.http_requests.get_or_create(&RequestLabels { route: "capture", status: 200 }).inc();
+        metrics.http_request_seconds.get_or_create(&RouteLabels { route: "flags" }).observe(0.002);
+        metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc_by(3);
+        metrics.wal_bytes.set(42);
+        metrics.http_received_bytes.inc_by(7);
+        let page = metrics.render();
+        for line in [
+            "# HELP weir_http_requests Requests answered, by endpoint and status.",
+            "# TYPE weir_http_requests counter",
+            "weir_http_requests_total{route=\"capture\",status=\"200\"} 1",
+            "# UNIT weir_http_request_duration_seconds seconds",
+            "weir_http_request_duration_seconds_bucket{le=\"0.001\",route=\"flags\"} 0",
+            "weir_http_request_duration_seconds_bucket{le=\"0.0025\",route=\"flags\"} 1",
+            "weir_http_request_duration_seconds_count{route=\"flags\"} 1",
+            "weir_events_dropped_total{reason=\"no_name\"} 3",
+            "weir_wal_bytes 42",
+            "weir_http_received_bytes_total 7",
+            "# UNIT weir_identity_lag_records records",
+            "weir_wal_poisoned 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+        }
+        assert!(page.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn every_metric_says_what_it_is() {
+        let page = Metrics::new().render();
+        let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
+        let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
+        assert_eq!(helps, 24, "one per field of Metrics\n{page}");
+        assert_eq!(types, helps);
+    }
+}

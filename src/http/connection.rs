@@ -1,0 +1,431 @@
+//! One connection: speaks the protocol through hyper, watches for stalls, drains at shutdown. No
+//! requests here (`http/exchange.rs`).
+//!
+//! # Why a watch of our own
+//!
+//! hyper's header time-out also runs while a connection waits for its next request, so that one
+//! setting would be both too short for keep-alive and too long for a slow head; it does not cover
+//! the bytes that tell HTTP/1 from HTTP/2, nor a client that stops reading its answer. So the
+//! socket notes when bytes moved ([`Activity`]), and a slow tick of the connection's task judges
+//! ([`Activity::verdict`]). That costs a request two atomic stores and no timer.
+
+use std::io;
+use std::io::IoSlice;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::task::Context;
+use std::task::Poll;
+use std::task::ready;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::rt::TokioTimer;
+use hyper_util::server::conn::auto;
+use tokio::io::AsyncRead;
+use tokio::io::AsyncWrite;
+use tokio::io::ReadBuf;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::clock::Clock;
+use crate::http::Front;
+use crate::http::Handler;
+use crate::http::Limits;
+use crate::http::exchange;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+
+/// Read and write buffer of an HTTP/1 connection; also the longest head. Room for the longest URI
+/// that hyper takes (65,534 bytes, events sent by GET) and 60 KiB of other headers.
+const BUFFER_MAX_BYTES: usize = 128 * 1024;
+
+/// Requests at once on one HTTP/2 connection; RFC 9113 advises no less than 100.
+const STREAMS_MAX: u32 = 128;
+
+/// Bytes that a client may send ahead on an HTTP/2 stream, and on the whole connection: with 50 ms
+/// to the client, 20 MB/s.
+const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// Head of an HTTP/2 request, as for HTTP/1.
+const HEADER_LIST_MAX_BYTES: u32 = 128 * 1024;
+
+/// How long an idle connection is kept when less than a quarter of the permits is left, so that
+/// idle clients do not lock out active ones.
+const IDLE_WHEN_SCARCE: Duration = Duration::from_secs(1);
+
+/// Settings of hyper for all connections.
+pub(super) type Protocol = auto::Builder<StreamTasks>;
+
+/// Sets hyper up: HTTP/1.1 with keep-alive, or HTTP/2 if the client begins with its preface.
+pub(super) fn protocol(limits: &Limits, tasks: &Tasks) -> Protocol {
+    let mut protocol = auto::Builder::new(StreamTasks { tasks: tasks.clone() });
+    protocol
+        .http1()
+        .timer(TokioTimer::new())
+        // See the head of this file.
+        .header_read_timeout(None)
+        .max_buf_size(BUFFER_MAX_BYTES);
+    protocol
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.keep_alive_idle / 2)
+        .keep_alive_timeout(limits.body_timeout)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HEADER_LIST_MAX_BYTES)
+        .max_send_buf_size(BUFFER_MAX_BYTES);
+    protocol
+}
+
+/// Runs the requests of HTTP/2 connections, which are tasks of their own.
+#[derive(Clone, Debug)]
+pub(super) struct StreamTasks {
+    tasks: Tasks,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for StreamTasks {
+    fn execute(&self, stream: F) {
+        self.tasks.spawn("http-stream", stream);
+    }
+}
+
+/// Counts an open connection, and gives its permit back when dropped.
+pub(super) struct Open {
+    metrics: Arc<Metrics>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Open {
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: &Arc<Metrics>) -> Self {
+        metrics.http_connections.inc();
+        Self { metrics: Arc::clone(metrics), _permit: permit }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.metrics.http_connections.dec();
+    }
+}
+
+/// Serves one connection to its end.
+pub(super) async fn serve<H: Handler>(
+    front: Arc<Front<H>>,
+    stream: TcpStream,
+    peer: IpAddr,
+    _open: Open,
+) {
+    let clock = front.clock.clone();
+    let activity = Arc::new(Activity::new(clock.monotonic()));
+    let stream = Watched { stream, clock: clock.clone(), activity: Arc::clone(&activity) };
+    let service = service_fn(|request| {
+        exchange::answer(Arc::clone(&front), Arc::clone(&activity), peer, request)
+    });
+    let mut connection = pin!(front.protocol.serve_connection(TokioIo::new(stream), service));
+    let mut shutdown = pin!(front.shutdown.cancelled());
+    let tick = (front.limits.header_timeout / 4)
+        .clamp(Duration::from_millis(10), Duration::from_millis(2500));
+    let mut drained_by = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(error = &*error, %peer, "connection broke");
+                }
+                return;
+            }
+            () = shutdown.as_mut(), if drained_by.is_none() => {
+                drained_by = Some(clock.monotonic() + front.limits.drain_timeout);
+                connection.as_mut().graceful_shutdown();
+                continue;
+            }
+            () = tokio::time::sleep(tick) => {}
+        }
+        let now = clock.monotonic();
+        match activity.verdict(now, idle_limit(&front), &front.limits) {
+            _ if drained_by.is_some_and(|deadline| now >= deadline) => {
+                tracing::warn!(%peer, "cut a request that outlasted the drain time-out");
+                return;
+            }
+            Verdict::Keep => {}
+            Verdict::Finish => connection.as_mut().graceful_shutdown(),
+            Verdict::Cut(reason) => {
+                tracing::debug!(%peer, reason, "closed a stalled connection");
+                return;
+            }
+        }
+    }
+}
+
+fn idle_limit<H>(front: &Front<H>) -> Duration {
+    let limits = &front.limits;
+    let free = u64::try_from(front.connections.available_permits()).unwrap_or(u64::MAX);
+    if free.saturating_mul(4) < u64::from(limits.connections_max) {
+        limits.keep_alive_idle.min(IDLE_WHEN_SCARCE)
+    } else {
+        limits.keep_alive_idle
+    }
+}
+
+/// What became of a connection at a tick.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    /// Nothing is under way: say goodbye.
+    Finish,
+    /// Goodbye would not get through.
+    Cut(&'static str),
+}
+
+/// When bytes moved on a connection. Times are of [`Clock::monotonic`], in microseconds plus one,
+/// so that 0 can mean "not".
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// Requests whose answer is not yet written.
+    under_way: AtomicU32,
+    /// Last time that a request ended.
+    active: AtomicU64,
+    /// When the head that is arriving began; at first the connection itself.
+    head_began: AtomicU64,
+    /// When the client ceased to take bytes.
+    write_blocked: AtomicU64,
+    /// HTTP/2 sends frames between requests, so that a byte is no sign of a head.
+    multiplexed: AtomicBool,
+}
+
+impl Activity {
+    fn new(now: Duration) -> Self {
+        Self {
+            under_way: AtomicU32::new(0),
+            active: AtomicU64::new(stamp(now)),
+            head_began: AtomicU64::new(stamp(now)),
+            write_blocked: AtomicU64::new(0),
+            multiplexed: AtomicBool::new(false),
+        }
+    }
+
+    /// A request's head is complete.
+    pub(super) fn request_begins(&self, version: hyper::Version) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.head_began.store(0, Ordering::Relaxed);
+        if version == hyper::Version::HTTP_2 {
+            self.multiplexed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request is answered, or given up.
+    pub(super) fn request_ends(&self, now: Duration) {
+        self.active.store(stamp(now), Ordering::Relaxed);
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn bytes_came(&self, clock: &Clock) {
+        let between_requests = self.under_way.load(Ordering::Relaxed) == 0
+            && self.head_began.load(Ordering::Relaxed) == 0
+            && !self.multiplexed.load(Ordering::Relaxed);
+        if between_requests {
+            self.head_began.store(stamp(clock.monotonic()), Ordering::Relaxed);
+        }
+    }
+
+    fn write_moved(&self) {
+        if self.write_blocked.load(Ordering::Relaxed) != 0 {
+            self.write_blocked.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn write_blocks(&self, clock: &Clock) {
+        if self.write_blocked.load(Ordering::Relaxed) == 0 {
+            self.write_blocked.store(stamp(clock.monotonic()), Ordering::Relaxed);
+        }
+    }
+
+    fn verdict(&self, now: Duration, idle_limit: Duration, limits: &Limits) -> Verdict {
+        let over = |since: &AtomicU64, limit: Duration| {
+            let since = since.load(Ordering::Relaxed);
+            since != 0 && stamp(now).saturating_sub(since) > stamp(limit)
+        };
+        if over(&self.write_blocked, limits.body_timeout) {
+            Verdict::Cut("the client does not take the answer")
+        } else if self.under_way.load(Ordering::Relaxed) > 0 {
+            Verdict::Keep
+        } else if over(&self.head_began, limits.header_timeout) {
+            Verdict::Cut("the head of a request did not arrive in time")
+        } else if over(&self.active, idle_limit + limits.header_timeout) {
+            Verdict::Cut("the client does not take the goodbye")
+        } else if over(&self.active, idle_limit) {
+            Verdict::Finish
+        } else {
+            Verdict::Keep
+        }
+    }
+}
+
+fn stamp(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// A socket that notes in [`Activity`] when bytes move.
+struct Watched {
+    stream: TcpStream,
+    clock: Clock,
+    activity: Arc<Activity>,
+}
+
+impl Watched {
+    fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Ready(_) => self.activity.write_moved(),
+            Poll::Pending => self.activity.write_blocks(&self.clock),
+        }
+        written
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
+        if buffer.filled().len() > before {
+            self.activity.bytes_came(&self.clock);
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_write(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note_write(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Activity;
+    use super::Verdict;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+    use crate::http::Limits;
+
+    const IDLE: Duration = Duration::from_secs(75);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limits() -> Limits {
+        Limits {
+            connections_max: 1,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(20),
+            keep_alive_idle: IDLE,
+            bodies_max_bytes: 0,
+        }
+    }
+
+    /// The state after `steps`, judged each second: (seconds it was kept, what ended it).
+    fn fate(steps: impl FnOnce(&Activity, &Clock)) -> (u32, Verdict) {
+        let clock = Clock::test(UnixMicros(0));
+        let activity = Activity::new(clock.monotonic());
+        steps(&activity, &clock);
+        for second in 0..1000 {
+            match activity.verdict(clock.monotonic(), IDLE, &limits()) {
+                Verdict::Keep => clock.advance(SECOND),
+                verdict => return (second, verdict),
+            }
+        }
+        (1000, Verdict::Keep)
+    }
+
+    fn one_request(activity: &Activity, clock: &Clock, version: hyper::Version) {
+        activity.bytes_came(clock);
+        activity.request_begins(version);
+        activity.request_ends(clock.monotonic());
+    }
+
+    #[test]
+    fn stalls_end_a_connection_and_work_does_not() {
+        let late_head = Verdict::Cut("the head of a request did not arrive in time");
+        assert_eq!(fate(|_, _| {}), (11, late_head), "silent from the start");
+        let (seconds, verdict) = fate(|activity, clock| activity.bytes_came(clock));
+        assert_eq!((seconds, matches!(verdict, Verdict::Cut(_))), (11, true), "half a head");
+        let http1 = hyper::Version::HTTP_11;
+        let answered = |activity: &Activity, clock: &Clock| one_request(activity, clock, http1);
+        assert_eq!(fate(answered), (76, Verdict::Finish), "idle after a request");
+        let (seconds, verdict) = fate(|activity, clock| {
+            one_request(activity, clock, http1);
+            activity.bytes_came(clock);
+        });
+        assert_eq!((seconds, matches!(verdict, Verdict::Cut(_))), (11, true), "half a second head");
+        let frames = |activity: &Activity, clock: &Clock| {
+            one_request(activity, clock, hyper::Version::HTTP_2);
+            activity.bytes_came(clock);
+        };
+        assert_eq!(fate(frames), (76, Verdict::Finish), "frames of HTTP/2 are no head");
+        let working = |activity: &Activity, _: &Clock| activity.request_begins(http1);
+        assert_eq!(fate(working), (1000, Verdict::Keep), "a long query");
+        let (seconds, verdict) = fate(|activity, clock| {
+            activity.request_begins(http1);
+            activity.write_blocks(clock);
+        });
+        assert_eq!((seconds, matches!(verdict, Verdict::Cut(_))), (31, true), "takes no bytes");
+        let recovered = |activity: &Activity, clock: &Clock| {
+            activity.request_begins(http1);
+            activity.write_blocks(clock);
+            activity.write_moved();
+        };
+        assert_eq!(fate(recovered), (1000, Verdict::Keep), "takes bytes again");
+    }
+
+    #[test]
+    fn a_goodbye_that_is_not_taken_is_cut() {
+        let clock = Clock::test(UnixMicros(0));
+        let activity = Activity::new(clock.monotonic());
+        one_request(&activity, &clock, hyper::Version::HTTP_2);
+        clock.advance(IDLE + SECOND);
+        assert_eq!(activity.verdict(clock.monotonic(), IDLE, &limits()), Verdict::Finish);
+        clock.advance(10 * SECOND);
+        let verdict = activity.verdict(clock.monotonic(), IDLE, &limits());
+        assert!(matches!(verdict, Verdict::Cut(_)));
+    }
+}

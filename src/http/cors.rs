@@ -1,0 +1,121 @@
+//! Lets pages of any origin read every answer, errors included. Nothing here depends on the
+//! endpoint: a script on a customer's page must be able to tell a 404 from a network failure.
+//!
+//! Mirroring origin, method and headers, with credentials, is what the SDKs' product does
+//! (`axum` with `tower_http::cors::AllowOrigin::mirror_request`). It gives nothing away: no
+//! answer depends on cookies.
+
+use hyper::HeaderMap;
+use hyper::StatusCode;
+use hyper::header::ACCESS_CONTROL_ALLOW_CREDENTIALS;
+use hyper::header::ACCESS_CONTROL_ALLOW_HEADERS;
+use hyper::header::ACCESS_CONTROL_ALLOW_METHODS;
+use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
+use hyper::header::ACCESS_CONTROL_MAX_AGE;
+use hyper::header::ACCESS_CONTROL_REQUEST_HEADERS;
+use hyper::header::ACCESS_CONTROL_REQUEST_METHOD;
+use hyper::header::HeaderValue;
+use hyper::header::VARY;
+
+use crate::http::response::Response;
+
+/// Seconds for which a browser may remember a preflight; browsers cap it (Firefox at a day,
+/// Chromium at two hours).
+const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("86400");
+
+const YES: HeaderValue = HeaderValue::from_static("true");
+
+/// What caches must tell apart: other origins get another `Access-Control-Allow-Origin`.
+const ORIGIN: HeaderValue = HeaderValue::from_static("origin");
+const PREFLIGHT: HeaderValue = HeaderValue::from_static(
+    "origin, access-control-request-method, access-control-request-headers",
+);
+
+/// Answers OPTIONS for any path: a preflight allows what it asks for; without one it is the
+/// `{"status":"Ok"}` of capture. Never a redirect: browsers fail a preflight that gets one.
+pub fn options(request: &HeaderMap) -> Response {
+    let Some(method) = request.get(ACCESS_CONTROL_REQUEST_METHOD) else {
+        return Response::json_bytes(StatusCode::OK, &br#"{"status":"Ok"}"#[..]);
+    };
+    let mut response = Response::empty(StatusCode::OK);
+    response.headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method.clone());
+    if let Some(headers) = request.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        response.headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, headers.clone());
+    }
+    response.headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);
+    response.headers.insert(VARY, PREFLIGHT);
+    response
+}
+
+/// Lets `origin` (the request's header, if it had one) read an answer with these headers.
+pub fn allow(origin: Option<HeaderValue>, answer: &mut HeaderMap) {
+    if !answer.contains_key(VARY) {
+        answer.insert(VARY, ORIGIN);
+    } else if !answer.get_all(VARY).iter().any(names_origin) {
+        answer.append(VARY, ORIGIN);
+    }
+    if let Some(origin) = origin {
+        answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, YES);
+    }
+}
+
+fn names_origin(vary: &HeaderValue) -> bool {
+    let Ok(names) = vary.to_str() else { return false };
+    names.split(',').any(|name| name.trim().eq_ignore_ascii_case("origin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::HeaderMap;
+    use hyper::header::HeaderName;
+    use hyper::header::HeaderValue;
+
+    use super::allow;
+    use super::options;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_preflight_gets_what_it_asks_for() {
+        let request = headers(&[
+            ("origin", "https://shop.example"),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "content-type,x-custom"),
+        ]);
+        let mut response = options(&request);
+        allow(request.get("origin").cloned(), &mut response.headers);
+        assert_eq!(response.status, 200);
+        for (name, value) in [
+            ("access-control-allow-origin", "https://shop.example"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-allow-methods", "POST"),
+            ("access-control-allow-headers", "content-type,x-custom"),
+        ] {
+            assert_eq!(response.headers.get(name).unwrap(), value, "{name}");
+        }
+        assert_eq!(response.headers.get_all("vary").iter().count(), 1);
+    }
+
+    #[test]
+    fn every_answer_varies_by_origin_once() {
+        for (vary, expected) in [
+            (None, vec!["origin"]),
+            (Some("accept"), vec!["accept", "origin"]),
+            (Some("Accept, Origin"), vec!["Accept, Origin"]),
+        ] {
+            let mut answer = HeaderMap::new();
+            if let Some(vary) = vary {
+                answer.insert("vary", HeaderValue::from_static(vary));
+            }
+            allow(None, &mut answer);
+            assert_eq!(answer.get_all("vary").iter().collect::<Vec<_>>(), expected);
+            assert!(!answer.contains_key("access-control-allow-origin"), "nobody asked");
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! A request as the endpoints see it: [`Request`], [`RequestBody`]. hyper's body type ends here.
+//! No routing, no decoding of bodies (`wire/encoding.rs`).
+//!
+//! # Memory
+//!
+//! A body is read only when its endpoint asks, up to the endpoint's limit, and all bodies together
+//! stay within [`BodyBudget`]: what was received counts until the last `Bytes` of the body is
+//! dropped, wherever it went. A declared length reserves nothing, or a few idle clients could lock
+//! everyone out by announcing large bodies.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::Method;
+use hyper::Uri;
+use hyper::body::Body;
+use hyper::body::Incoming;
+use hyper::header::EXPECT;
+use hyper::header::HeaderValue;
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use uuid::Uuid;
+
+use crate::error::Kind;
+
+/// Bytes of an unwanted body that are read and thrown away, so that the client comes to read the
+/// answer: most clients send everything before they look. Three times the default limit of a body.
+const DRAIN_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Room made at once for a body of more than one frame. A client may announce 20 MiB and send
+/// nothing, so the rest follows as bytes come.
+const FIRST_ROOM_BYTES: usize = 256 * 1024;
+
+/// Longest request id taken over from a client: a traceparent has 55 characters, a pair of uuids
+/// 73.
+const REQUEST_ID_MAX_BYTES: usize = 128;
+
+/// One request. A HEAD request shows as GET; its answer's body is cut off afterwards.
+#[derive(Debug)]
+pub struct Request {
+    /// GET, POST, ...; never HEAD or OPTIONS.
+    pub method: Method,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// Who asks: the first address of `X-Forwarded-For`, else the peer's. Anyone can forge it: good
+    /// for events and flags, not for permissions.
+    pub client_ip: IpAddr,
+    /// The id in the log and in the answer's `x-request-id`.
+    pub request_id: RequestId,
+    /// The body, not yet read.
+    pub body: RequestBody,
+    pub(super) uri: Uri,
+}
+
+impl Request {
+    /// The path as sent, still percent-encoded, without the query.
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// What follows the `?`, as sent; empty if nothing does.
+    pub fn query_string(&self) -> &str {
+        self.uri.query().unwrap_or_default()
+    }
+
+    /// All parameters of the query, decoded, in the order sent. A name without `=` has the empty
+    /// value.
+    pub fn query_all(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+        form_urlencoded::parse(self.query_string().as_bytes())
+    }
+
+    /// The first value of the parameter `name`, decoded.
+    pub fn query(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.query_all().find(|(found, _)| found == name).map(|(_, value)| value)
+    }
+
+    /// The first value of the header `name` (lower case), if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// Names one request in the log and in the answer. At most 128 visible ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// The client's `x-request-id` if it is short and plain, else a new uuid.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let sane = |value: &&HeaderValue| {
+            let bytes = value.as_bytes();
+            !bytes.is_empty()
+                && bytes.len() <= REQUEST_ID_MAX_BYTES
+                && bytes.iter().all(u8::is_ascii_graphic)
+        };
+        headers.get("x-request-id").filter(sane).map_or_else(Self::fresh, |id| Self(id.clone()))
+    }
+
+    fn fresh() -> Self {
+        // Not `Uuid::new_v4`: that asks the kernel for randomness each time, and an id for the log
+        // need not be secret.
+        let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+        let mut text = Uuid::encode_buffer();
+        let text = id.hyphenated().encode_lower(&mut text);
+        Self(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("none")))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+
+    /// The id as a header.
+    pub fn to_header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+/// The address that `X-Forwarded-For` names first, with or without port, else `peer`. An IPv4
+/// address in IPv6 clothing (`::ffff:1.2.3.4`) is unwrapped.
+pub(super) fn client_ip(headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
+    let first = forwarded.and_then(|list| list.split(',').next()).map(str::trim);
+    let address = first.and_then(|text| {
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        let socket = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+        bare.parse::<IpAddr>().ok().or_else(socket)
+    });
+    address.unwrap_or(peer).to_canonical()
+}
+
+/// Why a body was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than its endpoint takes.
+    #[error("the request body exceeds {limit_bytes} bytes")]
+    TooLarge {
+        /// The endpoint's limit.
+        limit_bytes: u64,
+    },
+    /// It did not arrive in time.
+    #[error("the client stopped sending data")]
+    Slow,
+    /// The connection or the chunks broke.
+    #[error("the request body is broken")]
+    Broken(#[source] hyper::Error),
+    /// The bodies of all requests together take all the memory they may.
+    #[error("too many bytes of request bodies are under way")]
+    Busy,
+}
+
+impl BodyError {
+    /// What the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::TooLarge { .. } => Kind::TooLarge,
+            Self::Slow => Kind::Timeout,
+            Self::Broken(_) => Kind::Invalid,
+            Self::Busy => Kind::Overloaded,
+        }
+    }
+}
+
+/// A body that is still on its way.
+#[derive(Debug)]
+pub struct RequestBody {
+    /// Gone once there is nothing more to read.
+    incoming: Option<Incoming>,
+    budget: Arc<BodyBudget>,
+    timeout: Duration,
+    /// Whether the client keeps sending even if nobody wants the body.
+    sending: Sending,
+    tally: Arc<BodyTally>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Yes,
+    /// It waits for a `100 Continue`, which hyper sends at the first read.
+    OnDemand,
+    /// It stalled or broke off.
+    No,
+}
+
+/// What remains of a body for the exchange: the count, and the rest that the endpoint left.
+#[derive(Debug, Default)]
+pub(super) struct BodyTally {
+    received_bytes: AtomicU64,
+    rest: Mutex<Option<Incoming>>,
+}
+
+impl RequestBody {
+    pub(super) fn new(
+        incoming: Incoming,
+        headers: &HeaderMap,
+        budget: &Arc<BodyBudget>,
+        timeout: Duration,
+    ) -> Self {
+        let sending = if headers.contains_key(EXPECT) { Sending::OnDemand } else { Sending::Yes };
+        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
+        let budget = Arc::clone(budget);
+        Self { incoming, budget, timeout, sending, tally: Arc::default() }
+    }
+
+    pub(super) fn tally(&self) -> Arc<BodyTally> {
+        Arc::clone(&self.tally)
+    }
+
+    /// The whole body, at most `limit_bytes` of it, within the time that the settings give it. A
+    /// body that came in one piece is not copied.
+    ///
+    /// # Errors
+    ///
+    /// Answer with the error's problem and be done: the rest of the body is read and thrown away
+    /// before the answer goes out, as far as that is reasonable, so that the client sees it.
+    pub async fn read(mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
+        let Some(incoming) = &self.incoming else { return Ok(Bytes::new()) };
+        if incoming.size_hint().lower() > limit_bytes {
+            return Err(BodyError::TooLarge { limit_bytes });
+        }
+        self.sending = Sending::Yes;
+        let timeout = self.timeout;
+        match tokio::time::timeout(timeout, self.collect(limit_bytes)).await {
+            Ok(body) => body,
+            Err(_) => {
+                self.sending = Sending::No;
+                Err(BodyError::Slow)
+            }
+        }
+    }
+
+    async fn collect(&mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
+        let mut reservation = Reservation { budget: Arc::clone(&self.budget), bytes: 0 };
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        reservation.grow(&first, limit_bytes)?;
+        let Some(second) = self.next().await? else { return Ok(reservation.hold(first)) };
+        reservation.grow(&second, limit_bytes)?;
+
+        let room = first.len() + second.len() + self.announced_bytes().min(FIRST_ROOM_BYTES);
+        let mut body = Vec::with_capacity(room);
+        body.extend_from_slice(&first);
+        body.extend_from_slice(&second);
+        drop((first, second));
+        while let Some(piece) = self.next().await? {
+            reservation.grow(&piece, limit_bytes)?;
+            if body.capacity() - body.len() < piece.len() {
+                // Doubling, but never beyond what is announced.
+                let rest = piece.len() + self.announced_bytes();
+                body.reserve_exact(rest.min(body.len()).max(piece.len()));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(reservation.hold(body))
+    }
+
+    /// The next piece of the body that is not empty; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        while let Some(incoming) = &mut self.incoming {
+            if incoming.is_end_stream() {
+                self.incoming = None;
+                break;
+            }
+            match incoming.frame().await {
+                // Trailers carry nothing for us.
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) if !piece.is_empty() => {
+                        self.tally.count(&piece);
+                        return Ok(Some(piece));
+                    }
+                    Ok(_) | Err(_) => {}
+                },
+                Some(Err(error)) => {
+                    self.sending = Sending::No;
+                    return Err(BodyError::Broken(error));
+                }
+                None => self.incoming = None,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes still to come by the length that the client announced; 0 if it did not.
+    fn announced_bytes(&self) -> usize {
+        let hint = self.incoming.as_ref().map_or(0, |incoming| incoming.size_hint().lower());
+        usize::try_from(hint).unwrap_or(usize::MAX)
+    }
+}
+
+impl Drop for RequestBody {
+    /// Leaves what nobody read to the exchange, which throws it away before it answers.
+    fn drop(&mut self) {
+        if self.sending == Sending::Yes {
+            *self.tally.rest.lock() = self.incoming.take();
+        }
+    }
+}
+
+impl BodyTally {
+    fn count(&self, piece: &Bytes) {
+        self.received_bytes.fetch_add(length(piece), Ordering::Relaxed);
+    }
+
+    /// Bytes received so far, thrown away ones included.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Reads and throws away what the endpoint left of the body, so that the client gets to the
+    /// answer and the connection can be used again. Gives up at 64 MiB or at `timeout`; then the
+    /// client may see a broken connection instead.
+    pub(super) async fn drain(&self, timeout: Duration) {
+        let Some(mut rest) = self.rest.lock().take() else { return };
+        if rest.size_hint().lower() > DRAIN_MAX_BYTES {
+            return;
+        }
+        let drained = async {
+            let mut drained_bytes = 0;
+            while let Some(Ok(frame)) = rest.frame().await {
+                let Ok(piece) = frame.into_data() else { continue };
+                self.count(&piece);
+                drained_bytes += length(&piece);
+                if drained_bytes > DRAIN_MAX_BYTES {
+                    return;
+                }
+            }
+        };
+        // Drained or given up, the answer is the same.
+        let _ = tokio::time::timeout(timeout, drained).await;
+    }
+}
+
+/// Memory for the bodies of all requests together.
+#[derive(Debug)]
+pub(super) struct BodyBudget {
+    used_bytes: AtomicU64,
+    max_bytes: u64,
+    gauge: Gauge,
+}
+
+impl BodyBudget {
+    pub(super) fn new(max_bytes: u64, gauge: Gauge) -> Arc<Self> {
+        Arc::new(Self { used_bytes: AtomicU64::new(0), max_bytes, gauge })
+    }
+}
+
+/// The part of the budget that one body holds; given back when dropped.
+#[derive(Debug)]
+struct Reservation {
+    budget: Arc<BodyBudget>,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Counts `piece`, which is in memory already.
+    fn grow(&mut self, piece: &Bytes, limit_bytes: u64) -> Result<(), BodyError> {
+        let more = length(piece);
+        self.bytes += more;
+        let used_bytes = self.budget.used_bytes.fetch_add(more, Ordering::Relaxed) + more;
+        self.budget.gauge.inc_by(i64::try_from(more).unwrap_or(i64::MAX));
+        if self.bytes > limit_bytes {
+            Err(BodyError::TooLarge { limit_bytes })
+        } else if used_bytes > self.budget.max_bytes {
+            Err(BodyError::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ties the reservation to the life of `body`.
+    fn hold(self, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(Held { body, _reservation: self })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.gauge.dec_by(i64::try_from(self.bytes).unwrap_or(i64::MAX));
+    }
+}
+
+struct Held<Body> {
+    body: Body,
+    _reservation: Reservation,
+}
+
+impl<Body: AsRef<[u8]>> AsRef<[u8]> for Held<Body> {
+    fn as_ref(&self) -> &[u8] {
+        self.body.as_ref()
+    }
+}
+
+fn length(piece: &Bytes) -> u64 {
+    u64::try_from(piece.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use bytes::Bytes;
+    use hyper::HeaderMap;
+    use hyper::header::HeaderValue;
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::BodyBudget;
+    use super::BodyError;
+    use super::RequestId;
+    use super::Reservation;
+    use super::client_ip;
+
+    fn with(name: &'static str, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn the_client_is_the_first_forwarded_address_or_the_peer() {
+        let peer: IpAddr = "192.0.2.1".parse().unwrap();
+        for (forwarded, expected) in [
+            ("203.0.113.7", "203.0.113.7"),
+            ("203.0.113.7, 10.0.0.1, 10.0.0.2", "203.0.113.7"),
+            (" 203.0.113.7:4711 ,10.0.0.1", "203.0.113.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("unknown", "192.0.2.1"),
+            ("", "192.0.2.1"),
+        ] {
+            let found = client_ip(&with("x-forwarded-for", forwarded), peer);
+            assert_eq!(found.to_string(), expected, "{forwarded}");
+        }
+        assert_eq!(client_ip(&HeaderMap::new(), "::ffff:192.0.2.1".parse().unwrap()), peer);
+    }
+
+    #[test]
+    fn sane_request_ids_are_kept_and_others_replaced() {
+        let long = "x".repeat(129);
+        for (sent, kept) in [
+            ("4bf92f3577b34da6", true),
+            ("a/b:c=d.e_f", true),
+            (&long[..128], true),
+            (&long, false),
+            ("two words", false),
+            ("", false),
+        ] {
+            let id = RequestId::of(&with("x-request-id", sent));
+            assert_eq!(id.as_str() == sent, kept, "{sent}");
+            if !kept {
+                assert_eq!(uuid::Uuid::parse_str(id.as_str()).unwrap().get_version_num(), 4);
+            }
+        }
+        let none = HeaderMap::new();
+        assert_ne!(RequestId::of(&none), RequestId::of(&none));
+    }
+
+    #[test]
+    fn the_budget_is_held_as_long_as_the_body() {
+        let gauge = Gauge::default();
+        let budget = BodyBudget::new(10, gauge.clone());
+        let piece = Bytes::from_static(b"123456");
+        let mut one = Reservation { budget: budget.clone(), bytes: 0 };
+        one.grow(&piece, 100).unwrap();
+        let body = one.hold(piece.clone());
+        let tail = body.slice(4..);
+        drop(body);
+        assert_eq!((&tail[..], gauge.get()), (&b"56"[..], 6));
+        let mut two = Reservation { budget: budget.clone(), bytes: 0 };
+        assert!(matches!(two.grow(&piece, 100), Err(BodyError::Busy)));
+        drop(two);
+        drop(tail);
+        let mut three = Reservation { budget, bytes: 0 };
+        assert!(matches!(three.grow(&piece, 5), Err(BodyError::TooLarge { limit_bytes: 5 })));
+        drop(three);
+        assert_eq!(gauge.get(), 0);
+    }
+}

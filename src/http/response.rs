@@ -1,0 +1,527 @@
+//! Answers: [`Response`], and [`Problem`], the one error envelope. The only place that turns a
+//! [`Kind`] into a status, and the only one that names error statuses.
+//!
+//! # Shape of an error
+//!
+//! `{"type":"validation_error","code":"invalid_payload","detail":"malformed request data",
+//! "attr":null}`, in this order; `attr` is the name of the field at fault, or null, or absent.
+//! The cause of a failure is written to the log line of its request, never into the answer.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::fmt::Write;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::Stream;
+use hyper::HeaderMap;
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header::ALLOW;
+use hyper::header::CONTENT_TYPE;
+use hyper::header::HeaderName;
+use hyper::header::HeaderValue;
+use hyper::header::RETRY_AFTER;
+use hyper::header::WWW_AUTHENTICATE;
+use serde::Serialize;
+
+use crate::error::Kind;
+use crate::http::request::BodyError;
+
+/// Why a streamed answer broke off. The client sees a broken connection, the log the text.
+pub type StreamError = Box<dyn Error + Send + Sync>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Seconds after which a client that met an overload may come back. The SDKs take the larger of
+/// this and their own back-off.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// One answer.
+#[derive(Debug)]
+pub struct Response {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers; length, date, request id and CORS are added on the way out.
+    pub headers: HeaderMap,
+    /// Body.
+    pub(super) body: Body,
+    /// What went wrong inside, for the log.
+    pub(super) cause: Option<Box<str>>,
+}
+
+/// The body of an answer.
+pub(super) enum Body {
+    Full(Bytes),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>),
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Stream(_) => f.write_str("stream"),
+        }
+    }
+}
+
+impl Response {
+    /// No body.
+    pub fn empty(status: StatusCode) -> Self {
+        let body = Body::Full(Bytes::new());
+        Self { status, headers: HeaderMap::new(), body, cause: None }
+    }
+
+    /// A body of the given media type.
+    pub fn bytes(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Self {
+        let mut response = Self::empty(status);
+        response.headers.insert(CONTENT_TYPE, content_type);
+        response.body = Body::Full(body.into());
+        response
+    }
+
+    /// `value` as JSON. A value that cannot be JSON (a map with keys that are no text) is a bug and
+    /// becomes a 500.
+    pub fn json(status: StatusCode, value: &impl Serialize) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(body) => Self::json_bytes(status, body),
+            Err(error) => Problem::of(Kind::Internal, &error).into(),
+        }
+    }
+
+    /// A body that is JSON already.
+    pub fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> Self {
+        Self::bytes(status, JSON, body)
+    }
+
+    /// Plain text.
+    pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Self {
+        Self::bytes(status, TEXT, body)
+    }
+
+    /// A body that is made while it is sent, one piece at a time, as fast as the client takes it.
+    /// Dropped when the client hangs up. After an error the connection is broken off, so that no
+    /// client takes a part for the whole.
+    pub fn stream(
+        status: StatusCode,
+        content_type: HeaderValue,
+        pieces: impl Stream<Item = Result<Bytes, StreamError>> + Send + 'static,
+    ) -> Self {
+        let mut response = Self::empty(status);
+        response.headers.insert(CONTENT_TYPE, content_type);
+        response.body = Body::Stream(Box::pin(pieces));
+        response
+    }
+
+    /// The same with a header added, or replaced if it was there.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+}
+
+/// The status of each kind of error. Total: a new kind does not compile until it has a status.
+pub fn status(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Invalid => StatusCode::BAD_REQUEST,
+        Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::Conflict => StatusCode::CONFLICT,
+        // Not 429: browser SDKs drop events on any 4xx and keep them on 503.
+        Kind::Overloaded | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// `type` and `code` of each kind of error, where nothing more special is known.
+fn names(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Invalid => ("validation_error", "invalid_input"),
+        Kind::Unauthorized => ("authentication_error", "authentication_failed"),
+        Kind::Forbidden => ("authentication_error", "permission_denied"),
+        Kind::NotFound => ("invalid_request", "not_found"),
+        Kind::TooLarge => ("invalid_request", "payload_too_large"),
+        Kind::Conflict => ("server_error", "conflict"),
+        Kind::Overloaded => ("server_error", "overloaded"),
+        Kind::Unavailable => ("server_error", "unavailable"),
+        Kind::Timeout => ("server_error", "timeout"),
+        Kind::Internal => ("server_error", "error"),
+    }
+}
+
+/// What a client is told of a failure inside; `None` where the error's own text is for the client.
+fn public_detail(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Invalid
+        | Kind::Unauthorized
+        | Kind::Forbidden
+        | Kind::NotFound
+        | Kind::TooLarge
+        | Kind::Conflict => None,
+        Kind::Overloaded => Some("The server is busy. Try again."),
+        Kind::Unavailable => Some("The server cannot do this at the moment."),
+        Kind::Timeout => Some("The request took too long."),
+        Kind::Internal => Some("A server error occurred."),
+    }
+}
+
+/// An error as the client gets it.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    error_type: &'static str,
+    code: Cow<'static, str>,
+    detail: Cow<'static, str>,
+    attr: Attr,
+    header: Option<(HeaderName, HeaderValue)>,
+    cause: Option<Box<str>>,
+}
+
+/// The field `attr` of a [`Problem`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Attr {
+    /// Not in the body.
+    Absent,
+    /// `null`: no field is at fault.
+    Null,
+    /// The field at fault; nested names joined by `__`.
+    Name(Cow<'static, str>),
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    r#type: &'a str,
+    code: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "is_absent")]
+    attr: &'a Attr,
+}
+
+fn is_absent(attr: &&Attr) -> bool {
+    **attr == Attr::Absent
+}
+
+impl Problem {
+    /// An error with a code and a sentence for the client; `type` follows from the kind and `attr`
+    /// is null.
+    pub fn new(
+        kind: Kind,
+        code: impl Into<Cow<'static, str>>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let retry = matches!(kind, Kind::Overloaded | Kind::Unavailable);
+        Self {
+            status: status(kind),
+            error_type: names(kind).0,
+            code: code.into(),
+            detail: detail.into(),
+            attr: Attr::Null,
+            header: retry.then_some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
+            cause: None,
+        }
+    }
+
+    /// The answer to any error with a kind. What the client did wrong is told in the error's words;
+    /// what went wrong inside is told in general words, and the log gets the error with its causes.
+    pub fn of(kind: Kind, error: &(dyn Error + 'static)) -> Self {
+        let code = names(kind).1;
+        match public_detail(kind) {
+            None => Self::new(kind, code, error.to_string()),
+            Some(detail) => Self::new(kind, code, detail).because(error),
+        }
+    }
+
+    /// The same with the field at fault, none, or no `attr` at all.
+    #[must_use]
+    pub fn with_attr(mut self, attr: Attr) -> Self {
+        self.attr = attr;
+        self
+    }
+
+    /// The same with another `type`.
+    #[must_use]
+    pub fn with_type(mut self, error_type: &'static str) -> Self {
+        self.error_type = error_type;
+        self
+    }
+
+    /// The same with a cause for the log.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
+        self.cause = Some(chain(error).into_boxed_str());
+        self
+    }
+
+    /// The project of the events cannot be determined (`api.md`, Errors).
+    pub fn invalid_project() -> Self {
+        let attr = Attr::Name(Cow::Borrowed("project_id"));
+        Self::new(Kind::Invalid, "invalid_project", "Invalid project id.").with_attr(attr)
+    }
+
+    /// The body of a public endpoint cannot be read (`api.md`, Errors).
+    pub fn invalid_payload(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Invalid, "invalid_payload", detail)
+    }
+
+    /// No project answers to the token (`api.md`, Errors).
+    pub fn invalid_api_key() -> Self {
+        let detail = "Project API key invalid. You can find your project API key in your project \
+                      settings.";
+        Self::new(Kind::Unauthorized, "invalid_api_key", detail).with_attr(Attr::Absent)
+    }
+
+    /// A personal key that nobody holds (`api.md`, Errors).
+    pub fn invalid_personal_api_key() -> Self {
+        let detail = "Invalid Personal API key.";
+        Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail).with_attr(Attr::Absent)
+    }
+
+    /// A management request without a credential.
+    pub fn not_authenticated() -> Self {
+        let detail = "Authentication credentials were not provided.";
+        Self::new(Kind::Unauthorized, "not_authenticated", detail).challenged()
+    }
+
+    /// A management request with a credential that is none.
+    pub fn authentication_failed(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Unauthorized, "authentication_failed", detail).challenged()
+    }
+
+    fn challenged(mut self) -> Self {
+        self.header = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        self
+    }
+
+    /// The credential is not for this.
+    pub fn permission_denied(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Forbidden, "permission_denied", detail)
+    }
+
+    /// The object is not there. `Not found.` unless the project or organization is what misses.
+    pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::NotFound, "not_found", detail)
+    }
+
+    /// The path takes the methods of `allow` (such as `GET, POST`), not this one.
+    pub fn method_not_allowed(method: &Method, allow: &'static str) -> Self {
+        let detail = format!("Method \"{method}\" not allowed.");
+        let mut problem =
+            Self::request(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+        problem.header = Some((ALLOW, HeaderValue::from_static(allow)));
+        problem
+    }
+
+    /// The body of a management request is not JSON; `reason` as the parser says it.
+    pub fn parse_error(reason: &dyn fmt::Display) -> Self {
+        let detail = format!("JSON parse error - {reason}");
+        Self::request(StatusCode::BAD_REQUEST, "parse_error", detail)
+    }
+
+    /// The body has a media type that the endpoint does not read.
+    pub fn unsupported_media_type(media_type: &str) -> Self {
+        let detail = format!("Unsupported media type \"{media_type}\" in request.");
+        Self::request(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+    }
+
+    /// The endpoint has none of the media types that `Accept` asks for.
+    pub fn not_acceptable() -> Self {
+        let detail = "Could not satisfy the request Accept header.";
+        Self::request(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
+    }
+
+    /// What only HTTP can get wrong, hence has no kind.
+    fn request(
+        status: StatusCode,
+        code: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let problem = Self::new(Kind::Invalid, code, detail).with_type("invalid_request");
+        Self { status, ..problem }
+    }
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        match &error {
+            // The client was slow, not the server: 408, not the 504 of its kind.
+            BodyError::Slow => {
+                Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", error.to_string())
+            }
+            BodyError::Broken(_) => Self::of(error.kind(), &error).because(&error),
+            BodyError::TooLarge { .. } | BodyError::Busy => Self::of(error.kind(), &error),
+        }
+    }
+}
+
+impl From<BodyError> for Response {
+    fn from(error: BodyError) -> Self {
+        Problem::from(error).into()
+    }
+}
+
+impl From<Problem> for Response {
+    fn from(problem: Problem) -> Self {
+        let envelope = Envelope {
+            r#type: problem.error_type,
+            code: &problem.code,
+            detail: &problem.detail,
+            attr: &problem.attr,
+        };
+        // Text only, so this cannot fail; if it did, an empty body would still have the status.
+        let body = serde_json::to_vec(&envelope).unwrap_or_default();
+        let mut response = Self::json_bytes(problem.status, body);
+        response.headers.extend(problem.header);
+        response.cause = problem.cause;
+        response
+    }
+}
+
+/// An error and its causes on one line: `cannot append: disk full`.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        // Writing to a `String` does not fail.
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use hyper::Method;
+
+    use super::Attr;
+    use super::Body;
+    use super::Problem;
+    use super::Response;
+    use crate::error::Kind;
+    use crate::http::request::BodyError;
+
+    fn sent(problem: Problem) -> (u16, String, Response) {
+        let mut response = Response::from(problem);
+        let Body::Full(body) = std::mem::replace(&mut response.body, Body::Full("".into())) else {
+            panic!("a problem is never streamed")
+        };
+        (response.status.as_u16(), String::from_utf8(body.to_vec()).unwrap(), response)
+    }
+
+    /// Bodies as in `api.md` (Errors) and as PostHog's exception handler writes them.
+    #[test]
+    fn problems_have_their_status_and_envelope() {
+        let put = Method::PUT;
+        for (problem, status, body) in [
+            (
+                Problem::invalid_payload("malformed request data"),
+                400,
+                r#"{"type":"validation_error","code":"invalid_payload","detail":"malformed request data","attr":null}"#,
+            ),
+            (
+                Problem::invalid_project(),
+                400,
+                r#"{"type":"validation_error","code":"invalid_project","detail":"Invalid project id.","attr":"project_id"}"#,
+            ),
+            (
+                Problem::invalid_personal_api_key(),
+                401,
+                r#"{"type":"authentication_error","code":"invalid_personal_api_key","detail":"Invalid Personal API key."}"#,
+            ),
+            (
+                Problem::not_authenticated(),
+                401,
+                r#"{"type":"authentication_error","code":"not_authenticated","detail":"Authentication credentials were not provided.","attr":null}"#,
+            ),
+            (
+                Problem::permission_denied("API key missing required scope 'person:write'"),
+                403,
+                r#"{"type":"authentication_error","code":"permission_denied","detail":"API key missing required scope 'person:write'","attr":null}"#,
+            ),
+            (
+                Problem::not_found("Not found."),
+                404,
+                r#"{"type":"invalid_request","code":"not_found","detail":"Not found.","attr":null}"#,
+            ),
+            (
+                Problem::method_not_allowed(&put, "GET, POST"),
+                405,
+                r#"{"type":"invalid_request","code":"method_not_allowed","detail":"Method \"PUT\" not allowed.","attr":null}"#,
+            ),
+            (
+                Problem::parse_error(&"Expecting value: line 1 column 1 (char 0)"),
+                400,
+                r#"{"type":"invalid_request","code":"parse_error","detail":"JSON parse error - Expecting value: line 1 column 1 (char 0)","attr":null}"#,
+            ),
+            (
+                Problem::not_acceptable(),
+                406,
+                r#"{"type":"invalid_request","code":"not_acceptable","detail":"Could not satisfy the request Accept header.","attr":null}"#,
+            ),
+            (
+                Problem::unsupported_media_type("text/plain"),
+                415,
+                r#"{"type":"invalid_request","code":"unsupported_media_type","detail":"Unsupported media type \"text/plain\" in request.","attr":null}"#,
+            ),
+            (
+                Problem::new(Kind::Invalid, "required", "This field is required.")
+                    .with_attr(Attr::Name("filters__groups".into())),
+                400,
+                r#"{"type":"validation_error","code":"required","detail":"This field is required.","attr":"filters__groups"}"#,
+            ),
+        ] {
+            let (found_status, found_body, _) = sent(problem);
+            assert_eq!((found_status, found_body.as_str()), (status, body));
+        }
+    }
+
+    #[test]
+    fn headers_say_what_to_do_next() {
+        for (problem, name, value) in [
+            (Problem::not_authenticated(), "www-authenticate", "Bearer"),
+            (Problem::authentication_failed("no"), "www-authenticate", "Bearer"),
+            (Problem::method_not_allowed(&Method::PUT, "GET"), "allow", "GET"),
+            (Problem::from(BodyError::Busy), "retry-after", "1"),
+            (Problem::new(Kind::Unavailable, "poisoned", "no"), "retry-after", "1"),
+        ] {
+            let (_, _, response) = sent(problem);
+            assert_eq!(response.headers.get(name).unwrap(), value);
+            assert_eq!(response.headers.get("content-type").unwrap(), "application/json");
+        }
+    }
+
+    #[test]
+    fn failures_inside_are_logged_and_not_told() {
+        let error = io::Error::other("disk 7 is on fire");
+        for (kind, status, told) in [
+            (Kind::Internal, 500, false),
+            (Kind::Unavailable, 503, false),
+            (Kind::Overloaded, 503, false),
+            (Kind::Timeout, 504, false),
+            (Kind::Conflict, 409, true),
+            (Kind::Invalid, 400, true),
+            (Kind::TooLarge, 413, true),
+        ] {
+            let (found, body, response) = sent(Problem::of(kind, &error));
+            assert_eq!(found, status, "{kind:?}");
+            assert_eq!(body.contains("on fire"), told, "{kind:?}");
+            assert_eq!(response.cause.is_some(), !told, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_do_not_come_are_the_clients_fault() {
+        let (status, body, _) = sent(Problem::from(BodyError::Slow));
+        assert_eq!((status, body.contains("client stopped sending data")), (408, true));
+        let (status, body, _) = sent(Problem::from(BodyError::TooLarge { limit_bytes: 7 }));
+        assert_eq!((status, body.contains("exceeds 7 bytes")), (413, true));
+    }
+}

@@ -1,0 +1,4 @@
+//! The endpoints, one file per family. A route turns a request into a call of a handle, and what
+//! comes back into an answer; it decides nothing itself.
+
+pub mod health;

@@ -1,0 +1,56 @@
+//! What proxies, orchestrators and Prometheus ask: alive, ready, metrics.
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+
+use crate::error::Kind;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::telemetry::metrics::Metrics;
+
+/// `/`: the one word by which proxies of the SDKs' product know a capture server.
+pub fn root() -> Response {
+    Response::text(StatusCode::OK, "capture")
+}
+
+/// `/_liveness`: the process answers. Says nothing of disks: a restart would not mend them.
+pub fn liveness() -> Response {
+    Response::text(StatusCode::OK, "alive")
+}
+
+/// `/_readiness`: 200 if requests may come; else 503, and the load balancer turns elsewhere.
+/// `waiting_for` says what is missing, such as `replay of the log`.
+pub fn readiness(waiting_for: Option<&'static str>) -> Response {
+    match waiting_for {
+        None => Response::text(StatusCode::OK, "ready"),
+        Some(what) => Problem::new(Kind::Unavailable, "not_ready", what).into(),
+    }
+}
+
+/// `/metrics`: all metrics as `OpenMetrics` text.
+pub fn metrics(metrics: &Metrics) -> Response {
+    let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
+    Response::bytes(StatusCode::OK, content_type, metrics.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::liveness;
+    use super::metrics;
+    use super::readiness;
+    use super::root;
+    use crate::telemetry::metrics::Metrics;
+
+    #[test]
+    fn probes_get_their_status() {
+        for (response, status) in [
+            (root(), 200),
+            (liveness(), 200),
+            (readiness(None), 200),
+            (readiness(Some("replay of the log")), 503),
+            (metrics(&Metrics::new()), 200),
+        ] {
+            assert_eq!(response.status.as_u16(), status);
+        }
+    }
+}

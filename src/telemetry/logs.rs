@@ -1,0 +1,98 @@
+//! Starts the log on standard error: level and form from [`TelemetryConfig`]. No messages here.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::telemetry::LogFormat;
+use crate::config::telemetry::TelemetryConfig;
+use crate::error::Kind;
+
+/// Why the log did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogsError {
+    /// The level is no level and no list of `target=level`.
+    #[error("cannot read the log level {level:?}")]
+    Level {
+        /// As configured.
+        level: String,
+        /// Where it breaks.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The process has a log already.
+    #[error("the log is already started")]
+    Started,
+}
+
+impl LogsError {
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Level { .. } => Kind::Invalid,
+            Self::Started => Kind::Internal,
+        }
+    }
+}
+
+/// Sends the process's log and its panics to standard error. One line per entry; colors only if
+/// standard error is a terminal; times are UTC.
+///
+/// Text: `2026-11-21T08:00:00.000000Z  INFO weir::http: request method=POST status=200`.
+/// JSON: `{"timestamp":"..","level":"INFO","method":"POST","status":200,"target":".."}`.
+///
+/// # Errors
+///
+/// The level cannot be read, or a log was started before.
+pub fn start(config: &TelemetryConfig) -> Result<(), LogsError> {
+    let filter = filter(&config.log)?;
+    let started = match config.log_format {
+        LogFormat::Text => {
+            let ansi = std::io::stderr().is_terminal();
+            let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+            tracing_subscriber::registry().with(filter).with(lines).try_init()
+        }
+        LogFormat::Json => {
+            let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
+            let lines = lines.with_span_list(false).with_writer(std::io::stderr);
+            tracing_subscriber::registry().with(filter).with(lines).try_init()
+        }
+    };
+    started.map_err(|_| LogsError::Started)?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+fn filter(level: &str) -> Result<EnvFilter, LogsError> {
+    let filter = EnvFilter::builder().parse(level);
+    filter.map_err(|source| LogsError::Level { level: level.to_owned(), source })
+}
+
+/// The default hook prints several lines in a form of its own; a log reader needs one entry.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    tracing::error!(message, location, thread, "panic");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn levels_and_lists_of_targets_are_read() {
+        for (level, fine) in [
+            ("info", true),
+            ("warn,weir::http=debug", true),
+            ("weir::storage=trace", true),
+            ("weir=loud", false),
+            ("a=b=c", false),
+        ] {
+            assert_eq!(filter(level).is_ok(), fine, "{level}");
+        }
+    }
+}
