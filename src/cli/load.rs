@@ -1,0 +1,224 @@
+//! `weir load`: sends made-up events to a server and reports what it took.
+//!
+//! Closed loop: each connection sends its next batch when the last one is answered. Open loop
+//! (`--rate`): batches are due at fixed times whatever the server does, and latency counts from
+//! the due time, so that a server that stalls cannot hide the requests it delayed (the
+//! "coordinated omission" of Gil Tene's talks).
+//!
+//! The same `--seed` and `--now` give the same events, over HTTP as in the file of
+//! `--write-ndjson`, so that other engines can be measured on them.
+
+mod bodies;
+mod client;
+mod process;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use chrono::DateTime;
+use chrono::Utc;
+use indicatif::ProgressBar;
+use indicatif::ProgressStyle;
+use tokio::task::JoinSet;
+
+use crate::cli::load::bodies::Bodies;
+use crate::cli::load::bodies::Compression;
+use crate::cli::load::bodies::Supply;
+use crate::cli::load::client::Drive;
+use crate::cli::load::client::Pace;
+use crate::cli::load::client::Target;
+use crate::cli::load::process::Usage;
+use crate::cli::load::report::Report;
+use crate::cli::load::report::Tally;
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::synth::Settings;
+use crate::synth::Stream;
+
+/// Options of `weir load`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LoadArgs {
+    /// Address of the server; plain http only
+    #[arg(long, default_value = "http://127.0.0.1:8000")]
+    pub url: String,
+    /// Path of the capture endpoint
+    #[arg(long, default_value = "/batch/")]
+    pub path: String,
+    /// Project API key
+    #[arg(long, env = "WEIR_PROJECT_API_KEY", hide_env_values = true)]
+    pub token: String,
+    /// Events to send in all [default: 100000 unless --duration is given]
+    #[arg(long)]
+    pub events: Option<u64>,
+    /// Time after which no further batch is sent, as in 30s
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// Events per request
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch: u32,
+    /// Connections, each with one request under way
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    pub connections: u16,
+    /// Compression of request bodies
+    #[arg(long, value_enum, default_value_t = Compression::Gzip)]
+    pub compression: Compression,
+    /// Events per second to offer, however fast the server answers [default: as fast as it does]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rate: Option<u64>,
+    /// Whether to make and compress all bodies before the clock starts; auto does below 1 GiB
+    #[arg(long, value_enum, default_value_t = Prebuild::Auto, num_args = 0..=1, default_missing_value = "always")]
+    pub prebuild: Prebuild,
+    /// Persons that the events are about; each has a device id and a user id
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub distinct_ids: u64,
+    /// Seed of the events
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Time that the events lead up to, RFC 3339 [default: the time of the start]
+    #[arg(long)]
+    pub now: Option<DateTime<Utc>>,
+    /// How far back from there events go
+    #[arg(long, default_value = "24h", value_parser = humantime::parse_duration)]
+    pub span: Duration,
+    /// Process id of the server on this machine, to report its CPU time and memory (Linux)
+    #[arg(long)]
+    pub server_pid: Option<u32>,
+    /// Report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write the events to this file instead, one JSON object a line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["duration", "rate", "server_pid"])]
+    pub write_ndjson: Option<PathBuf>,
+}
+
+/// When request bodies are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Prebuild {
+    /// Before the clock starts if the number of events is known and they take less than 1 GiB.
+    Auto,
+    /// Before the clock starts.
+    Always,
+    /// While sending.
+    Never,
+}
+
+/// Events to send if neither a number nor a duration is given.
+const EVENTS_DEFAULT: u64 = 100_000;
+/// Events that take 1 GiB before compression, at about 1,000 bytes each.
+const PREBUILD_EVENTS_MAX: u64 = 1_000_000;
+
+/// Sends the load and writes the report to the standard output, or writes the file of
+/// `--write-ndjson`.
+///
+/// # Errors
+///
+/// If the options make no sense together, the file or the server's process cannot be read or
+/// written, or any request failed (after the report).
+pub async fn run(args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
+    let now = args.now.map_or_else(|| clock.now(), UnixMicros::from);
+    let settings =
+        Settings { persons: args.distinct_ids, span: args.span, ..Settings::new(&args.token, now) };
+    let stream = Stream::new(args.seed, settings);
+    if let Some(path) = args.write_ndjson {
+        let events = args.events.unwrap_or(EVENTS_DEFAULT);
+        return tokio::task::spawn_blocking(move || write_ndjson(stream, events, &path)).await?;
+    }
+    let report = measure(&args, stream, &clock).await?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        report.write_json(&mut out)?
+    } else {
+        report.write_text(&mut out)?
+    }
+    out.flush()?;
+    anyhow::ensure!(report.is_clean(), "some requests failed");
+    Ok(())
+}
+
+async fn measure(args: &LoadArgs, stream: Stream, clock: &Clock) -> anyhow::Result<Report> {
+    let target = Target::new(&args.url, &args.path, args.compression)?;
+    let events = match (args.events, args.duration) {
+        (None, None) => Some(EVENTS_DEFAULT),
+        (events, _) => events,
+    };
+    let supply = Supply::new(stream, args.batch, events);
+    let mut producers = JoinSet::new();
+    let bodies = match (args.prebuild, events) {
+        (Prebuild::Always, None) => anyhow::bail!("--prebuild needs --events"),
+        (Prebuild::Auto, Some(events)) if events < PREBUILD_EVENTS_MAX => {
+            Bodies::build(supply, args.compression).await?
+        }
+        (Prebuild::Always, Some(_)) => Bodies::build(supply, args.compression).await?,
+        _ => Bodies::stream(supply, args.compression, args.connections, &mut producers),
+    };
+    let before = args.server_pid.map(Usage::read).transpose()?;
+    let progress = progress(events);
+    let started = clock.monotonic();
+    let drive = Arc::new(Drive {
+        clock: clock.clone(),
+        http: client::connections(),
+        target,
+        bodies,
+        pace: args.rate.map_or(Pace::Closed, |rate| Pace::open(rate, args.batch)),
+        started,
+        ends: args.duration.map(|duration| started + duration),
+        requests: std::sync::atomic::AtomicU64::new(0),
+        progress: progress.clone(),
+    });
+    let mut tally = Tally::new()?;
+    let mut workers = JoinSet::new();
+    for _ in 0..args.connections {
+        workers.spawn(client::work(Arc::clone(&drive)));
+    }
+    while let Some(worker) = workers.join_next().await {
+        tally.merge(worker??)?;
+    }
+    let elapsed = clock.monotonic().saturating_sub(started);
+    // The server may be gone by now; then it has no usage to report.
+    let after = args.server_pid.and_then(|pid| Usage::read(pid).ok());
+    progress.finish_and_clear();
+    // Closes the channel, which ends the producers.
+    drop(drive);
+    while let Some(producer) = producers.join_next().await {
+        producer?;
+    }
+    let server = before.zip(after).map(|(before, after)| after.since(&before));
+    Ok(Report::new(&tally, elapsed, server))
+}
+
+/// A bar on a terminal; nothing elsewhere.
+fn progress(events: Option<u64>) -> ProgressBar {
+    let (bar, template) = match events {
+        Some(events) => (
+            ProgressBar::new(events),
+            "{bar:40} {human_pos}/{human_len} events, {per_sec}, {eta} left",
+        ),
+        None => (ProgressBar::no_length(), "{spinner} {human_pos} events, {per_sec}, {elapsed}"),
+    };
+    // The template is a constant; were it wrong, the default style would do.
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Writes `events` events of `stream` to `path`, one JSON object a line. Replaces the file.
+fn write_ndjson(mut stream: Stream, events: u64, path: &Path) -> anyhow::Result<()> {
+    const LINES: u64 = 1_000;
+    let context = || format!("write {}", path.display());
+    let mut file = File::create(path).with_context(context)?;
+    let mut left = events;
+    while left > 0 {
+        let count = left.min(LINES);
+        file.write_all(&stream.lines(usize::try_from(count)?).body).with_context(context)?;
+        left -= count;
+    }
+    Ok(())
+}

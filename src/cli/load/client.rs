@@ -1,0 +1,203 @@
+//! Connections that send bodies and time the answers.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_body_util::Full;
+use http_body_util::Limited;
+use hyper::Method;
+use hyper::Request;
+use hyper::Response;
+use hyper::StatusCode;
+use hyper::Uri;
+use hyper::body::Incoming;
+use hyper::header;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use indicatif::ProgressBar;
+
+use crate::cli::load::bodies::Bodies;
+use crate::cli::load::bodies::Body;
+use crate::cli::load::bodies::Compression;
+use crate::cli::load::report::Tally;
+use crate::clock::Clock;
+
+/// A pool of connections that are kept open.
+pub(super) type Http = Client<HttpConnector, Full<Bytes>>;
+
+/// Longest wait for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest answer that is read, in bytes; those of capture are short.
+const ANSWER_MAX_BYTES: usize = 64 * 1024;
+/// Times that a body is sent again after 503.
+const RETRIES_MAX: u32 = 5;
+/// Longest pause before that, whatever the server asks for.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Pause if the server does not say.
+const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
+/// Requests of a connection that fail in a row before it gives up: the server is gone.
+const FAILURES_MAX: u32 = 20;
+
+/// Where requests go, and what their heads say.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    uri: Uri,
+    content_encoding: Option<&'static str>,
+}
+
+impl Target {
+    pub(super) fn new(url: &str, path: &str, compression: Compression) -> anyhow::Result<Self> {
+        let address = format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'));
+        let uri: Uri = address.parse().with_context(|| format!("{address} is no address"))?;
+        anyhow::ensure!(uri.scheme_str() == Some("http"), "{address} is not an http:// address");
+        Ok(Self { uri, content_encoding: compression.content_encoding() })
+    }
+}
+
+/// When a request is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// When the last one of the connection is answered.
+    Closed,
+    /// At multiples of this after the start.
+    Open { interval: Duration },
+}
+
+impl Pace {
+    /// The pace at which batches of `batch` events make `rate` events a second.
+    pub(super) fn open(rate: u64, batch: u32) -> Self {
+        let nanos = u64::from(batch).saturating_mul(1_000_000_000) / rate.max(1);
+        Self::Open { interval: Duration::from_nanos(nanos) }
+    }
+}
+
+/// What all connections of a run share.
+#[derive(Debug)]
+pub(super) struct Drive {
+    pub(super) clock: Clock,
+    pub(super) http: Http,
+    pub(super) target: Target,
+    pub(super) bodies: Bodies,
+    pub(super) pace: Pace,
+    /// Start of the run, on the monotonic clock.
+    pub(super) started: Duration,
+    /// When no further request begins, on the same clock.
+    pub(super) ends: Option<Duration>,
+    /// Requests begun.
+    pub(super) requests: AtomicU64,
+    pub(super) progress: ProgressBar,
+}
+
+/// A pool without a limit of its own: each worker has one request under way.
+pub(super) fn connections() -> Http {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(Duration::from_secs(5)));
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+/// Sends bodies one after the other until there are no more, the time is up, or the server is
+/// gone. One connection's worth of load.
+pub(super) async fn work(drive: Arc<Drive>) -> anyhow::Result<Tally> {
+    let mut tally = Tally::new()?;
+    let mut failures = 0;
+    while failures < FAILURES_MAX {
+        let Some(body) = drive.bodies.next().await? else { break };
+        let due = drive.due();
+        let now = drive.clock.monotonic();
+        if drive.ends.is_some_and(|ends| ends <= due.max(now)) {
+            break;
+        }
+        tokio::time::sleep(due.saturating_sub(now)).await;
+        let begun = match drive.pace {
+            Pace::Closed => drive.clock.monotonic(),
+            Pace::Open { .. } => due,
+        };
+        let accepted = drive.deliver(&body, &mut tally).await;
+        tally.sent(&body, drive.clock.monotonic().saturating_sub(begun), accepted);
+        drive.progress.inc(body.events);
+        failures = if accepted { 0 } else { failures + 1 };
+    }
+    Ok(tally)
+}
+
+impl Drive {
+    /// When the next request is due, on the monotonic clock; the past if at once.
+    fn due(&self) -> Duration {
+        let serial = self.requests.fetch_add(1, Ordering::Relaxed);
+        match self.pace {
+            Pace::Closed => self.started,
+            Pace::Open { interval } => {
+                let nanos = interval.as_nanos().saturating_mul(u128::from(serial));
+                let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+                self.started.saturating_add(Duration::from_nanos(nanos))
+            }
+        }
+    }
+
+    /// Sends `body` until it is answered with anything but 503, or too often. True if accepted.
+    async fn deliver(&self, body: &Body, tally: &mut Tally) -> bool {
+        for attempt in 0..=RETRIES_MAX {
+            let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.post(body.bytes.clone())).await;
+            let answer = match answer {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => {
+                    tally.failed(&format!("{error:#}"));
+                    return false;
+                }
+                Err(_elapsed) => {
+                    tally.failed("no answer in time");
+                    return false;
+                }
+            };
+            if answer.status == StatusCode::SERVICE_UNAVAILABLE && attempt < RETRIES_MAX {
+                tally.retried();
+                tokio::time::sleep(answer.pause).await;
+                continue;
+            }
+            tally.answered(answer.status, &answer.text);
+            return answer.status == StatusCode::OK;
+        }
+        false
+    }
+
+    async fn post(&self, bytes: Bytes) -> anyhow::Result<Answer> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.target.uri.clone())
+            .header(header::USER_AGENT, concat!("weir-load/", env!("CARGO_PKG_VERSION")))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(encoding) = self.target.content_encoding {
+            request = request.header(header::CONTENT_ENCODING, encoding);
+        }
+        let response = self.http.request(request.body(Full::new(bytes))?).await?;
+        let status = response.status();
+        let pause = pause(&response);
+        let text = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
+        let text = text.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        Ok(Answer { status, pause, text })
+    }
+}
+
+struct Answer {
+    status: StatusCode,
+    pause: Duration,
+    text: Bytes,
+}
+
+/// The pause that `Retry-After` asks for, in seconds; its other form, a date, is not understood.
+fn pause(response: &Response<Incoming>) -> Duration {
+    response
+        .headers()
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.trim().parse().ok())
+        .map_or(PAUSE_DEFAULT, Duration::from_secs)
+        .min(PAUSE_MAX)
+}
