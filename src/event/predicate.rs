@@ -1,1 +1,560 @@
 //! The filter language on properties: key, operator, value.
+//!
+//! A [`Predicate`] is parsed once from JSON into a checked form (regular expressions compiled,
+//! numbers, dates and versions read) and then asked many times. Flags, cohorts and insights use the
+//! same form, so its parts are public: what [`Predicate::matches`] decides here, a query can
+//! express over columns. Which object a filter looks at is in [`filter`]. No I/O, no clock: `now`
+//! is an argument.
+//!
+//! # Two readings of "cannot be decided"
+//!
+//! A value that the operator cannot read (text for `gt`, a pattern that does not compile) matches
+//! neither the operator nor its negation. A property that is absent is different: it satisfies the
+//! negated operators (`is_not`, `not_icontains`, ...) and no other.
+
+pub mod filter;
+pub mod moment;
+pub mod version;
+
+use std::borrow::Cow;
+
+use fancy_regex::Regex;
+use fancy_regex::RegexBuilder;
+use serde_json::Map;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::clock::UnixMicros;
+use crate::event::predicate::moment::Moment;
+use crate::event::predicate::version::Version;
+use crate::event::predicate::version::VersionRange;
+
+/// Steps after which a regular expression gives up, so that no pattern of a project can hold a
+/// thread. The figure is PostHog's (about a millisecond at worst).
+const REGEX_BACKTRACK_LIMIT: usize = 10_000;
+
+/// A question about one property of an event, a person or a group.
+#[derive(Debug)]
+pub struct Predicate {
+    /// The name of the property.
+    pub key: Box<str>,
+    /// What is asked of its value.
+    pub test: Test,
+}
+
+/// What is asked of a property, its absence included.
+#[derive(Debug)]
+pub enum Test {
+    /// The property is present; null counts.
+    Set,
+    /// The property is absent.
+    NotSet,
+    /// Nothing satisfies it: the filter has no value, or its operator is not for properties.
+    Never,
+    /// The property is present and the condition holds.
+    Is(Condition),
+    /// The property is absent, or the condition can be decided and does not hold.
+    IsNot(Condition),
+}
+
+/// A condition on a value that is present.
+#[derive(Debug)]
+pub enum Condition {
+    /// Equality of texts, or of truth.
+    Equal(Equality),
+    /// The text contains this one; ASCII letters compare without case. Held in lower case.
+    Contains(Box<str>),
+    /// As [`Condition::Contains`], for at least one of several.
+    ContainsAny(Box<[Box<str>]>),
+    /// The text starts with this one; ASCII letters compare without case. Held in lower case.
+    StartsWith(Box<str>),
+    /// The text ends with this one; ASCII letters compare without case. Held in lower case.
+    EndsWith(Box<str>),
+    /// The pattern is found somewhere in the text; letters compare with case.
+    Regex(Box<Regex>),
+    /// The value, read as a number, stands in this relation to the bound.
+    Number(Relation, f64),
+    /// The value, read as a number, lies between the bounds, both included.
+    Between {
+        /// The smallest number that matches.
+        low: f64,
+        /// The largest number that matches.
+        high: f64,
+    },
+    /// The value, read as a semantic version, stands in this relation to the bound.
+    Version(Relation, Version),
+    /// The value, read as a semantic version, lies in the range.
+    VersionRange(VersionRange),
+    /// The value, read as a time, stands in this relation to the moment.
+    Date(Relation, Moment),
+    /// The filter's own value cannot be read: undecided for every property value.
+    Invalid(Invalid),
+}
+
+/// How `exact` and `is_not` compare.
+#[derive(Debug)]
+pub enum Equality {
+    /// The truth of the value is this. See [`Matching`] for when that applies.
+    Truth(bool),
+    /// The text of the value is this one; letters compare without case. Held in lower case.
+    Text(Box<str>),
+    /// As [`Equality::Text`], for at least one of several.
+    AnyOf(Box<[Box<str>]>),
+}
+
+/// The relation of a value (left) to a bound of the filter (right).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Left is below right.
+    Less,
+    /// Left is at most right.
+    LessOrEqual,
+    /// Left is right.
+    Equal,
+    /// Left is not right.
+    NotEqual,
+    /// Left is at least right.
+    GreaterOrEqual,
+    /// Left is above right.
+    Greater,
+}
+
+/// Why the value of a filter cannot be read. Evaluation treats such a filter as undecided; whoever
+/// stores filters can refuse it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The regular expression does not compile.
+    Regex,
+    /// The bound is not a number.
+    Number,
+    /// The range is not a pair of numbers in order.
+    Bounds,
+    /// The bound is not a semantic version, or not a range of them.
+    Version,
+    /// The bound is neither a date nor a span such as `-7d`.
+    Date,
+}
+
+/// How `exact` and `is_not` treat truth values: the project's `property_matching_version`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Matching {
+    /// Version 1, the default: a filter value that is a boolean, the text of one, or a list of
+    /// nothing else asks for truth, so `false` matches everything that is not true.
+    #[default]
+    Legacy,
+    /// Version 2: texts are compared; only the empty list still asks for truth.
+    Explicit,
+}
+
+/// The operators of the filter language, under their wire names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant is the wire name in `Operator::parse`")]
+pub enum Operator {
+    Exact,
+    IsNot,
+    Icontains,
+    NotIcontains,
+    IcontainsMulti,
+    NotIcontainsMulti,
+    StartsWith,
+    NotStartsWith,
+    EndsWith,
+    NotEndsWith,
+    Regex,
+    NotRegex,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    Between,
+    NotBetween,
+    IsSet,
+    IsNotSet,
+    IsDateExact,
+    IsDateBefore,
+    IsDateAfter,
+    SemverEq,
+    SemverNeq,
+    SemverGt,
+    SemverGte,
+    SemverLt,
+    SemverLte,
+    SemverTilde,
+    SemverCaret,
+    SemverWildcard,
+    In,
+    NotIn,
+    FlagEvaluatesTo,
+}
+
+/// A filter that is none.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PredicateError {
+    /// The filter is not a JSON object.
+    #[error("a property filter must be an object")]
+    NotAnObject,
+    /// The filter names no property.
+    #[error("a property filter needs a key")]
+    MissingKey,
+    /// No operator has this name.
+    #[error("unknown operator '{0}'")]
+    UnknownOperator(String),
+    /// No type of filter has this name.
+    #[error("unknown filter type '{0}'")]
+    UnknownType(String),
+    /// A cohort or a flag is named by something that is not an id.
+    #[error("'{0}' is not an id")]
+    InvalidId(String),
+    /// The group type index is not a number from 0 to 255.
+    #[error("'{0}' is not a group type index")]
+    InvalidGroupType(String),
+}
+
+/// Where the value of a property is looked up. `None` means that the property is absent, which is
+/// not the same as null.
+pub trait Properties {
+    /// The value of the property `key`.
+    fn property(&self, key: &str) -> Option<&Value>;
+}
+
+impl Properties for Map<String, Value> {
+    fn property(&self, key: &str) -> Option<&Value> {
+        self.get(key)
+    }
+}
+
+impl Predicate {
+    /// Reads a predicate. `operator` and `value` are those of the JSON filter, where both may be
+    /// absent.
+    ///
+    /// # Errors
+    ///
+    /// [`PredicateError::UnknownOperator`]. A value that the operator cannot read is no error but a
+    /// [`Condition::Invalid`].
+    pub fn parse(
+        key: &str,
+        operator: Option<&str>,
+        value: Option<&Value>,
+        matching: Matching,
+    ) -> Result<Self, PredicateError> {
+        let operator = match operator {
+            Some(name) => Operator::parse(name)?,
+            None => Operator::Exact,
+        };
+        Ok(Self { key: key.into(), test: Test::new(operator, value, matching) })
+    }
+
+    /// Whether the properties satisfy the predicate at the time `now`.
+    pub fn matches(&self, properties: &impl Properties, now: UnixMicros) -> bool {
+        self.matches_value(properties.property(&self.key), now)
+    }
+
+    /// As [`Predicate::matches`], for a value that was looked up already.
+    pub fn matches_value(&self, actual: Option<&Value>, now: UnixMicros) -> bool {
+        match (&self.test, actual) {
+            (Test::Set, actual) => actual.is_some(),
+            (Test::NotSet, actual) => actual.is_none(),
+            (Test::Never, _) | (Test::Is(_), None) => false,
+            (Test::IsNot(_), None) => true,
+            (Test::Is(condition), Some(actual)) => condition.decide(actual, now) == Some(true),
+            (Test::IsNot(condition), Some(actual)) => condition.decide(actual, now) == Some(false),
+        }
+    }
+
+    /// Why the filter's value cannot be read, if it cannot.
+    pub fn invalid(&self) -> Option<Invalid> {
+        match &self.test {
+            Test::Is(Condition::Invalid(why)) | Test::IsNot(Condition::Invalid(why)) => Some(*why),
+            _ => None,
+        }
+    }
+}
+
+impl Operator {
+    /// The operator with this wire name.
+    ///
+    /// # Errors
+    ///
+    /// [`PredicateError::UnknownOperator`].
+    pub fn parse(name: &str) -> Result<Self, PredicateError> {
+        Ok(match name {
+            "exact" => Self::Exact,
+            "is_not" => Self::IsNot,
+            "icontains" => Self::Icontains,
+            "not_icontains" => Self::NotIcontains,
+            "icontains_multi" => Self::IcontainsMulti,
+            "not_icontains_multi" => Self::NotIcontainsMulti,
+            "starts_with" => Self::StartsWith,
+            "not_starts_with" => Self::NotStartsWith,
+            "ends_with" => Self::EndsWith,
+            "not_ends_with" => Self::NotEndsWith,
+            "regex" => Self::Regex,
+            "not_regex" => Self::NotRegex,
+            "gt" => Self::Gt,
+            "gte" | "min" => Self::Gte,
+            "lt" => Self::Lt,
+            "lte" | "max" => Self::Lte,
+            "between" => Self::Between,
+            "not_between" => Self::NotBetween,
+            "is_set" => Self::IsSet,
+            "is_not_set" => Self::IsNotSet,
+            "is_date_exact" => Self::IsDateExact,
+            "is_date_before" => Self::IsDateBefore,
+            "is_date_after" => Self::IsDateAfter,
+            "semver_eq" => Self::SemverEq,
+            "semver_neq" => Self::SemverNeq,
+            "semver_gt" => Self::SemverGt,
+            "semver_gte" => Self::SemverGte,
+            "semver_lt" => Self::SemverLt,
+            "semver_lte" => Self::SemverLte,
+            "semver_tilde" => Self::SemverTilde,
+            "semver_caret" => Self::SemverCaret,
+            "semver_wildcard" => Self::SemverWildcard,
+            "in" => Self::In,
+            "not_in" => Self::NotIn,
+            "flag_evaluates_to" => Self::FlagEvaluatesTo,
+            _ => return Err(PredicateError::UnknownOperator(name.to_owned())),
+        })
+    }
+}
+
+impl Test {
+    fn new(operator: Operator, value: Option<&Value>, matching: Matching) -> Self {
+        match operator {
+            Operator::IsSet => return Self::Set,
+            Operator::IsNotSet => return Self::NotSet,
+            // These compare cohorts and flags, and match no property.
+            Operator::In | Operator::NotIn | Operator::FlagEvaluatesTo => return Self::Never,
+            _ => {}
+        }
+        let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Never };
+        let lower = || text_of(value).to_ascii_lowercase().into_boxed_str();
+        match operator {
+            Operator::Exact => Self::Is(equal(value, matching)),
+            Operator::IsNot => Self::IsNot(equal(value, matching)),
+            Operator::Icontains => Self::Is(Condition::Contains(lower())),
+            Operator::NotIcontains => Self::IsNot(Condition::Contains(lower())),
+            Operator::IcontainsMulti => Self::Is(contains_any(value)),
+            Operator::NotIcontainsMulti => Self::IsNot(contains_any(value)),
+            Operator::StartsWith => Self::Is(Condition::StartsWith(lower())),
+            Operator::NotStartsWith => Self::IsNot(Condition::StartsWith(lower())),
+            Operator::EndsWith => Self::Is(Condition::EndsWith(lower())),
+            Operator::NotEndsWith => Self::IsNot(Condition::EndsWith(lower())),
+            Operator::Regex => Self::Is(regex(value)),
+            Operator::NotRegex => Self::IsNot(regex(value)),
+            Operator::Gt => Self::Is(number(Relation::Greater, value)),
+            Operator::Gte => Self::Is(number(Relation::GreaterOrEqual, value)),
+            Operator::Lt => Self::Is(number(Relation::Less, value)),
+            Operator::Lte => Self::Is(number(Relation::LessOrEqual, value)),
+            Operator::Between => Self::Is(between(value)),
+            Operator::NotBetween => Self::IsNot(between(value)),
+            Operator::IsDateExact => Self::Is(date(Relation::Equal, value)),
+            Operator::IsDateBefore => Self::Is(date(Relation::Less, value)),
+            Operator::IsDateAfter => Self::Is(date(Relation::Greater, value)),
+            // Unlike `is_not`, `semver_neq` asks for a version that is present.
+            Operator::SemverEq => Self::Is(version(Relation::Equal, value)),
+            Operator::SemverNeq => Self::Is(version(Relation::NotEqual, value)),
+            Operator::SemverGt => Self::Is(version(Relation::Greater, value)),
+            Operator::SemverGte => Self::Is(version(Relation::GreaterOrEqual, value)),
+            Operator::SemverLt => Self::Is(version(Relation::Less, value)),
+            Operator::SemverLte => Self::Is(version(Relation::LessOrEqual, value)),
+            Operator::SemverTilde => Self::Is(range(VersionRange::tilde(&text_of(value)))),
+            Operator::SemverCaret => Self::Is(range(VersionRange::caret(&text_of(value)))),
+            Operator::SemverWildcard => Self::Is(range(VersionRange::wildcard(&text_of(value)))),
+            Operator::IsSet
+            | Operator::IsNotSet
+            | Operator::In
+            | Operator::NotIn
+            | Operator::FlagEvaluatesTo => Self::Never,
+        }
+    }
+}
+
+impl Condition {
+    /// Whether the condition holds for the value; `None` if that cannot be decided.
+    fn decide(&self, actual: &Value, now: UnixMicros) -> Option<bool> {
+        match self {
+            Self::Equal(equality) => Some(equality.holds(actual)),
+            Self::Contains(part) => Some(ascii_lower(actual).contains(&**part)),
+            Self::ContainsAny(parts) => {
+                let text = ascii_lower(actual);
+                Some(parts.iter().any(|part| text.contains(&**part)))
+            }
+            Self::StartsWith(start) => Some(ascii_lower(actual).starts_with(&**start)),
+            Self::EndsWith(end) => Some(ascii_lower(actual).ends_with(&**end)),
+            Self::Regex(regex) => regex.is_match(&*text_of(actual)).ok(),
+            Self::Number(relation, bound) => relation.holds(&number_of(actual)?, bound),
+            Self::Between { low, high } => {
+                let actual = number_of(actual).filter(|number| !number.is_nan())?;
+                Some((*low..=*high).contains(&actual))
+            }
+            Self::Version(relation, bound) => {
+                relation.holds(&Version::parse(&text_of(actual))?, bound)
+            }
+            Self::VersionRange(range) => Some(range.contains(&Version::parse(&text_of(actual))?)),
+            Self::Date(relation, moment) => {
+                relation.holds(&moment::time_of(actual, now)?, &moment.resolve(now)?)
+            }
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl Equality {
+    fn holds(&self, actual: &Value) -> bool {
+        match self {
+            Self::Truth(truth) => is_true(actual) == *truth,
+            Self::Text(text) => eq_lower(&text_of(actual), text),
+            Self::AnyOf(texts) => {
+                let actual = text_of(actual);
+                texts.iter().any(|text| eq_lower(&actual, text))
+            }
+        }
+    }
+}
+
+impl Relation {
+    /// `None` if the two have no order, as a number that is none.
+    fn holds<T: PartialOrd>(self, left: &T, right: &T) -> Option<bool> {
+        let order = left.partial_cmp(right)?;
+        Some(match self {
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::GreaterOrEqual => order.is_ge(),
+            Self::Greater => order.is_gt(),
+        })
+    }
+}
+
+fn equal(value: &Value, matching: Matching) -> Condition {
+    let asks_for_truth = match matching {
+        Matching::Legacy => is_boolean(value),
+        Matching::Explicit => matches!(value, Value::Array(items) if items.is_empty()),
+    };
+    Condition::Equal(match value {
+        _ if asks_for_truth => Equality::Truth(is_true(value)),
+        Value::Array(items) => Equality::AnyOf(items.iter().map(lower_text).collect()),
+        value => Equality::Text(lower_text(value)),
+    })
+}
+
+fn contains_any(value: &Value) -> Condition {
+    let parts = match value {
+        Value::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    let lower = |part| text_of(part).to_ascii_lowercase().into_boxed_str();
+    Condition::ContainsAny(parts.iter().map(lower).collect())
+}
+
+fn regex(value: &Value) -> Condition {
+    let built = RegexBuilder::new(&text_of(value)).backtrack_limit(REGEX_BACKTRACK_LIMIT).build();
+    match built {
+        Ok(regex) => Condition::Regex(Box::new(regex)),
+        Err(_) => Condition::Invalid(Invalid::Regex),
+    }
+}
+
+fn number(relation: Relation, value: &Value) -> Condition {
+    match number_of(value) {
+        Some(bound) => Condition::Number(relation, bound),
+        None => Condition::Invalid(Invalid::Number),
+    }
+}
+
+fn between(value: &Value) -> Condition {
+    let bounds = match value.as_array().map(Vec::as_slice) {
+        Some([low, high]) => number_of(low).zip(number_of(high)),
+        _ => None,
+    };
+    match bounds {
+        // False as well if one of them is not a number.
+        Some((low, high)) if low <= high => Condition::Between { low, high },
+        _ => Condition::Invalid(Invalid::Bounds),
+    }
+}
+
+fn version(relation: Relation, value: &Value) -> Condition {
+    match Version::parse(&text_of(value)) {
+        Some(bound) => Condition::Version(relation, bound),
+        None => Condition::Invalid(Invalid::Version),
+    }
+}
+
+fn range(range: Option<VersionRange>) -> Condition {
+    range.map_or(Condition::Invalid(Invalid::Version), Condition::VersionRange)
+}
+
+fn date(relation: Relation, value: &Value) -> Condition {
+    match value.as_str().and_then(Moment::parse) {
+        Some(moment) => Condition::Date(relation, moment),
+        None => Condition::Invalid(Invalid::Date),
+    }
+}
+
+/// The text that operators on texts see: a string as it is, anything else as compact JSON.
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Bool(true) => Cow::Borrowed("true"),
+        Value::Bool(false) => Cow::Borrowed("false"),
+        Value::Null => Cow::Borrowed("null"),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+fn lower_text(value: &Value) -> Box<str> {
+    text_of(value).to_lowercase().into_boxed_str()
+}
+
+/// The text of the value with its ASCII letters in lower case.
+fn ascii_lower(value: &Value) -> Cow<'_, str> {
+    let text = text_of(value);
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(text.to_ascii_lowercase());
+    }
+    text
+}
+
+/// Whether `text` in lower case is `lower`. Unicode's lower case, not a fold: that is what the
+/// values were compared with for years.
+fn eq_lower(text: &str, lower: &str) -> bool {
+    if text.is_ascii() {
+        return text.eq_ignore_ascii_case(lower);
+    }
+    text.to_lowercase() == lower
+}
+
+/// The number that operators on numbers see: a number, or a text that parses as one.
+fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Whether the value is a truth value: a boolean, the text of one, or a list of nothing else.
+fn is_boolean(value: &Value) -> bool {
+    match value {
+        Value::Bool(_) => true,
+        Value::String(text) => eq_lower(text, "true") || eq_lower(text, "false"),
+        Value::Array(items) => items.iter().all(is_boolean),
+        _ => false,
+    }
+}
+
+/// Whether the value is true, the text of it, or a list of nothing else.
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Bool(truth) => *truth,
+        Value::String(text) => eq_lower(text, "true"),
+        Value::Array(items) => items.iter().all(is_true),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Times in filters: a date, or a span back from now such as `-7d`.
+//!
+//! A date without an offset is in UTC. PostHog's server reads it in the time zone of the project,
+//! its SDKs in UTC when they evaluate locally; with UTC both answers agree.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use chrono::Days;
+use chrono::Months;
+use chrono::NaiveDate;
+use chrono::NaiveDateTime;
+use chrono::NaiveTime;
+use chrono::TimeDelta;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+
+/// Spans of this count and more are no dates. The figure is PostHog's; it keeps years in range.
+const SPAN_LIMIT: u32 = 10_000;
+
+/// A point in time as a filter names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// That instant.
+    At(UnixMicros),
+    /// So long before now.
+    Ago {
+        /// How many of the unit.
+        count: u32,
+        /// The unit.
+        unit: Unit,
+    },
+}
+
+/// The unit of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// `h`
+    Hours,
+    /// `d`: 24 hours.
+    Days,
+    /// `w`
+    Weeks,
+    /// `m`: by the calendar; the day is cut to the length of the month.
+    Months,
+    /// `y`: twelve months.
+    Years,
+}
+
+impl Moment {
+    /// Reads a date, a date and time, or a span. The sign of a span is ignored: `7d` and `-7d` are
+    /// both in the past.
+    pub fn parse(text: &str) -> Option<Self> {
+        span(text).or_else(|| instant(text).map(Self::At))
+    }
+
+    /// The instant that is meant at the time `now`; `None` outside the calendar.
+    pub fn resolve(self, now: UnixMicros) -> Option<UnixMicros> {
+        let (count, unit) = match self {
+            Self::At(instant) => return Some(instant),
+            Self::Ago { count, unit } => (count, unit),
+        };
+        let now = now.to_datetime();
+        let then = match unit {
+            Unit::Hours => now.checked_sub_signed(TimeDelta::hours(i64::from(count))),
+            Unit::Days => now.checked_sub_days(Days::new(u64::from(count))),
+            Unit::Weeks => now.checked_sub_days(Days::new(u64::from(count) * 7)),
+            Unit::Months => now.checked_sub_months(Months::new(count)),
+            Unit::Years => now.checked_sub_months(Months::new(count * 12)),
+        };
+        then.map(UnixMicros::from)
+    }
+}
+
+/// The time that a property value names at the time `now`: any form of [`Moment`], or seconds since
+/// 1970 as a number or the text of one.
+pub fn time_of(value: &Value, now: UnixMicros) -> Option<UnixMicros> {
+    match value {
+        Value::Number(number) => from_seconds(number.as_f64()?),
+        Value::String(text) => match text.parse() {
+            Ok(seconds) => from_seconds(seconds),
+            Err(_) => Moment::parse(text)?.resolve(now),
+        },
+        _ => None,
+    }
+}
+
+fn span(text: &str) -> Option<Moment> {
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let unit = match text.as_bytes().last()? {
+        b'h' => Unit::Hours,
+        b'd' => Unit::Days,
+        b'w' => Unit::Weeks,
+        b'm' => Unit::Months,
+        b'y' => Unit::Years,
+        _ => return None,
+    };
+    let digits = text.get(..text.len() - 1)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let count = digits.parse().ok().filter(|count| *count < SPAN_LIMIT)?;
+    Some(Moment::Ago { count, unit })
+}
+
+fn instant(text: &str) -> Option<UnixMicros> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(UnixMicros::from(time.to_utc()));
+    }
+    if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+        return Some(UnixMicros::from(date.and_time(NaiveTime::MIN).and_utc()));
+    }
+    for format in
+        ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
+    {
+        if let Ok(time) = NaiveDateTime::parse_from_str(text, format) {
+            return Some(UnixMicros::from(time.and_utc()));
+        }
+    }
+    // Offsets without a colon, as databases print them.
+    for format in ["%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z"] {
+        if let Ok(time) = DateTime::parse_from_str(text, format) {
+            return Some(UnixMicros::from(time.to_utc()));
+        }
+    }
+    None
+}
+
+/// `None` for what is not a number and for what does not fit.
+fn from_seconds(seconds: f64) -> Option<UnixMicros> {
+    let distance = Duration::try_from_secs_f64(seconds.abs()).ok()?;
+    // Rounded, because 1700000000.123456 has no exact double.
+    let micros = i64::try_from((distance.as_nanos() + 500) / 1_000).ok()?;
+    Some(UnixMicros(if seconds < 0.0 { -micros } else { micros }))
+}
