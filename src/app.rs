@@ -1,1 +1,331 @@
-//! Composition root.
+//! Composition root: opens the engines of a data directory, wires the roads, hands out handles,
+//! closes in reverse. No request logic.
+
+pub mod lock;
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use url::Url;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::event::id::ProjectId;
+use crate::event::schema::BLOOM_COLUMNS;
+use crate::event::schema::PARTITION_COLUMN;
+use crate::event::schema::SORT_COLUMNS;
+use crate::event::schema::STATISTICS_COLUMNS;
+use crate::event::schema::column;
+use crate::event::schema::events_schema;
+use crate::event::time::Month;
+use crate::event::time::month_of;
+use crate::identity::IdentityError;
+use crate::identity::store::Identities;
+use crate::identity::store::Limits;
+use crate::ingest::Engines;
+use crate::ingest::Pipeline;
+use crate::ingest::recent::recent_ids;
+use crate::maintenance::Maintenance;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::query::Engine;
+use crate::query::QueryError;
+use crate::query::Sources;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::error::TableError;
+use crate::storage::disk::Disk;
+use crate::storage::disk::OsDisk;
+use crate::storage::durable::DurableStore;
+use crate::storage::parquet::Layout;
+use crate::storage::store::Partitioning;
+use crate::storage::store::Store;
+use crate::storage::store::StoreError;
+use crate::storage::wal::WalError;
+use crate::storage::wal::WalSettings;
+use crate::storage::wal::writer::Wal;
+use crate::tasks::CpuPool;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
+
+/// Why the engines of a data directory do not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file or directory.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The metadata store.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The events table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The identity store.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The log.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The query engine.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// A thread.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// Flushing at the end.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl OpenError {
+    fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { path: path.to_path_buf(), source }
+    }
+}
+
+/// Where things run.
+#[derive(Clone, Debug)]
+pub struct Runtimes {
+    /// Sockets and waiting.
+    pub main: Handle,
+    /// Queries: they compute.
+    pub query: Handle,
+}
+
+/// All handles of a running server.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Projects, users, keys, flags, definitions.
+    pub metadata: Metadata,
+    /// Persons.
+    pub identities: Identities,
+    /// The road of writes.
+    pub pipeline: Pipeline,
+    /// The road of reads.
+    pub engine: Engine,
+    /// What is spawned.
+    pub tasks: TasksHandle,
+    /// Threads for what computes.
+    pub cpu: CpuPool,
+    /// Time.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    maintenance: Maintenance,
+}
+
+/// [`Tasks`] with a `Debug` that shows nothing.
+#[derive(Clone)]
+pub struct TasksHandle(pub Tasks);
+
+impl std::fmt::Debug for TasksHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// Opens everything under the data directory, which the caller has locked, and starts the
+    /// threads. Requests may come as soon as this returns; the log of before is replayed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// What the operator has to mend.
+    pub async fn open(
+        config: Config,
+        tasks: Tasks,
+        runtimes: Runtimes,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        let data_dir = config.storage.data_dir.clone();
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let metadata = Metadata::open(&data_dir.join("metadata.db"), clock.clone()).await?;
+        let store = events_store(&config, &disk, &clock).await?;
+        let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
+        let identities = Identities::open(&data_dir.join("identity"), limits)?;
+        let wal = open_log(&config, &disk, &store, &metrics)?;
+        let threads = config.ingest.decode_threads.unwrap_or_else(cores);
+        let cpu = CpuPool::new("decode", threads)?;
+        let engines = Engines {
+            metadata: metadata.clone(),
+            store: store.clone(),
+            identities: identities.clone(),
+        };
+        let window = config.ingest.dedup_window_events;
+        let (files, runtime) = (store.clone(), runtimes.main.clone());
+        let recent = move || runtime.block_on(recent_ids(&files, window));
+        let pipeline = Pipeline::start(
+            engines,
+            wal,
+            &config,
+            (&tasks, cpu.clone(), runtimes.main.clone()),
+            (clock.clone(), Arc::clone(&metrics)),
+            recent,
+        )?;
+        let sources = Sources {
+            store: store.clone(),
+            identities: identities.clone(),
+            metadata: metadata.clone(),
+            progress: pipeline.progress(),
+        };
+        let engine = Engine::new(
+            config.query.clone(),
+            sources,
+            runtimes.query,
+            clock.clone(),
+            Arc::clone(&metrics),
+        )?;
+        let maintenance = Maintenance {
+            settings: config.storage.clone(),
+            store,
+            identities: identities.clone(),
+            pipeline: pipeline.clone(),
+            disk,
+            runtime: runtimes.main,
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        maintenance.clone().start(&tasks)?;
+        let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
+        Ok(Self {
+            config,
+            metadata,
+            identities,
+            pipeline,
+            engine,
+            tasks,
+            cpu,
+            clock,
+            metrics,
+            maintenance,
+        })
+    }
+
+    /// Writes everything that is only in the log and in memory into files. The last step of a
+    /// clean end, after the front end has drained and the tasks were asked to end. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is lost: the next start replays the log.
+    pub fn close(self) -> Result<(), OpenError> {
+        self.maintenance.flush_all()?;
+        Ok(())
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The events table of a data directory.
+///
+/// # Errors
+///
+/// What the operator has to mend.
+pub async fn events_store(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    clock: &Clock,
+) -> Result<Store, OpenError> {
+    let data_dir = std::path::absolute(&config.storage.data_dir)
+        .map_err(OpenError::io(&config.storage.data_dir))?;
+    let directory = data_dir.join("tables").join("events");
+    disk.create_dir_all(&directory).map_err(OpenError::io(&directory))?;
+    let objects = DurableStore::new(Arc::clone(disk), &directory);
+    objects.recover().map_err(OpenError::io(&directory))?;
+    let location = Url::from_directory_path(&directory).map_err(|()| OpenError::Io {
+        path: directory.clone(),
+        source: std::io::Error::other("the path has no URL"),
+    })?;
+    let spec = TableSpec {
+        name: "events",
+        schema: events_schema(),
+        partition_column: Some(PARTITION_COLUMN),
+    };
+    let table = DeltaTable::open_or_create(Arc::new(objects), location, spec, clock.clone()).await?;
+    let layout = Layout {
+        sort: SORT_COLUMNS.to_vec(),
+        bloom: BLOOM_COLUMNS.to_vec(),
+        statistics: STATISTICS_COLUMNS.to_vec(),
+        unique: vec![column::UUID, column::PROPERTIES, column::ELEMENTS_CHAIN],
+    };
+    let partitioning = Partitioning {
+        time_column: column::TIMESTAMP,
+        key: |time| month_of(time).0,
+        name: |month| Month(month).to_string(),
+    };
+    let app_id = node_id(&data_dir)?;
+    Ok(Store::new(
+        table,
+        (layout, partitioning),
+        app_id,
+        config.storage.clone(),
+        clock.clone(),
+    ))
+}
+
+/// The name of this node in the transactions of the tables, made once per data directory: a copy
+/// of the log must not be flushed under the name of another.
+fn node_id(data_dir: &Path) -> Result<String, OpenError> {
+    let path = data_dir.join("node-id");
+    match std::fs::read_to_string(&path) {
+        Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(OpenError::io(&path)(error)),
+    }
+    let id = format!("node/{}", Uuid::new_v4());
+    let write = || {
+        let draft = data_dir.join("node-id.tmp");
+        std::fs::write(&draft, &id)?;
+        std::fs::File::open(&draft)?.sync_all()?;
+        std::fs::rename(&draft, &path)?;
+        std::fs::File::open(data_dir)?.sync_all()
+    };
+    write().map_err(OpenError::io(&path))?;
+    Ok(id)
+}
+
+fn open_log(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    store: &Store,
+    metrics: &Metrics,
+) -> Result<Wal, OpenError> {
+    let settings = WalSettings {
+        dir: config.storage.data_dir.join("wal"),
+        segment_max_bytes: config.storage.wal_segment_max_bytes.as_u64(),
+    };
+    let salt = Uuid::new_v4().as_u64_pair().1;
+    let flushed = store.flushed_through();
+    let (wal, recovered) = Wal::open(Arc::clone(disk), settings, flushed, salt)?;
+    for corruption in &recovered.corruptions {
+        metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+        tracing::error!(?corruption, "damaged place in the log");
+    }
+    if recovered.torn_bytes > 0 {
+        tracing::info!(
+            bytes = recovered.torn_bytes,
+            "cut an unfinished, unacknowledged write off the log"
+        );
+    }
+    tracing::info!(last = recovered.last.0, flushed = flushed.0, "the log is open");
+    Ok(wal)
+}
+
+/// The first project, which commands mean unless told otherwise.
+pub const FIRST_PROJECT: ProjectId = ProjectId(1);

@@ -1,5 +1,7 @@
 //! The vocabulary of events: ids, schema, time, predicates. Pure; no JSON shapes of requests.
 
+pub mod columns;
 pub mod id;
 pub mod predicate;
+pub mod schema;
 pub mod time;

@@ -14,6 +14,7 @@ pub mod health;
 pub mod normalize;
 pub mod prepare;
 pub mod publish;
+pub mod recent;
 pub mod replay;
 pub mod tape;
 
@@ -53,6 +54,7 @@ use crate::ingest::replay::Replay;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
+use crate::query::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::files::WalFiles;
@@ -64,7 +66,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::Decoder;
-use crate::wire::encoding::Hints;
+use crate::wire::encoding::hints::Hints;
 
 /// Requests that may wait for the log thread; their bytes are bounded besides.
 const LOG_QUEUE_MAX: usize = 16 * 1024;
@@ -195,7 +197,6 @@ impl Pipeline {
     ) -> Result<Self, TaskError> {
         let Engines { metadata, store, identities } = engines;
         let health = Arc::new(Health::default());
-        health.set_replaying(true);
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
         let (derivations, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
         let window = Window::new(config.ingest.dedup_window_events);
@@ -357,6 +358,12 @@ impl Pipeline {
     /// a reader of persons waits until the identity store has come here too.
     pub fn published(&self) -> Sequence {
         *self.shared.published.borrow()
+    }
+
+    /// How far the log is published, for those who wait for it.
+    pub fn progress(&self) -> Progress {
+        let ready = self.shared.health.live();
+        Progress::Live { published: self.shared.published.clone(), ready }
     }
 
     /// What keeps capture from accepting.

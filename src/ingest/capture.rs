@@ -20,8 +20,6 @@ pub(super) struct Envelope<'a> {
     pub(super) sent_at: Option<Value<'a>>,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
-    /// A second token that differs from the first.
-    conflicting: bool,
 }
 
 impl<'a> Envelope<'a> {
@@ -43,15 +41,18 @@ impl<'a> Envelope<'a> {
         }
         // A token of the envelope wins; otherwise those of the events must agree.
         if envelope.token.is_none() {
-            each_event(&envelope, root, |mut event| {
-                if let Some(token) = token_of(&mut event) {
-                    envelope_token(&mut envelope.token, &mut envelope.conflicting, token);
+            let mut found: Option<&'a str> = None;
+            envelope.for_each(root, |mut event| {
+                match (found, token_of(&mut event)) {
+                    (Some(first), Some(token)) if first.trim() != token.trim() => {
+                        return Err(PrepareError::InconsistentTokens);
+                    }
+                    (None, token) => found = token,
+                    _ => {}
                 }
                 Ok(())
             })?;
-        }
-        if envelope.conflicting {
-            return Err(PrepareError::InconsistentTokens);
+            envelope.token = found;
         }
         Ok(envelope)
     }
@@ -86,29 +87,14 @@ impl<'a> Envelope<'a> {
     pub(super) fn for_each(
         &self,
         root: Cursor<'a>,
-        event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
+        mut event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
     ) -> Result<(), PrepareError> {
-        each_event(self, root, event)
-    }
-}
-
-fn each_event<'a>(
-    envelope: &Envelope<'a>,
-    root: Cursor<'a>,
-    mut event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
-) -> Result<(), PrepareError> {
-    let Some(mut batch) = envelope.batch else { return event(root) };
-    batch.array(|item| {
-        event(*item)?;
-        item.skip();
-        Ok(())
-    })
-}
-
-fn envelope_token<'a>(found: &mut Option<&'a str>, conflicting: &mut bool, token: &'a str) {
-    match found {
-        None => *found = Some(token),
-        Some(first) => *conflicting |= first.trim() != token.trim(),
+        let Some(mut batch) = self.batch else { return event(root) };
+        batch.array(|item| {
+            event(*item)?;
+            item.skip();
+            Ok(())
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::ingest::prepare::Received;
-use crate::wire::encoding::Hints;
+use crate::wire::encoding::hints::Hints;
 
 const LAYOUT: u8 = 1;
 const RULES: u8 = 1;
@@ -153,7 +153,7 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
     use crate::ingest::prepare::Received;
-    use crate::wire::encoding::Hints;
+    use crate::wire::encoding::hints::Hints;
 
     fn envelope(body: &'static [u8], ip: Option<&str>, sent_at: Option<i64>) -> Envelope {
         Envelope {

@@ -3,12 +3,15 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::watch;
+
 /// What keeps capture from accepting.
 #[derive(Debug, Default)]
 pub struct Health {
     identity_failed: AtomicBool,
     disk_low: AtomicBool,
-    replaying: AtomicBool,
+    /// Whether the log of before the start is published.
+    live: watch::Sender<bool>,
 }
 
 impl Health {
@@ -37,13 +40,18 @@ impl Health {
         self.disk_low.load(Ordering::Relaxed)
     }
 
-    /// Notes whether records of before the start are still being published.
-    pub fn set_replaying(&self, replaying: bool) {
-        self.replaying.store(replaying, Ordering::Relaxed);
+    /// Notes that all records of before the start are published.
+    pub fn set_live(&self) {
+        self.live.send_replace(true);
     }
 
     /// Whether records of before the start are still being published.
     pub fn is_replaying(&self) -> bool {
-        self.replaying.load(Ordering::Relaxed)
+        !*self.live.borrow()
+    }
+
+    /// Tells when the replay is over.
+    pub fn live(&self) -> watch::Receiver<bool> {
+        self.live.subscribe()
     }
 }

@@ -81,7 +81,7 @@ impl Replay {
                 }
             }
         }
-        self.health.set_replaying(false);
+        self.health.set_live();
         tracing::info!(records, "the log is replayed");
     }
 

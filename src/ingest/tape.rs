@@ -20,11 +20,16 @@ pub const DEPTH_MAX: usize = 127;
 const PADDING_BYTES: usize = 64;
 
 /// Memory that one parse needs and the next can use again.
-#[derive(Debug)]
 pub struct Scratch {
     input: Vec<u8>,
     buffers: Buffers,
     tape: Option<Tape<'static>>,
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").field("body_capacity", &self.body_capacity()).finish()
+    }
 }
 
 impl Default for Scratch {

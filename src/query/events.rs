@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::StringViewBuilder;

@@ -25,6 +25,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
@@ -197,5 +198,39 @@ fn distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), Identi
     if rows > 0 {
         let _ = out.send(vec![Arc::new(ids.finish()), Arc::new(persons.finish())]);
     }
+    Ok(())
+}
+
+fn groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let mut rows = 0;
+    let mut types = Int64Builder::new();
+    let mut keys = StringViewBuilder::new();
+    let mut created = TimestampMicrosecondBuilder::new();
+    let mut properties = StringViewBuilder::new();
+    let mut finish = |rows: &mut usize, group: Option<(u8, String, Group)>| {
+        if let Some((type_index, key, group)) = group {
+            types.append_value(i64::from(type_index));
+            keys.append_value(key);
+            created.append_value(group.created_at.0);
+            properties.append_value(serde_json::Value::Object(group.properties).to_string());
+            *rows += 1;
+            if *rows < BATCH_ROWS {
+                return Flow::Continue(());
+            }
+        }
+        if std::mem::take(rows) == 0 {
+            return Flow::Continue(());
+        }
+        out.send(vec![
+            Arc::new(types.finish()),
+            Arc::new(keys.finish()),
+            Arc::new(created.finish().with_timezone("UTC")),
+            Arc::new(properties.finish()),
+        ])
+    };
+    view.scan_groups(project, |type_index, key, group| {
+        finish(&mut rows, Some((type_index, key, group)))
+    })?;
+    let _ = finish(&mut rows, None);
     Ok(())
 }

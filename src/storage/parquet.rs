@@ -13,9 +13,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
+use object_store::buffered::BufWriter;
 use object_store::path::Path;
+use parquet::arrow::ProjectionMask;
+#[expect(deprecated, reason = "its successor is an example to copy; this is kept until that is a crate")]
+use parquet::arrow::async_reader::ParquetObjectReader;
+use parquet::arrow::async_reader::ParquetRecordBatchStream;
+use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::async_writer::AsyncArrowWriter;
-use parquet::arrow::async_writer::ParquetObjectWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
 use parquet::basic::Encoding;
@@ -63,7 +68,7 @@ pub enum Effort {
 
 /// A file being written; nothing is visible before [`FileWriter::finish`].
 pub struct FileWriter {
-    writer: AsyncArrowWriter<ParquetObjectWriter>,
+    writer: AsyncArrowWriter<BufWriter>,
     store: Arc<dyn ObjectStore>,
     schema: SchemaRef,
     statistics: Vec<usize>,
@@ -92,7 +97,7 @@ impl FileWriter {
         (partition, name): (Option<String>, &str),
     ) -> Result<Self, ParquetError> {
         let path = spec.file_path(partition.as_deref(), name);
-        let object = ParquetObjectWriter::new(Arc::clone(store), Path::from(path.as_str()));
+        let object = BufWriter::new(Arc::clone(store), Path::from(path.as_str()));
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
@@ -138,6 +143,24 @@ impl FileWriter {
     }
 }
 
+/// The named columns of a file, batch by batch, in the file's types (text as Utf8).
+///
+/// # Errors
+///
+/// The file cannot be opened; errors of reading come with the batches.
+#[expect(deprecated, reason = "see the import")]
+pub async fn read_columns(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    names: &[&str],
+) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
+    let path = Path::from(file.path.as_str());
+    let reader = ParquetObjectReader::new(store, path).with_file_size(file.size_bytes);
+    let builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
+    let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
+    builder.with_projection(columns).build()
+}
+
 fn properties(
     schema: &SchemaRef,
     layout: &Layout,
@@ -151,7 +174,7 @@ fn properties(
         schema.fields().get(*position).map(|field| ColumnPath::from(field.name().as_str()))
     };
     let sorting = layout.sort.iter().filter_map(|position| i32::try_from(*position).ok());
-    let sorting = sorting.map(|column| SortingColumn::new(column, false, false)).collect();
+    let sorting = sorting.map(|column| SortingColumn { column_idx: column, descending: false, nulls_first: false }).collect();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_row_count(Some(ROW_GROUP_MAX_ROWS))

@@ -1,0 +1,117 @@
+//! The lock of a data directory: one process writes it. While a server holds it, the lock file
+//! tells other processes of the same user how to ask the server ([`ServerAddress`]).
+
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Seek;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Name of the lock file in the data directory.
+const FILE_NAME: &str = "lock";
+
+/// Longest lock file that is read.
+const FILE_MAX_BYTES: u64 = 4096;
+
+/// How to reach the server that holds a data directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerAddress {
+    /// Process id of the server.
+    pub pid: u32,
+    /// Where it listens, as in `http://127.0.0.1:8000`.
+    pub url: String,
+    /// What proves to it that the asker may read the data directory.
+    pub secret: String,
+}
+
+/// A held lock; released when dropped, or when the process ends however it ends.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    file: File,
+}
+
+/// Who has the directory.
+#[derive(Debug)]
+pub enum Holder {
+    /// Nobody had it; now the caller does.
+    Nobody(DirectoryLock),
+    /// A server that has told its address.
+    Server(ServerAddress),
+    /// Another process, which has not told an address (yet).
+    Unknown,
+}
+
+impl DirectoryLock {
+    /// Tries to take the lock of `directory`, which must exist.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be opened or read.
+    pub fn take(directory: &Path) -> io::Result<Holder> {
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join(FILE_NAME))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // What an earlier server left is not true any more.
+                file.set_len(0)?;
+                Ok(Holder::Nobody(Self { file }))
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                Read::by_ref(&mut file).take(FILE_MAX_BYTES).read_to_string(&mut text)?;
+                Ok(serde_json::from_str(&text).map_or(Holder::Unknown, Holder::Server))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells others how to ask the server that holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be written.
+    pub fn announce(&mut self, address: &ServerAddress) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(serde_json::to_string(address)?.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::DirectoryLock;
+    use super::Holder;
+    use super::ServerAddress;
+
+    #[test]
+    fn one_holder_at_a_time_and_its_address_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = ServerAddress { pid: 7, url: "http://x".into(), secret: "s".into() };
+        let Holder::Nobody(mut lock) = DirectoryLock::take(directory.path()).unwrap() else {
+            panic!("the directory is new");
+        };
+        assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));
+        lock.announce(&address).unwrap();
+        let Holder::Server(told) = DirectoryLock::take(directory.path()).unwrap() else {
+            panic!("an address was announced");
+        };
+        assert_eq!(told, address);
+        let mode = directory.path().join("lock").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(lock);
+        assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Nobody(_)));
+    }
+}
