@@ -205,7 +205,10 @@ impl Record {
             };
         }
         match self.status {
-            500.. => line!(error),
+            // Something an operator must look at.
+            _ if self.cause.is_some() => line!(error),
+            // Overload and time-outs: expected under load, and many at once.
+            500.. => line!(warn),
             _ => line!(info),
         }
     }

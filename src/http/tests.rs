@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http_body_util::BodyExt;
 use http_body_util::Full;
 use hyper::Method;
@@ -100,7 +101,11 @@ impl Handler for Endpoints {
             }
             ("GET", "/broken-stream") => {
                 let pieces = [Ok(Bytes::from("one ")), Err("spilled".into())];
-                let pieces = futures::stream::iter(pieces);
+                // A pause before each, or the first would not be sent before the second breaks.
+                let pieces = futures::stream::iter(pieces).then(async |piece| {
+                    tokio::task::yield_now().await;
+                    piece
+                });
                 Response::stream(StatusCode::OK, HeaderValue::from_static("text/csv"), pieces)
             }
             _ => Problem::not_found("Not found.").into(),
@@ -332,8 +337,9 @@ async fn slow_clients_are_let_go() {
     halting.send(b"GET /hello HT").await;
     assert!(halting.is_closed().await, "half a head");
     let mut second = server.connect().await;
-    second.send(format!("{}GET /he", get("/hello")).as_bytes()).await;
+    second.send(get("/hello").as_bytes()).await;
     assert_eq!(second.answer().await.status, 200);
+    second.send(b"GET /he").await;
     assert!(second.is_closed().await, "half a second head");
     let mut starving = server.connect().await;
     starving.send(b"POST /echo HTTP/1.1\r\nhost: weir\r\ncontent-length: 5\r\n\r\nhel").await;
@@ -372,9 +378,9 @@ async fn a_client_that_takes_no_bytes_is_let_go() {
     let mut client = server.connect().await;
     // More than both sides' socket buffers take (4 MiB of sending and 6 MiB of receiving, the
     // kernel's defaults), so that the server cannot get rid of it.
-    let body = "x".repeat(10 << 20);
+    let request = post("/echo", &"x".repeat(10 << 20));
     for _ in 0..3 {
-        let send = client.stream.write_all(post("/echo", &body).as_bytes());
+        let send = client.stream.write_all(request.as_bytes());
         if tokio::time::timeout(Duration::from_secs(1), send).await.is_err() {
             break;
         }
