@@ -3,9 +3,9 @@
 //! A seed, a time and a population determine every byte. A stream knows what it made ([`Known`]),
 //! so that a test can compare answers with it. No I/O and no HTTP here.
 //!
-//! The mix: 50 % `$pageview`, 25 % `$autocapture`, 20 % product events (a quarter of them from
+//! The mix: 50 % `$pageview`, 25 % `$autocapture`, 20 % product events (two fifths of them from
 //! posthog-node, all else from posthog-js), 3 % `$identify`, 1 % `$set`, 1 % `$groupidentify`; 20
-//! to 40 properties and about 1,000 bytes each; some 50 sessions interleaved, as a proxy or a
+//! to 40 properties and about 1,100 bytes each; some 50 sessions interleaved, as a proxy or a
 //! busy server would send them.
 
 mod random;
@@ -15,13 +15,13 @@ mod tests;
 mod text;
 mod vocabulary;
 
+use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::synth::random::Random;
-pub use crate::synth::sessions::DistinctId;
 use crate::synth::sessions::Ids;
 use crate::synth::sessions::Session;
 use crate::synth::sessions::Setting;
@@ -65,6 +65,36 @@ pub struct Known {
     pub timestamp: UnixMicros,
 }
 
+/// The id under which an event was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DistinctId {
+    /// A browser that nobody has signed in on; the id of the device, a UUIDv7.
+    Device(Uuid),
+    /// A user of the product, as in `user_17`.
+    User(u64),
+}
+
+impl fmt::Display for DistinctId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(id) => id.fmt(f),
+            Self::User(number) => write!(f, "user_{number}"),
+        }
+    }
+}
+
+impl DistinctId {
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Device(id) => text::uuid(out, id),
+            Self::User(number) => {
+                text::raw(out, "user_");
+                text::number(out, number);
+            }
+        }
+    }
+}
+
 /// Some events as bytes, and what is in them, in order.
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -85,10 +115,10 @@ pub struct Stream {
 
 /// Sessions open at a time.
 const OPEN_SESSIONS: usize = 48;
-/// Room that an event is given at first; the average is about 1,000 bytes.
-const EVENT_BYTES: usize = 1_150;
+/// Room that an event is given at first; the average is about 1,100 bytes.
+const EVENT_BYTES: usize = 1_200;
 /// Product events in 100 that a server sends.
-const FROM_SERVERS: u64 = 25;
+const FROM_SERVERS: u64 = 40;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -233,12 +263,14 @@ impl Stream {
             self.write_server(out, product, session);
         } else {
             out.extend_from_slice(&session.shared);
-            let rank =
-                self.random.rank(u64::try_from(self.setting.vocabulary.pages.len()).unwrap_or(1));
-            let page = usize::try_from(rank).unwrap_or(0);
-            out.extend_from_slice(
-                self.setting.vocabulary.pages.get(page).map_or(&[], Vec::as_slice),
-            );
+            let pages = &self.setting.vocabulary.pages;
+            let rank = self.random.rank(u64::try_from(pages.len()).unwrap_or(1));
+            if let Some(page) = pages.get(usize::try_from(rank).unwrap_or(0)) {
+                out.extend_from_slice(&page.address);
+                if matches!(kind, Kind::PageView) {
+                    out.extend_from_slice(&page.title);
+                }
+            }
             self.write_special(out, kind, session);
         }
         text::raw(out, r#""$insert_id":""#);
@@ -267,7 +299,6 @@ impl Stream {
             }
             Kind::Product((_, properties)) => {
                 vocabulary::product(out, &mut self.random, properties);
-                text::raw(out, r#""$feature/new-checkout":"variant-b","#);
             }
             Kind::Identify => {
                 text::raw(out, r#""$anon_distinct_id":""#);

@@ -44,7 +44,7 @@ use crate::clock::UnixMicros;
 use crate::synth::Settings;
 use crate::synth::Stream;
 
-/// Options of `weir load`.
+/// Send made-up events to a server; report throughput, latency, errors and the server's CPU time
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadArgs {
     /// Address of the server; plain http only

@@ -205,7 +205,11 @@ impl Record {
             };
         }
         match self.status {
-            500.. => line!(error),
+            400..500 => line!(info),
+            // Something inside went wrong: an operator must look at it.
+            _ if self.cause.is_some() => line!(error),
+            // Overload and time-outs: expected under load, and many at once.
+            500.. => line!(warn),
             _ => line!(info),
         }
     }

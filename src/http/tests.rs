@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http_body_util::BodyExt;
 use http_body_util::Full;
 use hyper::Method;
@@ -34,7 +35,8 @@ use crate::telemetry::metrics::Metrics;
 /// Longer than anything here takes; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SHORT: Duration = Duration::from_millis(200);
+/// A limit that is hit on purpose; not so short that a busy machine hits it by itself.
+const SHORT: Duration = Duration::from_millis(500);
 
 fn limits() -> Limits {
     Limits {
@@ -100,7 +102,11 @@ impl Handler for Endpoints {
             }
             ("GET", "/broken-stream") => {
                 let pieces = [Ok(Bytes::from("one ")), Err("spilled".into())];
-                let pieces = futures::stream::iter(pieces);
+                // A pause before each, or the first would not be sent before the second breaks.
+                let pieces = futures::stream::iter(pieces).then(async |piece| {
+                    tokio::task::yield_now().await;
+                    piece
+                });
                 Response::stream(StatusCode::OK, HeaderValue::from_static("text/csv"), pieces)
             }
             _ => Problem::not_found("Not found.").into(),
@@ -332,8 +338,9 @@ async fn slow_clients_are_let_go() {
     halting.send(b"GET /hello HT").await;
     assert!(halting.is_closed().await, "half a head");
     let mut second = server.connect().await;
-    second.send(format!("{}GET /he", get("/hello")).as_bytes()).await;
+    second.send(get("/hello").as_bytes()).await;
     assert_eq!(second.answer().await.status, 200);
+    second.send(b"GET /he").await;
     assert!(second.is_closed().await, "half a second head");
     let mut starving = server.connect().await;
     starving.send(b"POST /echo HTTP/1.1\r\nhost: weir\r\ncontent-length: 5\r\n\r\nhel").await;
@@ -352,14 +359,14 @@ async fn slow_clients_are_let_go() {
 async fn idle_connections_are_closed_in_time() {
     let server = Server::start(Limits {
         header_timeout: SHORT,
-        keep_alive_idle: Duration::from_millis(500),
+        keep_alive_idle: Duration::from_secs(3),
         ..limits()
     })
     .await;
     let mut client = server.connect().await;
     client.send(get("/hello").as_bytes()).await;
     client.answer().await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(2 * SHORT).await;
     client.send(get("/hello").as_bytes()).await;
     assert_eq!(client.answer().await.status, 200, "idle longer than a head may take");
     assert!(client.is_closed().await);
@@ -372,9 +379,9 @@ async fn a_client_that_takes_no_bytes_is_let_go() {
     let mut client = server.connect().await;
     // More than both sides' socket buffers take (4 MiB of sending and 6 MiB of receiving, the
     // kernel's defaults), so that the server cannot get rid of it.
-    let body = "x".repeat(10 << 20);
+    let request = post("/echo", &"x".repeat(10 << 20));
     for _ in 0..3 {
-        let send = client.stream.write_all(post("/echo", &body).as_bytes());
+        let send = client.stream.write_all(request.as_bytes());
         if tokio::time::timeout(Duration::from_secs(1), send).await.is_err() {
             break;
         }
@@ -387,34 +394,69 @@ async fn a_client_that_takes_no_bytes_is_let_go() {
     tokio::time::timeout(PATIENCE, closed).await.expect("the server closes the connection");
 }
 
+type Http2 = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+async fn http2(server: &Server) -> Http2 {
+    let io = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+    let (client, connection) = handshake.await.unwrap();
+    // Not among the server's tasks: the wait for those must not wait for the client.
+    drop(Handle::current().spawn(connection));
+    client
+}
+
+/// Status, announced length and body of the answer on a stream of its own.
+async fn ask_http2(
+    client: &Http2,
+    method: &str,
+    path: &str,
+    body: Bytes,
+) -> Result<(u16, Option<usize>, Bytes), hyper::Error> {
+    let request = hyper::Request::builder().method(method).uri(format!("http://weir{path}"));
+    let response = client.clone().send_request(request.body(Full::new(body)).unwrap()).await?;
+    let (head, body) = response.into_parts();
+    let length = head.headers.get("content-length").map(|value| value.to_str().unwrap());
+    let length = length.map(|length| length.parse::<usize>().unwrap());
+    Ok((head.status.as_u16(), length, body.collect().await?.to_bytes()))
+}
+
 #[tokio::test]
 async fn http2_works_with_prior_knowledge() {
     let server = Server::start(limits()).await;
-    let stream = TcpStream::connect(server.address).await.unwrap();
-    let io = TokioIo::new(stream);
-    let (client, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
-    server.tasks.spawn("client", async { drop(connection.await) });
-    let ask = async |method: &str, path: &str, body: Bytes| {
-        let request = hyper::Request::builder().method(method).uri(format!("http://weir{path}"));
-        let response = client.clone().send_request(request.body(Full::new(body)).unwrap()).await;
-        let (head, body) = response.unwrap().into_parts();
-        let length = head.headers.get("content-length").map(|value| value.to_str().unwrap());
-        let length = length.map(|length| length.parse::<usize>().unwrap());
-        (head.status.as_u16(), length, body.collect().await.unwrap().to_bytes())
-    };
+    let client = http2(&server).await;
     let large = Bytes::from("x".repeat(3_000_000));
     let (hello, echo, head, missing, large_one) = tokio::join!(
-        ask("GET", "/hello", Bytes::new()),
-        ask("POST", "/echo", large.clone()),
-        ask("HEAD", "/hello", Bytes::new()),
-        ask("GET", "/nowhere", Bytes::new()),
-        ask("POST", "/small", large.clone()),
+        ask_http2(&client, "GET", "/hello", Bytes::new()),
+        ask_http2(&client, "POST", "/echo", large.clone()),
+        ask_http2(&client, "HEAD", "/hello", Bytes::new()),
+        ask_http2(&client, "GET", "/nowhere", Bytes::new()),
+        ask_http2(&client, "POST", "/small", large.clone()),
     );
-    assert_eq!(hello, (200, Some(5), Bytes::from("hello")));
-    assert!(echo == (200, Some(3_000_000), large));
-    assert_eq!(head, (200, Some(5), Bytes::new()));
-    assert_eq!((missing.0, large_one.0), (404, 413));
+    assert_eq!(hello.unwrap(), (200, Some(5), Bytes::from("hello")));
+    assert!(echo.unwrap() == (200, Some(3_000_000), large));
+    assert_eq!(head.unwrap(), (200, Some(5), Bytes::new()));
+    assert_eq!((missing.unwrap().0, large_one.unwrap().0), (404, 413));
+    assert!(server.metric("weir_http_body_bytes 0"));
+}
+
+#[tokio::test]
+async fn http2_streams_are_dropped_alone_and_drained_together() {
+    let server = Server::start(limits()).await;
+    let client = http2(&server).await;
+    let slow = async || ask_http2(&client, "GET", "/slow", Bytes::new()).await;
+    let given_up = tokio::time::timeout(SHORT, slow()).await;
+    assert!(given_up.is_err());
+    let dropped = server.endpoints.dropped.acquire();
+    tokio::time::timeout(PATIENCE, dropped).await.unwrap().unwrap().forget();
+    let shutdown = async {
+        server.endpoints.entered.acquire_many(2).await.unwrap().forget();
+        server.tasks.shutdown().begin();
+        assert!(server.tasks.wait(SHORT).await.is_err(), "a request is under way");
+        server.endpoints.gate.add_permits(1);
+        server.tasks.wait(PATIENCE).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(slow(), shutdown);
+    assert_eq!(answer.unwrap().2, "slow");
 }
 
 #[tokio::test]

@@ -3,46 +3,15 @@
 //! A person is a number; everything about a person is computed from it, so that a population of
 //! millions takes no memory. Only the few sessions that are open hold state.
 
-use std::fmt;
-
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
+use crate::synth::DistinctId;
 use crate::synth::random::Random;
 use crate::synth::random::mix;
 use crate::synth::text;
 use crate::synth::vocabulary;
 use crate::synth::vocabulary::Vocabulary;
-
-/// The id under which an event was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DistinctId {
-    /// A browser that nobody has signed in on; the id of the device, a UUIDv7.
-    Device(Uuid),
-    /// A user of the product, as in `user_17`.
-    User(u64),
-}
-
-impl fmt::Display for DistinctId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Device(id) => id.fmt(f),
-            Self::User(number) => write!(f, "user_{number}"),
-        }
-    }
-}
-
-impl DistinctId {
-    pub(super) fn write(self, out: &mut Vec<u8>) {
-        match self {
-            Self::Device(id) => text::uuid(out, id),
-            Self::User(number) => {
-                text::raw(out, "user_");
-                text::number(out, number);
-            }
-        }
-    }
-}
 
 /// What posthog-js knows about the person in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -286,11 +286,18 @@ pub(super) const PRODUCTS: &[Product] = &[
     ),
 ];
 
+/// One page of the site. Only a page view says its title, as with posthog-js.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) address: Vec<u8>,
+    pub(super) title: Vec<u8>,
+}
+
 /// The rendered fragments that a stream draws from.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pub(super) devices: Vec<Vec<u8>>,
-    pub(super) pages: Vec<Vec<u8>>,
+    pub(super) pages: Vec<Page>,
     pub(super) clicks: Vec<Vec<u8>>,
 }
 
@@ -353,7 +360,7 @@ fn device(random: &mut Random) -> Option<Vec<u8>> {
     let platform = random.pick(PLATFORMS)?;
     let (width, height) = *random.pick(platform.screens)?;
     let zone = random.pick(ZONES)?;
-    let version = platform.version_first + random.below(8);
+    let version = platform.version_first + random.below(6);
     let [before, after] = platform.agent;
     let Platform { os, os_version, device_type, browser, .. } = platform;
     let (inner_width, inner_height) = (width - random.below(40), height - 80 - random.below(60));
@@ -363,12 +370,13 @@ fn device(random: &mut Random) -> Option<Vec<u8>> {
     Some(fragment.into_bytes())
 }
 
-fn page(random: &mut Random, serial: u64) -> Option<Vec<u8>> {
+fn page(random: &mut Random, serial: u64) -> Option<Page> {
     let (section, title) = random.pick(SECTIONS)?;
-    let fragment = format!(
-        r#""$current_url":"https://example.com/{section}/{serial}","$host":"example.com","$pathname":"/{section}/{serial}","title":"{title}","#
+    let address = format!(
+        r#""$current_url":"https://example.com/{section}/{serial}","$host":"example.com","$pathname":"/{section}/{serial}","#
     );
-    Some(fragment.into_bytes())
+    let title = format!(r#""title":"{title}","#);
+    Some(Page { address: address.into_bytes(), title: title.into_bytes() })
 }
 
 /// The members of a click. The chain has the form of posthog-js with `elementsChainAsString`: the
@@ -377,15 +385,12 @@ fn click(random: &mut Random, serial: u64) -> Option<Vec<u8>> {
     let (tag, classes, label) = random.pick(TARGETS)?;
     let dotted = classes.replace(' ', ".");
     let nth = 1 + random.below(9);
-    let depth = random.below(2);
     let mut chain = format!(
         r#"{tag}.{dotted}:attr__class="{classes}"attr__data-attr="action-{serial}"nth-child="{nth}"nth-of-type="1"text="{label}""#
     );
-    for level in 0..depth {
-        chain.push_str(&format!(
-            r#";div.row-{level}:attr__class="row-{level}"nth-child="{}"nth-of-type="1""#,
-            1 + random.below(4)
-        ));
+    if random.percent(50) {
+        let nth = 1 + random.below(4);
+        chain.push_str(&format!(r#";div.row:attr__class="row"nth-child="{nth}"nth-of-type="1""#));
     }
     chain.push_str(r#";body:nth-child="2""#);
     let (chain, label) = (text::quoted(&chain), text::quoted(label));

@@ -312,9 +312,12 @@ fn seconds() -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::Metrics;
+    use super::OutcomeLabels;
+    use super::PlaceLabels;
     use super::ReasonLabels;
     use super::RequestLabels;
     use super::RouteLabels;
+    use super::TableLabels;
 
     /// Lines as the `OpenMetrics` 1.0 specification has them.
     #[test]
@@ -347,7 +350,16 @@ mod tests {
 
     #[test]
     fn every_metric_says_what_it_is() {
-        let page = Metrics::new().render();
+        let metrics = Metrics::new();
+        // A family shows once it has a member.
+        metrics.http_requests.get_or_create(&RequestLabels { route: "none", status: 404 }).inc();
+        metrics.http_request_seconds.get_or_create(&RouteLabels { route: "none" }).observe(0.1);
+        metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc();
+        metrics.compactions.get_or_create(&TableLabels { table: "events" }).inc();
+        metrics.table_files.get_or_create(&TableLabels { table: "events" }).set(1);
+        metrics.queries.get_or_create(&OutcomeLabels { outcome: "ok" }).inc();
+        metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+        let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
         assert_eq!(helps, 24, "one per field of Metrics\n{page}");
