@@ -8,9 +8,12 @@
 //! CORS, log line, metrics, panics), the handler finds the endpoint and answers. hyper's types end
 //! in `http/request.rs` and `http/response.rs`.
 
+pub mod auth;
 pub mod cors;
+pub mod page;
 pub mod request;
 pub mod response;
+pub mod router;
 pub mod routes;
 
 mod connection;

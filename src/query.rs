@@ -47,6 +47,7 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::query::rows::Format;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
@@ -233,6 +234,27 @@ impl Engine {
             .with_catalog_list(Arc::new(catalogs))
             .build();
         Ok(View { context: SessionContext::new_with_state(state) })
+    }
+
+    /// Answers one SQL question about `project`, written as `format`; at most as many rows as the
+    /// settings allow.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn sql(
+        &self,
+        project: ProjectId,
+        sql: &str,
+        format: Format,
+    ) -> Result<Vec<u8>, QueryError> {
+        let question = self.view(project).await?.sql(sql).await?;
+        let rows_max = self.shared.settings.query_rows_max;
+        let (schema, batches) = self.collect(question.limit(0, Some(rows_max))?).await?;
+        let mut out = Vec::new();
+        rows::write(format, &schema, &batches, &mut out)
+            .map_err(|error| QueryError::Internal(error.into()))?;
+        Ok(out)
     }
 
     /// Waits until what was acknowledged before the call can be read.

@@ -2,3 +2,9 @@
 //! comes back into an answer; it decides nothing itself.
 
 pub mod health;
+pub mod capture;
+pub mod event_definitions;
+pub mod feature_flags;
+pub mod flags;
+pub mod persons;
+pub mod query;

@@ -1,0 +1,87 @@
+//! Events from SDKs: headers and body become a [`CaptureRequest`], which is accepted detached from
+//! the connection; the receipt becomes `{"status": 1}`.
+
+use hyper::StatusCode;
+
+use crate::app::App;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::ingest::CaptureRequest;
+use crate::ingest::IngestError;
+use crate::ingest::prepare::PrepareError;
+use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::encoding::hints::PathKind;
+
+/// Which family the path is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `/capture`, `/e`, `/track`: bodies may be wrapped in base64 once more.
+    Legacy,
+    /// `/batch`, `/i/v0/e`.
+    Modern,
+    /// `/engage`: as legacy, and an event without a name is an `$identify`.
+    Engage,
+}
+
+/// The body of a success. SDKs only need valid JSON.
+const ACCEPTED: &[u8] = br#"{"status":1}"#;
+
+/// Takes the events of `request`.
+pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response, Problem> {
+    let path = match kind {
+        Kind::Legacy | Kind::Engage => PathKind::Legacy,
+        Kind::Modern => PathKind::Modern,
+    };
+    let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+    let hints = Hints::new(
+        request.query_string(),
+        header("content-type"),
+        header("content-encoding"),
+        path,
+    );
+    let millis = request.query("_").or_else(|| request.query("sent_at"));
+    let sent_at_query_millis = millis.and_then(|text| text.parse().ok()).filter(is_after_2020);
+    let is_beacon = request.query("beacon").as_deref() == Some("1");
+    let client_ip = Some(request.client_ip);
+    let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
+    let capture = CaptureRequest {
+        body,
+        hints,
+        client_ip,
+        sent_at_query_millis,
+        engage: kind == Kind::Engage,
+    };
+    let pipeline = app.pipeline.clone();
+    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
+    accepted.map_err(problem)?;
+    // Only for beacons: posthog-js takes any other success than 200 for a failure.
+    if is_beacon {
+        return Ok(Response::empty(StatusCode::NO_CONTENT));
+    }
+    Ok(Response::json_bytes(StatusCode::OK, ACCEPTED))
+}
+
+/// Some SDKs send counters or seconds in `_`; PostHog takes it for a time only from 2021 on.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "for Option::filter")]
+fn is_after_2020(millis: &i64) -> bool {
+    const START_OF_2021: i64 = 1_609_459_200_000;
+    *millis >= START_OF_2021
+}
+
+fn problem(error: IngestError) -> Problem {
+    match &error {
+        IngestError::Prepare(PrepareError::NoToken | PrepareError::UnknownToken) => {
+            Problem::invalid_api_key()
+        }
+        IngestError::Prepare(PrepareError::InconsistentTokens) => Problem::invalid_project(),
+        IngestError::Prepare(PrepareError::TooLarge)
+        | IngestError::Decode(DecodeError::TooLarge { .. }) => Problem::of(error.kind(), &error),
+        IngestError::Prepare(_) | IngestError::Decode(_) => {
+            Problem::invalid_payload(format!("Malformed request data: {error}"))
+        }
+        _ => Problem::of(error.kind(), &error),
+    }
+}
