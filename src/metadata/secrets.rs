@@ -179,8 +179,6 @@ fn digit(value: u8) -> char {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::expect_used, reason = "a test stops at the first surprise")]
-
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
