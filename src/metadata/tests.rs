@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -637,24 +638,43 @@ async fn what_another_process_wrote_is_picked_up() {
     assert!(Arc::ptr_eq(&before, &bench.metadata.snapshot()), "nothing new, nothing loaded");
 }
 
-/// A request that goes away in the middle of a write must leave neither a lock nor a snapshot that
-/// stays behind. Method: poll a creation a few times, drop it, and look; for every number of polls.
+/// Goal: a request that goes away in the middle of a write leaves neither a lock nor a snapshot that
+/// stays behind. Method: drop creations after every number of polls that one can take, often enough
+/// to drop some when their commit is on the way: those are stored, and nobody published them.
 #[tokio::test]
 async fn a_write_that_is_dropped_half_way_does_no_harm() {
     let bench = Bench::started().await;
-    for polls in 0..40 {
-        let key = format!("flag-{polls}");
-        let mut write = Box::pin(bench.metadata.create_flag(PROJECT, USER, new(&key)));
-        for _ in 0..polls {
-            let step = Duration::from_micros(200);
-            if tokio::time::timeout(step, write.as_mut()).await.is_ok() {
-                break;
-            }
+    let (mut dropped, mut stored_unseen, mut done) = (0, 0, 0);
+    for attempt in 0..300 {
+        let key = format!("flag-{attempt}");
+        let has = |snapshot: &Snapshot| snapshot.flags(PROJECT).iter().any(|flag| flag.key == key);
+        let write = bench.metadata.create_flag(PROJECT, USER, new(&key));
+        if poll_at_most(write, 1 + attempt % 30).await.is_some() {
+            done += 1;
+            continue;
         }
-        drop(write);
-        bench.create(&format!("after-{polls}")).await;
+        dropped += 1;
+        let was_seen = has(&bench.metadata.snapshot());
+        bench.metadata.refresh().await.expect("refresh");
         bench.check_snapshot().await;
+        stored_unseen += usize::from(!was_seen && has(&bench.metadata.snapshot()));
     }
+    assert!(dropped > 0 && stored_unseen > 0 && done > 0, "{dropped} {stored_unseen} {done}");
+}
+
+/// Polls `future` whenever it asks for it, and drops it after that many times.
+async fn poll_at_most<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut polled = 0;
+    std::future::poll_fn(move |context| {
+        polled += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polled == polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 #[tokio::test]
