@@ -1,1 +1,233 @@
-//! The metadata store: projects, users, keys, flags.
+//! The metadata store: organizations, users, projects, keys, flags, event definitions.
+//!
+//! [`Metadata`] is the handle. Hot roads ask [`Metadata::snapshot`], which never waits; everything
+//! else is `async` and goes to the database. No HTTP, no JSON shapes of requests, no evaluation.
+//!
+//! # One writer
+//!
+//! A write is a [`Write`]: it holds the gate, so that there is one at a time; its snapshot is
+//! the truth inside the transaction; and it publishes the next snapshot after the commit and before
+//! it opens the gate. Hence snapshots follow each other in commit order, and a rule that needs to
+//! look at other rows (is this key taken?) looks at the snapshot.
+//!
+//! # Cancellation
+//!
+//! Run writes detached from the connection that asked for them. One that is dropped between the
+//! commit and the publication leaves the snapshot behind the database until the next write or
+//! [`Metadata::refresh`] notices; it never leaves it wrong for good.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use sqlx::Sqlite;
+use sqlx::SqliteConnection;
+use sqlx::Transaction;
+use tokio::sync::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::metadata::disk::Db;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::snapshot::Snapshot;
+
+pub mod accounts;
+pub mod definitions;
+mod disk;
+pub mod first_start;
+pub mod flag_rules;
+pub mod flags;
+pub mod secrets;
+pub mod snapshot;
+#[cfg(test)]
+mod tests;
+
+/// The metadata store. A cheap handle; clones share one store.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    db: Db,
+    clock: Clock,
+    /// Replaced as a whole, never edited in place.
+    current: ArcSwap<Snapshot>,
+    /// Held by the one write in progress, until its snapshot is published. An async lock, because
+    /// it spans the transaction; it guards an order, not data.
+    gate: Arc<Mutex<()>>,
+    /// Set while a commit is under way and not yet published.
+    is_behind: AtomicBool,
+    /// SQLite's `data_version` of the writing connection at the last full load. It changes when
+    /// another process (`weir keys`) commits, and not by commits of our own.
+    data_version: AtomicI64,
+}
+
+/// Why the store did not do as asked. Nothing is stored after an error.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// The file cannot be opened or created.
+    #[error("cannot open the metadata store {path}")]
+    Open {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The tables are not those of this program, or could not be brought there.
+    #[error("cannot bring the metadata store to the schema of this version")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database did not execute a statement.
+    #[error("the metadata store failed")]
+    Database(#[from] sqlx::Error),
+    /// A row holds what no write of ours stores.
+    #[error("{table} holds a row that cannot be read: {problem}")]
+    Corrupt {
+        /// The table of the row.
+        table: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The values break a rule that the API documents.
+    #[error("{}", .0.detail)]
+    Rejected(Violation),
+    /// A setting of the operator cannot be used.
+    #[error("{setting} {problem}")]
+    Setting {
+        /// What was set, in words.
+        setting: &'static str,
+        /// What is wrong with the value.
+        problem: &'static str,
+    },
+    /// There is no such row in this project.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// The token or key value belongs to someone else.
+    #[error("the {0} is in use already")]
+    Taken(&'static str),
+}
+
+impl MetadataError {
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Open { .. } | Self::Migrate(_) => Kind::Unavailable,
+            Self::Database(error) => disk::kind(error),
+            Self::Corrupt { .. } => Kind::Internal,
+            Self::Rejected(_) | Self::Setting { .. } => Kind::Invalid,
+            Self::NotFound(_) => Kind::NotFound,
+            Self::Taken(_) => Kind::Conflict,
+        }
+    }
+}
+
+impl From<Violation> for MetadataError {
+    fn from(violation: Violation) -> Self {
+        Self::Rejected(violation)
+    }
+}
+
+impl Metadata {
+    /// Opens the store in the file `path`, creates it if there is none, and applies the migrations
+    /// that it lacks. The directory must exist.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Open`], [`MetadataError::Migrate`] (also if a newer version of the program
+    /// wrote the file), [`MetadataError::Corrupt`]. None of them goes away by itself.
+    pub async fn open(path: &Path, clock: Clock) -> Result<Self, MetadataError> {
+        let shared = Shared {
+            db: Db::open(path).await?,
+            clock,
+            current: ArcSwap::from_pointee(Snapshot::default()),
+            gate: Arc::new(Mutex::new(())),
+            is_behind: AtomicBool::new(true),
+            data_version: AtomicI64::new(0),
+        };
+        let metadata = Self { shared: Arc::new(shared) };
+        metadata.refresh().await?;
+        Ok(metadata)
+    }
+
+    /// The state as of the last write. Take one per request, so that a request sees one state.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.current.load_full()
+    }
+
+    /// Picks up what other processes wrote, such as a key that `weir keys` revoked. Costs one
+    /// pragma if there is nothing new. To be called every second or so.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`]; the snapshot stays as it was.
+    pub async fn refresh(&self) -> Result<(), MetadataError> {
+        // Everything is in `begin`; there is nothing to commit.
+        self.begin().await?.tx.rollback().await?;
+        Ok(())
+    }
+
+    /// Ends the connections. Later calls fail; the snapshot stays readable.
+    pub async fn close(&self) {
+        self.shared.db.close().await;
+    }
+
+    fn now(&self) -> UnixMicros {
+        self.shared.clock.now()
+    }
+
+    /// Waits for the gate and starts the one write.
+    async fn begin(&self) -> Result<Write, MetadataError> {
+        let gate = Arc::clone(&self.shared.gate).lock_owned().await;
+        let mut tx = self.shared.db.begin().await?;
+        let version = disk::data_version(&mut tx).await?;
+        let is_stale = self.shared.is_behind.load(Ordering::Acquire)
+            || self.shared.data_version.load(Ordering::Acquire) != version;
+        if is_stale {
+            let fresh = Snapshot::load(&mut tx).await?;
+            self.shared.current.store(Arc::new(fresh));
+            self.shared.data_version.store(version, Ordering::Release);
+            self.shared.is_behind.store(false, Ordering::Release);
+        }
+        let base = self.shared.current.load_full();
+        Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
+    }
+}
+
+/// A transaction in progress. Dropping it rolls it back.
+struct Write {
+    tx: Transaction<'static, Sqlite>,
+    /// The state that the transaction started from: the truth until it commits.
+    base: Arc<Snapshot>,
+    shared: Arc<Shared>,
+    _gate: OwnedMutexGuard<()>,
+}
+
+impl Write {
+    /// The connection inside the transaction.
+    fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.tx
+    }
+
+    /// Makes the changes durable, then `next` the state that readers see.
+    async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
+        self.shared.is_behind.store(true, Ordering::Release);
+        self.tx.commit().await?;
+        self.shared.current.store(Arc::new(next));
+        self.shared.is_behind.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes changes durable that no snapshot shows.
+    async fn commit_unseen(self) -> Result<(), MetadataError> {
+        self.tx.commit().await?;
+        Ok(())
+    }
+}

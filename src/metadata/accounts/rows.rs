@@ -1,0 +1,301 @@
+//! Organizations, users, projects and keys as rows. SQL only; the rules are in `accounts`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::Project;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::disk;
+use crate::metadata::secrets::KeyHash;
+
+/// The id for the next project.
+pub(super) async fn next_project(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+    disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM projects").await
+}
+
+/// The id for the next key. Revoked keys keep their rows, so no id is given twice.
+pub(in crate::metadata) async fn next_key(
+    connection: &mut SqliteConnection,
+) -> Result<i64, MetadataError> {
+    disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM personal_keys").await
+}
+
+/// Inserts an organization.
+pub(in crate::metadata) async fn insert_organization(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    name: &str,
+    created_at: UnixMicros,
+) -> Result<(), MetadataError> {
+    sqlx::query("INSERT INTO organizations (id, name, created_at) VALUES ($1, $2, $3)")
+        .bind(id.to_string())
+        .bind(name)
+        .bind(created_at.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Inserts a project.
+pub(in crate::metadata) async fn insert_project(
+    connection: &mut SqliteConnection,
+    project: &Project,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO projects
+         (id, organization, name, api_token, timezone, person_display_name_properties, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(project.id.0)
+    .bind(project.organization.to_string())
+    .bind(&project.name)
+    .bind(&project.token)
+    .bind(&project.timezone)
+    .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
+    .bind(project.created_at.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Overwrites the row of a project.
+pub(in crate::metadata) async fn update_project(
+    connection: &mut SqliteConnection,
+    project: &Project,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "UPDATE projects
+         SET name = $1, api_token = $2, timezone = $3, person_display_name_properties = $4
+         WHERE id = $5",
+    )
+    .bind(&project.name)
+    .bind(&project.token)
+    .bind(&project.timezone)
+    .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
+    .bind(project.id.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Inserts a user.
+pub(in crate::metadata) async fn insert_user(
+    connection: &mut SqliteConnection,
+    user: &User,
+    created_at: UnixMicros,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO users
+         (id, organization, uuid, distinct_id, first_name, email, is_email_verified,
+          current_project, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(user.id.0)
+    .bind(user.organization.to_string())
+    .bind(user.uuid.to_string())
+    .bind(&user.distinct_id)
+    .bind(&user.first_name)
+    .bind(&user.email)
+    .bind(user.is_email_verified)
+    .bind(user.current_project.map(|project| project.0))
+    .bind(created_at.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Inserts a key.
+pub(in crate::metadata) async fn insert_key(
+    connection: &mut SqliteConnection,
+    key: &PersonalKey,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO personal_keys
+         (id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(key.id.0)
+    .bind(key.user.id.0)
+    .bind(&key.label)
+    .bind(key.hash.to_hex())
+    .bind(&key.mask)
+    .bind(key.scopes.as_deref().map(disk::to_json))
+    .bind(key.is_fixed)
+    .bind(key.created_at.0)
+    .bind(key.last_used_at.map(|used| used.0))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Makes a key useless; the row stays.
+pub(in crate::metadata) async fn revoke_key(
+    connection: &mut SqliteConnection,
+    id: KeyId,
+    now: UnixMicros,
+) -> Result<(), MetadataError> {
+    sqlx::query("UPDATE personal_keys SET revoked_at = $1 WHERE id = $2")
+        .bind(now.0)
+        .bind(id.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Takes the hash off a revoked key, so that a new row can have it.
+pub(in crate::metadata) async fn forget_revoked(
+    connection: &mut SqliteConnection,
+    hash: KeyHash,
+) -> Result<(), MetadataError> {
+    // The column is unique and never NULL; no hash looks like this.
+    sqlx::query(
+        "UPDATE personal_keys SET value_sha256 = 'revoked ' || id
+         WHERE value_sha256 = $1 AND revoked_at IS NOT NULL",
+    )
+    .bind(hash.to_hex())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Writes down when a key was last used.
+pub(super) async fn touch_key(
+    connection: &mut SqliteConnection,
+    id: KeyId,
+    now: UnixMicros,
+) -> Result<(), MetadataError> {
+    sqlx::query("UPDATE personal_keys SET last_used_at = $1 WHERE id = $2")
+        .bind(now.0)
+        .bind(id.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct ProjectRow {
+    id: i64,
+    organization: String,
+    name: String,
+    api_token: String,
+    timezone: String,
+    person_display_name_properties: Option<String>,
+    created_at: i64,
+}
+
+/// Reads all projects.
+pub(in crate::metadata) async fn projects(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<Arc<Project>>, MetadataError> {
+    let rows: Vec<ProjectRow> =
+        sqlx::query_as("SELECT * FROM projects ORDER BY id").fetch_all(connection).await?;
+    let project = |row: ProjectRow| {
+        Ok(Arc::new(Project {
+            id: ProjectId(row.id),
+            organization: disk::from_uuid("projects", &row.organization)?,
+            name: row.name,
+            token: row.api_token,
+            timezone: row.timezone,
+            person_display_name_properties: disk::from_nullable_json(
+                "projects",
+                row.person_display_name_properties.as_deref(),
+            )?,
+            created_at: UnixMicros(row.created_at),
+        }))
+    };
+    rows.into_iter().map(project).collect()
+}
+
+#[derive(sqlx::FromRow)]
+struct UserRow {
+    id: i64,
+    organization: String,
+    uuid: String,
+    distinct_id: String,
+    first_name: String,
+    email: String,
+    is_email_verified: bool,
+    current_project: Option<i64>,
+}
+
+/// Reads all users.
+pub(in crate::metadata) async fn users(
+    connection: &mut SqliteConnection,
+) -> Result<BTreeMap<UserId, Arc<User>>, MetadataError> {
+    let rows: Vec<UserRow> = sqlx::query_as(
+        "SELECT id, organization, uuid, distinct_id, first_name, email, is_email_verified,
+                current_project
+         FROM users",
+    )
+    .fetch_all(connection)
+    .await?;
+    let user = |row: UserRow| {
+        let user = User {
+            id: UserId(row.id),
+            organization: disk::from_uuid("users", &row.organization)?,
+            uuid: disk::from_uuid("users", &row.uuid)?,
+            distinct_id: row.distinct_id,
+            first_name: row.first_name,
+            email: row.email,
+            is_email_verified: row.is_email_verified,
+            current_project: row.current_project.map(ProjectId),
+        };
+        Ok((user.id, Arc::new(user)))
+    };
+    rows.into_iter().map(user).collect()
+}
+
+#[derive(sqlx::FromRow)]
+struct KeyRow {
+    id: i64,
+    user_id: i64,
+    label: String,
+    value_sha256: String,
+    mask: String,
+    scopes: Option<String>,
+    fixed: bool,
+    created_at: i64,
+    last_used_at: Option<i64>,
+}
+
+/// Reads the keys that were not revoked.
+pub(in crate::metadata) async fn keys(
+    connection: &mut SqliteConnection,
+    users: &BTreeMap<UserId, Arc<User>>,
+) -> Result<Vec<Arc<PersonalKey>>, MetadataError> {
+    let rows: Vec<KeyRow> = sqlx::query_as(
+        "SELECT id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at
+         FROM personal_keys WHERE revoked_at IS NULL",
+    )
+    .fetch_all(connection)
+    .await?;
+    let corrupt = |problem: &str| MetadataError::Corrupt {
+        table: "personal_keys",
+        problem: problem.to_owned(),
+    };
+    let key = |row: KeyRow| {
+        let user = users.get(&UserId(row.user_id)).ok_or_else(|| corrupt("no such user"))?;
+        let hash = KeyHash::from_hex(&row.value_sha256).ok_or_else(|| corrupt("not a hash"))?;
+        Ok(Arc::new(PersonalKey {
+            id: KeyId(row.id),
+            user: Arc::clone(user),
+            label: row.label,
+            hash,
+            mask: row.mask,
+            scopes: disk::from_nullable_json("personal_keys", row.scopes.as_deref())?,
+            is_fixed: row.fixed,
+            created_at: UnixMicros(row.created_at),
+            last_used_at: row.last_used_at.map(UnixMicros),
+        }))
+    };
+    rows.into_iter().map(key).collect()
+}

@@ -1,0 +1,324 @@
+//! Event definitions: the names of events that were seen, and what people noted about them.
+//!
+//! Ingest reports what it saw in batches ([`Metadata::upsert_definitions`]); people edit. They are
+//! not part of the snapshot, since no hot road asks for them.
+
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::check_text;
+use crate::metadata::disk;
+use crate::metadata::flag_rules::Violation;
+
+/// Namespace of definition ids, drawn at random once for this purpose.
+const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7de0b7a8d4);
+
+/// Longest name of an event, in characters; the column width of PostHog.
+const NAME_MAX_CHARS: usize = 400;
+
+/// Ids tried for one name before the store gives up. More than one is needed only if a definition
+/// that has the id of this name was given another name.
+const ID_ATTEMPTS: usize = 100;
+
+/// What is known of the events of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDefinition {
+    /// UUIDv5 of project and first name.
+    pub id: Uuid,
+    /// The project of the events.
+    pub project: ProjectId,
+    /// The name of the events.
+    pub name: String,
+    /// When such an event was first seen; the client may set it.
+    pub created_at: UnixMicros,
+    /// When such an event was last seen; the client may set it, and later events move it on.
+    pub last_seen_at: Option<UnixMicros>,
+    /// Labels: trimmed, lower case, each once.
+    pub tags: Vec<String>,
+    /// Kept for the client; nothing acts on it.
+    pub post_to_slack: bool,
+}
+
+/// That an event of some name arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinitionSeen {
+    /// The project of the event.
+    pub project: ProjectId,
+    /// Its name.
+    pub name: String,
+    /// When it arrived.
+    pub seen_at: UnixMicros,
+}
+
+/// Changes to a definition; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct DefinitionPatch {
+    /// Another name. Events of the old name get a new definition.
+    pub name: Option<String>,
+    /// Another time of creation.
+    pub created_at: Option<UnixMicros>,
+    /// Another time of the last event.
+    pub last_seen_at: Option<UnixMicros>,
+    /// Replaces the labels.
+    pub tags: Option<Vec<String>>,
+    /// See [`EventDefinition`].
+    pub post_to_slack: Option<bool>,
+}
+
+impl Metadata {
+    /// Notes events that arrived: new names get a definition, known ones a later `last_seen_at`.
+    /// All or nothing, in one transaction; noting the same again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], also for a project that does not exist.
+    pub async fn upsert_definitions(&self, seen: &[DefinitionSeen]) -> Result<(), MetadataError> {
+        if seen.is_empty() {
+            return Ok(());
+        }
+        let mut write = self.begin().await?;
+        for definition in seen {
+            upsert(write.connection(), definition).await?;
+        }
+        write.commit_unseen().await
+    }
+
+    /// All definitions of a project, by name in byte order.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn definitions(
+        &self,
+        project: ProjectId,
+    ) -> Result<Vec<EventDefinition>, MetadataError> {
+        let rows: Vec<DefinitionRow> =
+            sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1")
+                .bind(project.0)
+                .fetch_all(self.shared.db.readers())
+                .await?;
+        let definitions = rows.into_iter().map(EventDefinition::try_from);
+        let mut definitions = definitions.collect::<Result<Vec<_>, _>>()?;
+        // Not in SQL: PostgreSQL would order by its locale.
+        definitions.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(definitions)
+    }
+
+    /// One definition of a project.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if the project has none with this id.
+    pub async fn definition(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<EventDefinition, MetadataError> {
+        let mut connection = self.shared.db.readers().acquire().await?;
+        by_id(&mut connection, project, id).await
+    }
+
+    /// The definition of the events of this name, exactly.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if the project has none with this name.
+    pub async fn definition_by_name(
+        &self,
+        project: ProjectId,
+        name: &str,
+    ) -> Result<EventDefinition, MetadataError> {
+        let row: Option<DefinitionRow> =
+            sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
+                .bind(project.0)
+                .bind(name)
+                .fetch_optional(self.shared.db.readers())
+                .await?;
+        row.ok_or(MetadataError::NotFound("event definition"))?.try_into()
+    }
+
+    /// Changes a definition.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if the project has none with this id,
+    /// [`MetadataError::Rejected`] for a name that is blank, long, or another definition's.
+    pub async fn update_definition(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+        patch: DefinitionPatch,
+    ) -> Result<EventDefinition, MetadataError> {
+        if let Some(name) = &patch.name {
+            check_text("name", name, NAME_MAX_CHARS)?;
+        }
+        let mut write = self.begin().await?;
+        let stored = by_id(write.connection(), project, id).await?;
+        let definition = EventDefinition {
+            name: patch.name.unwrap_or(stored.name),
+            created_at: patch.created_at.unwrap_or(stored.created_at),
+            last_seen_at: patch.last_seen_at.or(stored.last_seen_at),
+            tags: patch.tags.map_or(stored.tags, normal_tags),
+            post_to_slack: patch.post_to_slack.unwrap_or(stored.post_to_slack),
+            ..stored
+        };
+        update(write.connection(), &definition).await.map_err(name_is_taken)?;
+        write.commit_unseen().await?;
+        Ok(definition)
+    }
+
+    /// Forgets a definition. It comes back when such an event arrives.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if the project has none with this id.
+    pub async fn delete_definition(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<EventDefinition, MetadataError> {
+        let mut write = self.begin().await?;
+        let definition = by_id(write.connection(), project, id).await?;
+        sqlx::query("DELETE FROM event_definitions WHERE id = $1 AND project_id = $2")
+            .bind(id.to_string())
+            .bind(project.0)
+            .execute(write.connection())
+            .await?;
+        write.commit_unseen().await?;
+        Ok(definition)
+    }
+}
+
+/// Labels as PostHog keeps them: trimmed, lower case, each once, none empty.
+pub(super) fn normal_tags(tags: Vec<String>) -> Vec<String> {
+    let mut normal: Vec<String> = Vec::with_capacity(tags.len());
+    for tag in tags {
+        let tag = tag.trim().to_lowercase();
+        if !tag.is_empty() && !normal.contains(&tag) {
+            normal.push(tag);
+        }
+    }
+    normal
+}
+
+/// The id that a definition of this name gets, and its successors if that is taken.
+fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
+    let first = Uuid::new_v5(&DEFINITION_NAMESPACE, format!("{project}:{name}").as_bytes());
+    std::iter::successors(Some(first), |taken| Some(Uuid::new_v5(taken, b"")))
+}
+
+async fn upsert(
+    connection: &mut SqliteConnection,
+    seen: &DefinitionSeen,
+) -> Result<(), MetadataError> {
+    for id in ids(seen.project, &seen.name).take(ID_ATTEMPTS) {
+        let updated = sqlx::query(
+            "UPDATE event_definitions
+             SET last_seen_at = CASE WHEN last_seen_at > $1 THEN last_seen_at ELSE $1 END
+             WHERE project_id = $2 AND name = $3",
+        )
+        .bind(seen.seen_at.0)
+        .bind(seen.project.0)
+        .bind(&seen.name)
+        .execute(&mut *connection)
+        .await?;
+        if updated.rows_affected() > 0 {
+            return Ok(());
+        }
+        // Inserts nothing if another definition has the id.
+        let inserted = sqlx::query(
+            "INSERT INTO event_definitions
+             (id, project_id, name, created_at, last_seen_at, tags, post_to_slack)
+             VALUES ($1, $2, $3, $4, $4, '[]', FALSE)
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(id.to_string())
+        .bind(seen.project.0)
+        .bind(&seen.name)
+        .bind(seen.seen_at.0)
+        .execute(&mut *connection)
+        .await?;
+        if inserted.rows_affected() > 0 {
+            return Ok(());
+        }
+    }
+    let problem = format!("no free id for an event name of project {}", seen.project);
+    Err(MetadataError::Corrupt { table: "event_definitions", problem })
+}
+
+async fn update(
+    connection: &mut SqliteConnection,
+    definition: &EventDefinition,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "UPDATE event_definitions
+         SET name = $1, created_at = $2, last_seen_at = $3, tags = $4, post_to_slack = $5
+         WHERE id = $6 AND project_id = $7",
+    )
+    .bind(&definition.name)
+    .bind(definition.created_at.0)
+    .bind(definition.last_seen_at.map(|seen| seen.0))
+    .bind(disk::to_json(&definition.tags))
+    .bind(definition.post_to_slack)
+    .bind(definition.id.to_string())
+    .bind(definition.project.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+fn name_is_taken(error: MetadataError) -> MetadataError {
+    match error {
+        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
+            let detail = "There is already an event definition with this name.".to_owned();
+            MetadataError::Rejected(Violation { code: "unique", detail, attr: Some("name") })
+        }
+        other => other,
+    }
+}
+
+async fn by_id(
+    connection: &mut SqliteConnection,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<EventDefinition, MetadataError> {
+    let row: Option<DefinitionRow> =
+        sqlx::query_as("SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2")
+            .bind(id.to_string())
+            .bind(project.0)
+            .fetch_optional(connection)
+            .await?;
+    row.ok_or(MetadataError::NotFound("event definition"))?.try_into()
+}
+
+#[derive(sqlx::FromRow)]
+struct DefinitionRow {
+    id: String,
+    project_id: i64,
+    name: String,
+    created_at: i64,
+    last_seen_at: Option<i64>,
+    tags: String,
+    post_to_slack: bool,
+}
+
+impl TryFrom<DefinitionRow> for EventDefinition {
+    type Error = MetadataError;
+
+    fn try_from(row: DefinitionRow) -> Result<Self, MetadataError> {
+        const TABLE: &str = "event_definitions";
+        Ok(Self {
+            id: disk::from_uuid(TABLE, &row.id)?,
+            project: ProjectId(row.project_id),
+            name: row.name,
+            created_at: UnixMicros(row.created_at),
+            last_seen_at: row.last_seen_at.map(UnixMicros),
+            tags: disk::from_json(TABLE, &row.tags)?,
+            post_to_slack: row.post_to_slack,
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! The embedded database: how it is opened, its migrations, what its errors mean.
+//!
+//! SQLite through sqlx, in WAL mode with `synchronous=FULL`: a commit is on disk when it returns,
+//! since an acknowledged management write must survive a power cut as an event does. (`NORMAL`
+//! would sync at checkpoints only.) One connection writes, a few read.
+//!
+//! # Why transactions start with `BEGIN IMMEDIATE`
+//!
+//! A deferred transaction that reads first and writes later fails with `SQLITE_BUSY` at once if
+//! another process wrote in between, whatever the busy time-out. Taking the write lock at the start
+//! waits instead, and makes "look, then insert" safe; on PostgreSQL the unique indices do that.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use sqlx::ConnectOptions;
+use sqlx::Sqlite;
+use sqlx::SqliteConnection;
+use sqlx::SqlitePool;
+use sqlx::Transaction;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::SqliteJournalMode;
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::sqlite::SqliteSynchronous;
+use uuid::Uuid;
+
+use crate::error::Kind;
+use crate::metadata::MetadataError;
+
+/// How long a statement waits for a lock that another process holds. Our own writes take
+/// milliseconds; this is for a command line tool that writes while the server runs.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a request waits for a connection before it is told to come back.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections for reading. Hot roads read the snapshot, so a few serve all the rest; each has a
+/// thread and a page cache (2 MB by SQLite's default).
+const READERS: u32 = 4;
+
+/// The connections.
+#[derive(Debug)]
+pub(super) struct Db {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl Db {
+    /// Opens or creates the file and applies the migrations.
+    pub(super) async fn open(path: &Path) -> Result<Self, MetadataError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .disable_statement_logging();
+        // The writing connection lives as long as the store: its `data_version` is comparable only
+        // with its own earlier ones.
+        let writer = pool(1)
+            .connect_with(options.clone().create_if_missing(true))
+            .await
+            .map_err(|source| MetadataError::Open { path: path.to_path_buf(), source })?;
+        sqlx::migrate!("./schemas/metadata").run(&writer).await?;
+        let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
+        Ok(Self { writer, readers })
+    }
+
+    /// Starts a transaction that holds the write lock.
+    pub(super) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, MetadataError> {
+        Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
+    }
+
+    /// Connections that see the last commit and cannot write.
+    pub(super) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    pub(super) async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A file does not hang up: no age, no idle time, no test before use.
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+}
+
+/// A number that changes when another connection commits.
+pub(super) async fn data_version(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+    Ok(sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await?)
+}
+
+/// What the receiver of a database error can do. Numbers: <https://www.sqlite.org/rescode.html>.
+pub(super) fn kind(error: &sqlx::Error) -> Kind {
+    match error {
+        sqlx::Error::PoolTimedOut => Kind::Overloaded,
+        sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
+            Kind::Unavailable
+        }
+        sqlx::Error::Database(error) => {
+            let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
+            // The low byte is the primary code; the rest details it.
+            match code & 0xff {
+                // SQLITE_BUSY, SQLITE_LOCKED.
+                5 | 6 => Kind::Overloaded,
+                // SQLITE_PERM, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB.
+                3 | 8 | 10 | 11 | 13 | 14 | 26 => Kind::Unavailable,
+                _ => Kind::Internal,
+            }
+        }
+        _ => Kind::Internal,
+    }
+}
+
+/// Whether `error` says that a unique index has the value already.
+pub(super) fn is_unique_violation(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.is_unique_violation())
+}
+
+/// Runs `sql`, which computes the id for a new row as the largest one plus one.
+///
+/// Safe because the transaction holds the write lock from its start, so no two inserts see the same
+/// maximum. Two nodes on one PostgreSQL need a sequence here; until then this keeps the ids small,
+/// dense and the same on every replay of the same calls.
+pub(super) async fn next_id(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+) -> Result<i64, MetadataError> {
+    Ok(sqlx::query_scalar(sql).fetch_one(connection).await?)
+}
+
+/// Reads a UUID column of `table`.
+pub(super) fn from_uuid(table: &'static str, text: &str) -> Result<Uuid, MetadataError> {
+    Uuid::parse_str(text)
+        .map_err(|error| MetadataError::Corrupt { table, problem: error.to_string() })
+}
+
+/// Reads a JSON column of `table`.
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(
+    table: &'static str,
+    text: &str,
+) -> Result<T, MetadataError> {
+    serde_json::from_str(text)
+        .map_err(|error| MetadataError::Corrupt { table, problem: error.to_string() })
+}
+
+/// Reads a JSON column of `table` that may be NULL.
+pub(super) fn from_nullable_json<T: serde::de::DeserializeOwned>(
+    table: &'static str,
+    text: Option<&str>,
+) -> Result<Option<T>, MetadataError> {
+    text.map(|text| from_json(table, text)).transpose()
+}
+
+/// The JSON text of an array of strings or integers.
+pub(super) fn to_json<T: Clone + Into<Value>>(items: &[T]) -> String {
+    Value::Array(items.iter().cloned().map(Into::into).collect()).to_string()
+}

@@ -1,0 +1,213 @@
+//! The first start of a data directory: an organization, a user, a project and a key appear. Later
+//! starts apply the token and key that the operator's settings fix, and nothing else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::Project;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::rows;
+use crate::metadata::secrets;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::secrets::Seed;
+use crate::metadata::snapshot::Snapshot;
+
+/// The label of keys that settings give.
+const FIXED_LABEL: &str = "From the server's settings";
+
+/// What the operator fixes by settings. `None` leaves it to the store.
+#[derive(Clone, Default)]
+pub struct FirstStart {
+    /// The token of the first project.
+    pub project_token: Option<String>,
+    /// The clear value of a personal key of the first user.
+    pub personal_key: Option<String>,
+}
+
+impl fmt::Debug for FirstStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstStart")
+            .field("project_token", &self.project_token)
+            .field("personal_key", &self.personal_key.as_ref().map(|_| "..."))
+            .finish()
+    }
+}
+
+/// The first project and user, and what is to be shown of them.
+#[derive(Clone)]
+pub struct Started {
+    /// The project with the smallest id.
+    pub project: Arc<Project>,
+    /// The user with the smallest id.
+    pub user: Arc<User>,
+    /// The clear value of the personal key, if this call created the store. Show it once.
+    pub personal_key: Option<String>,
+}
+
+impl fmt::Debug for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Started")
+            .field("project", &self.project)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Metadata {
+    /// Makes sure that there is a project to write to and a key to manage it with.
+    ///
+    /// An empty store gets an organization, a user, project 1 and a personal key with full access;
+    /// token and key are those of `settings`, or generated from `seed`. A store that has them gets
+    /// the token and key of `settings`, if given: the token replaces that of the first project, the
+    /// key replaces the one that settings gave earlier, and keys made otherwise stay.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Setting`] for a token or key that cannot be used, [`MetadataError::Taken`]
+    /// for one that another project or user has.
+    pub async fn first_start(
+        &self,
+        settings: FirstStart,
+        seed: &Seed,
+    ) -> Result<Started, MetadataError> {
+        settings.project_token.as_deref().map_or(Ok(()), secrets::check_token)?;
+        settings.personal_key.as_deref().map_or(Ok(()), secrets::check_key)?;
+        let write = self.begin().await?;
+        let first = (write.base.projects().next().cloned(), write.base.users().next().cloned());
+        match first {
+            (Some(project), Some(user)) => self.apply(write, settings, project, user).await,
+            _ => self.create(write, settings, seed).await,
+        }
+    }
+
+    /// Fills an empty store.
+    async fn create(
+        &self,
+        mut write: Write,
+        settings: FirstStart,
+        seed: &Seed,
+    ) -> Result<Started, MetadataError> {
+        let now = self.now();
+        let project = Arc::new(Project {
+            id: ProjectId(1),
+            organization: seed.uuid("organization"),
+            name: "Default project".to_owned(),
+            token: settings.project_token.unwrap_or_else(|| seed.project_token()),
+            timezone: "UTC".to_owned(),
+            person_display_name_properties: None,
+            created_at: now,
+        });
+        let user = Arc::new(User {
+            id: UserId(1),
+            organization: project.organization,
+            uuid: seed.uuid("user"),
+            distinct_id: seed.distinct_id(),
+            first_name: "Admin".to_owned(),
+            // RFC 2606 reserves `localhost`: nobody else can own this address.
+            email: "admin@localhost".to_owned(),
+            is_email_verified: false,
+            current_project: Some(project.id),
+        });
+        let is_fixed = settings.personal_key.is_some();
+        let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
+        let label = if is_fixed { FIXED_LABEL } else { "First key" };
+        let key = PersonalKey {
+            label: label.to_owned(),
+            is_fixed,
+            ..self.full_key(KeyId(1), Arc::clone(&user), &value)
+        };
+        let connection = write.connection();
+        rows::insert_organization(connection, project.organization, "Default organization", now)
+            .await?;
+        rows::insert_project(connection, &project).await?;
+        rows::insert_user(connection, &user, now).await?;
+        rows::insert_key(connection, &key).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_project(Arc::clone(&project));
+        next.put_user(Arc::clone(&user));
+        next.put_key(Arc::new(key));
+        write.commit(next).await?;
+        Ok(Started { project, user, personal_key: Some(value) })
+    }
+
+    /// Applies settings to a store that was started before.
+    async fn apply(
+        &self,
+        mut write: Write,
+        settings: FirstStart,
+        mut project: Arc<Project>,
+        user: Arc<User>,
+    ) -> Result<Started, MetadataError> {
+        let mut next = write.base.as_ref().clone();
+        if let Some(token) = settings.project_token.filter(|token| *token != project.token) {
+            if next.project_by_token(&token).is_some() {
+                return Err(MetadataError::Taken("project API key"));
+            }
+            project = Arc::new(Project { token, ..project.as_ref().clone() });
+            rows::update_project(write.connection(), &project).await?;
+            next.put_project(Arc::clone(&project));
+        }
+        if let Some(value) = settings.personal_key {
+            self.fix_key(&mut write, &mut next, &user, &value).await?;
+        }
+        if next != *write.base {
+            write.commit(next).await?;
+        }
+        Ok(Started { project, user, personal_key: None })
+    }
+
+    /// Makes `value` the one key of `user` that settings give.
+    async fn fix_key(
+        &self,
+        write: &mut Write,
+        next: &mut Snapshot,
+        user: &Arc<User>,
+        value: &str,
+    ) -> Result<(), MetadataError> {
+        let hash = KeyHash::of(value);
+        let earlier: Vec<_> = write.base.keys().filter(|key| key.is_fixed).cloned().collect();
+        for key in earlier.iter().filter(|key| key.hash != hash) {
+            rows::revoke_key(write.connection(), key.id, self.now()).await?;
+            next.remove_key(key.hash);
+        }
+        match write.base.key(hash) {
+            Some(key) if key.user.id == user.id => return Ok(()),
+            Some(_) => return Err(MetadataError::Taken("personal API key")),
+            None => {}
+        }
+        // The value may be that of a revoked key, which settings bring back: a new row, since the
+        // id of the old one stands for a key that was given up.
+        rows::forget_revoked(write.connection(), hash).await?;
+        let id = KeyId(rows::next_key(write.connection()).await?);
+        let key = PersonalKey {
+            label: FIXED_LABEL.to_owned(),
+            is_fixed: true,
+            ..self.full_key(id, Arc::clone(user), value)
+        };
+        rows::insert_key(write.connection(), &key).await?;
+        next.put_key(Arc::new(key));
+        Ok(())
+    }
+
+    /// A key with full access, not used yet.
+    fn full_key(&self, id: KeyId, user: Arc<User>, value: &str) -> PersonalKey {
+        PersonalKey {
+            id,
+            user,
+            label: String::new(),
+            hash: KeyHash::of(value),
+            mask: secrets::mask(value),
+            scopes: None,
+            is_fixed: false,
+            created_at: self.now(),
+            last_used_at: None,
+        }
+    }
+}

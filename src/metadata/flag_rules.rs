@@ -1,0 +1,365 @@
+//! What a flag may look like: keys, release conditions, variants, payloads. Pure.
+//!
+//! The rules and their wording are those of PostHog's flag API, since its clients match on codes.
+//! Rules about cohorts, experiments and dashboards are not here: the store has none of these.
+//!
+//! Shape of `filters`:
+//!
+//! ```json
+//! {"groups": [{"properties": [{"key": "email", "type": "person", "operator": "exact",
+//!                              "value": "a@b.c"}],
+//!              "rollout_percentage": 50, "variant": null}],
+//!  "multivariate": {"variants": [{"key": "control", "rollout_percentage": 100}]},
+//!  "payloads": {"control": "{\"a\": 1}"},
+//!  "aggregation_group_type_index": null}
+//! ```
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::metadata::flag_rules::dependencies::Graph;
+
+pub mod dependencies;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+/// Longest key of a flag or variant, in characters; the column width of PostHog.
+pub const KEY_MAX_CHARS: usize = 400;
+
+/// Longest `filters`, as JSON text; PostHog's default for it.
+pub const FILTERS_MAX_BYTES: usize = 512 * 1024;
+
+/// Group types that a project can have: indices 0 to 4.
+const GROUP_TYPES: i64 = 5;
+
+/// How far the sum of percentages may be from 100: thirds do not add up in binary.
+const SUM_TOLERANCE: f64 = 1e-6;
+
+/// A broken rule, in the words of the API's error body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What programs match on, such as `unique`.
+    pub code: &'static str,
+    /// What people read.
+    pub detail: String,
+    /// The field at fault, if it is one.
+    pub attr: Option<&'static str>,
+}
+
+impl Violation {
+    /// A violation of code `invalid_input` in no particular field.
+    pub fn general(detail: impl Into<String>) -> Self {
+        Self { code: "invalid_input", detail: detail.into(), attr: None }
+    }
+
+    /// A field that must have a text has a blank one.
+    pub fn blank(attr: &'static str) -> Self {
+        Self { code: "blank", detail: "This field may not be blank.".to_owned(), attr: Some(attr) }
+    }
+
+    /// A text that is too long.
+    pub fn too_long(attr: &'static str, chars_max: usize) -> Self {
+        let detail = format!("Ensure this field has no more than {chars_max} characters.");
+        Self { code: "max_length", detail, attr: Some(attr) }
+    }
+
+    /// A violation of code `invalid_input` in `filters`.
+    fn filters(detail: impl Into<String>) -> Self {
+        Self::coded("invalid_input", detail)
+    }
+
+    /// A violation in `filters`.
+    fn coded(code: &'static str, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), attr: Some("filters") }
+    }
+}
+
+/// Checks the key of a flag; that no other flag has it is for the caller.
+///
+/// # Errors
+///
+/// Codes `blank`, `max_length`, `invalid_key`.
+pub fn check_key(key: &str) -> Result<(), Violation> {
+    if key.is_empty() {
+        return Err(Violation::blank("key"));
+    }
+    if key.chars().count() > KEY_MAX_CHARS {
+        return Err(Violation::too_long("key", KEY_MAX_CHARS));
+    }
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !key.bytes().all(is_allowed) {
+        let detail = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";
+        return Err(Violation { code: "invalid_key", detail: detail.into(), attr: Some("key") });
+    }
+    Ok(())
+}
+
+/// The error for a key that another flag of the project has.
+pub fn key_is_taken() -> Violation {
+    let detail = "There is already a feature flag with this key.".to_owned();
+    Violation { code: "unique", detail, attr: Some("key") }
+}
+
+/// The error for filters beyond [`FILTERS_MAX_BYTES`].
+pub fn too_large() -> Violation {
+    Violation::filters(format!("Filters are larger than {FILTERS_MAX_BYTES} bytes."))
+}
+
+/// The filters of a new flag: open for everyone if nothing is said, otherwise as given.
+///
+/// `{}` counts as nothing said; PostHog reads a stored `{}` as one open condition.
+///
+/// # Errors
+///
+/// Filters that say something, and have no condition.
+pub fn initial(given: Option<Value>) -> Result<Value, Violation> {
+    match given {
+        None => Ok(open()),
+        Some(Value::Object(map)) if map.is_empty() => Ok(open()),
+        Some(Value::Object(map)) if has_no_condition(&map) => {
+            Err(Violation::filters("Feature flag must have at least one condition set (group)."))
+        }
+        Some(given) => Ok(with_text_payloads(given)),
+    }
+}
+
+/// The filters after an update: with `groups` they replace the stored ones, without they are laid
+/// over them key by key.
+pub fn updated(stored: &Value, given: Value) -> Value {
+    let merged = match (stored, given) {
+        (Value::Object(stored), Value::Object(given)) if !given.contains_key("groups") => {
+            let mut merged = stored.clone();
+            merged.extend(given);
+            Value::Object(merged)
+        }
+        (_, given) => given,
+    };
+    with_text_payloads(merged)
+}
+
+fn open() -> Value {
+    json!({"groups": [{"properties": [], "rollout_percentage": null}]})
+}
+
+fn has_no_condition(filters: &Map<String, Value>) -> bool {
+    match filters.get("groups") {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(groups)) => groups.is_empty(),
+        // Not an array: for the check to report.
+        Some(_) => false,
+    }
+}
+
+/// Payloads are kept as JSON texts: that is how SDKs expect them back.
+fn with_text_payloads(mut filters: Value) -> Value {
+    if let Some(Value::Object(payloads)) = filters.get_mut("payloads") {
+        for payload in payloads.values_mut().filter(|payload| !payload.is_string()) {
+            *payload = Value::String(payload.to_string());
+        }
+    }
+    filters
+}
+
+/// Checks the `filters` of a flag against everything that needs no look at the database.
+///
+/// # Errors
+///
+/// The first violation, in the order in which PostHog looks: shape, kinds of properties,
+/// dependencies, variants, conditions, payloads.
+pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
+    let Value::Object(filters) = filters else {
+        let kind = python_type(filters);
+        let detail = format!("Expected a dictionary of items but got type \"{kind}\".");
+        return Err(Violation::coded("not_a_dict", detail));
+    };
+    if filters.contains_key("version") {
+        let detail = "filters.version is reserved";
+        return Err(Violation::coded("reserved_config_version", detail));
+    }
+    let conditions = conditions(filters)?;
+    for condition in &conditions {
+        properties::check_kinds(condition)?;
+    }
+    graph.check(filters)?;
+    let variants = variants(filters)?;
+    for condition in &conditions {
+        let overridden = condition.variant.filter(|variant| !variant.is_empty());
+        if overridden.is_some_and(|variant| !variants.contains(&variant)) {
+            let detail = "Filters are not valid (variant override does not exist)";
+            return Err(Violation::filters(detail));
+        }
+        for property in &condition.properties {
+            properties::check_value(property)?;
+        }
+    }
+    check_payloads(filters, &variants)
+}
+
+/// Whom a condition counts: persons, or the groups of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aggregation {
+    Person,
+    Group(i64),
+}
+
+/// One release condition whose shape was checked.
+struct Condition<'a> {
+    aggregation: Aggregation,
+    properties: Vec<&'a Map<String, Value>>,
+    variant: Option<&'a str>,
+}
+
+/// Reads the conditions and checks their shape.
+fn conditions(filters: &Map<String, Value>) -> Result<Vec<Condition<'_>>, Violation> {
+    let inherited = aggregation(filters, "filters", Aggregation::Person)?;
+    let groups = match filters.get("groups") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(groups)) => groups,
+        Some(_) => return Err(shape("groups", "must be a list")),
+    };
+    let numbered = groups.iter().enumerate();
+    numbered
+        .map(|(index, group)| condition(&format!("groups[{index}]"), group, inherited))
+        .collect()
+}
+
+fn condition<'a>(
+    path: &str,
+    group: &'a Value,
+    inherited: Aggregation,
+) -> Result<Condition<'a>, Violation> {
+    let Value::Object(group) = group else {
+        return Err(shape(path, "must be an object"));
+    };
+    check_percentage(path, group)?;
+    let properties = match group.get("properties") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(properties)) => {
+            let objects = properties.iter().map(Value::as_object).collect::<Option<Vec<_>>>();
+            objects.ok_or_else(|| shape(path, "properties must be a list of objects"))?
+        }
+        Some(_) => return Err(shape(path, "properties must be a list")),
+    };
+    let variant = match group.get("variant") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(variant)) => Some(variant.as_str()),
+        Some(_) => return Err(shape(path, "variant must be a string or null")),
+    };
+    Ok(Condition { aggregation: aggregation(group, path, inherited)?, properties, variant })
+}
+
+/// Whom the flag or the condition `holder` counts: absent means as `inherited`, null persons.
+fn aggregation(
+    holder: &Map<String, Value>,
+    path: &str,
+    inherited: Aggregation,
+) -> Result<Aggregation, Violation> {
+    match holder.get("aggregation_group_type_index") {
+        None => Ok(inherited),
+        Some(Value::Null) => Ok(Aggregation::Person),
+        Some(value) => match value.as_i64().filter(|index| (0..GROUP_TYPES).contains(index)) {
+            Some(index) => Ok(Aggregation::Group(index)),
+            None => Err(shape(
+                path,
+                "aggregation_group_type_index must be null or a number from 0 to 4",
+            )),
+        },
+    }
+}
+
+/// The keys of the variants, once these were checked; empty for a boolean flag.
+fn variants(filters: &Map<String, Value>) -> Result<Vec<&str>, Violation> {
+    let multivariate = match filters.get("multivariate") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(multivariate)) => multivariate,
+        Some(_) => return Err(shape("multivariate", "must be an object or null")),
+    };
+    let variants = match multivariate.get("variants") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(variants)) => variants,
+        Some(_) => return Err(shape("multivariate.variants", "must be a list")),
+    };
+    let mut keys = Vec::with_capacity(variants.len());
+    let mut sum = 0.0;
+    for (index, variant) in variants.iter().enumerate() {
+        let path = format!("multivariate.variants[{index}]");
+        let Value::Object(variant) = variant else {
+            return Err(shape(&path, "must be an object"));
+        };
+        check_percentage(&path, variant)?;
+        sum += variant.get("rollout_percentage").and_then(Value::as_f64).unwrap_or(0.0);
+        match variant.get("key").and_then(Value::as_str) {
+            Some(key) if !key.is_empty() && key.chars().count() <= KEY_MAX_CHARS => keys.push(key),
+            _ => return Err(shape(&path, "key must be a string of 1 to 400 characters")),
+        }
+    }
+    if !keys.is_empty() && (sum - 100.0).abs() > SUM_TOLERANCE {
+        let detail = "Invalid variant definitions: Variant rollout percentages must sum to 100.";
+        return Err(Violation::filters(detail));
+    }
+    Ok(keys)
+}
+
+fn check_payloads(filters: &Map<String, Value>, variants: &[&str]) -> Result<(), Violation> {
+    let payloads = match filters.get("payloads") {
+        None => return Ok(()),
+        Some(Value::Object(payloads)) => payloads,
+        Some(_) => return Err(Violation::filters("Payloads must be passed as a dictionary")),
+    };
+    for payload in payloads.values().filter_map(Value::as_str) {
+        if serde_json::from_str::<&serde_json::value::RawValue>(payload).is_err() {
+            return Err(Violation::filters("Payload value is not valid JSON"));
+        }
+    }
+    let is_multivariate = filters
+        .get("multivariate")
+        .and_then(Value::as_object)
+        .is_some_and(|multivariate| !multivariate.is_empty());
+    if !is_multivariate && payloads.keys().any(|key| key != "true") {
+        return Err(Violation::filters("Payload keys must be 'true' for boolean flags"));
+    }
+    if is_multivariate && !payloads.keys().all(|key| variants.contains(&key.as_str())) {
+        let detail = "Payload keys must match a variant key for multivariate flags";
+        return Err(Violation::filters(detail));
+    }
+    Ok(())
+}
+
+/// Checks `rollout_percentage`: absent, null, or a number from 0 to 100.
+fn check_percentage(path: &str, holder: &Map<String, Value>) -> Result<(), Violation> {
+    match holder.get("rollout_percentage") {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) if value.as_f64().is_some_and(|share| (0.0..=100.0).contains(&share)) => Ok(()),
+        Some(_) => Err(shape(path, "rollout_percentage must be a number from 0 to 100")),
+    }
+}
+
+fn shape(path: &str, problem: &str) -> Violation {
+    Violation::filters(format!("{path}: {problem}"))
+}
+
+/// What Python calls the type of a JSON value; part of a documented error text.
+fn python_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NoneType",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float",
+        Value::Number(_) => "int",
+        Value::String(_) => "str",
+        Value::Array(_) => "list",
+        Value::Object(_) => "dict",
+    }
+}
+
+/// Whether a flag is one condition without properties, for persons.
+pub(super) fn is_simple(filters: &Value) -> bool {
+    let is_about_persons = filters.get("aggregation_group_type_index").is_none_or(Value::is_null);
+    let groups = filters.get("groups").and_then(Value::as_array).map(Vec::as_slice);
+    let [group] = groups.unwrap_or_default() else {
+        return false;
+    };
+    let properties = group.get("properties").and_then(Value::as_array);
+    is_about_persons && properties.is_none_or(Vec::is_empty)
+}

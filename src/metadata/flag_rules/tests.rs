@@ -1,0 +1,518 @@
+//! The rules of flags, row by row. Expectations are the codes and texts that PostHog's flag API
+//! documents and its own tests assert.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::StoredFlag;
+
+const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[] };
+
+/// Checks `filters` without other flags; `expected` is code and detail of the violation.
+fn check(filters: Value, expected: Result<(), (&str, &str)>) {
+    check_in(NO_FLAGS, filters, expected);
+}
+
+fn check_in(graph: Graph<'_>, filters: Value, expected: Result<(), (&str, &str)>) {
+    let found = check_filters(&filters, &graph);
+    if let Err(violation) = &found {
+        assert_eq!(violation.attr, Some("filters"), "{filters}");
+    }
+    let found = found.as_ref().map_err(|violation| (violation.code, violation.detail.as_str()));
+    assert_eq!(found.copied(), expected, "{filters}");
+}
+
+/// Filters of one condition with one property.
+fn with_property(property: Value) -> Value {
+    json!({"groups": [{"properties": [property], "rollout_percentage": 50}]})
+}
+
+fn with_operator(operator: &str, value: Value) -> Value {
+    with_property(json!({"key": "k", "type": "person", "operator": operator, "value": value}))
+}
+
+fn with_dependency(key: Value) -> Value {
+    let value = json!(true);
+    let operator = "flag_evaluates_to";
+    with_property(json!({"key": key, "type": "flag", "operator": operator, "value": value}))
+}
+
+fn flag(id: i64, key: &str, active: bool, needs: &[i64]) -> Arc<StoredFlag> {
+    let properties: Vec<Value> = needs
+        .iter()
+        .map(|id| {
+            json!({"key": id.to_string(), "type": "flag", "value": true,
+                         "operator": "flag_evaluates_to"})
+        })
+        .collect();
+    Arc::new(StoredFlag {
+        id: FlagId(id),
+        project: ProjectId(1),
+        name: String::new(),
+        key: key.to_owned(),
+        filters: json!({"groups": [{"properties": properties}]}),
+        active,
+        deleted: false,
+        created_by: None,
+        created_at: UnixMicros(0),
+        updated_at: UnixMicros(0),
+        version: 1,
+        ensure_experience_continuity: false,
+        rollback_conditions: None,
+        performed_rollback: None,
+        tags: Vec::new(),
+        usage_dashboard: None,
+        analytics_dashboards: Vec::new(),
+        has_enriched_analytics: None,
+    })
+}
+
+#[test]
+fn keys() {
+    let longest = "k".repeat(400);
+    let longer = "k".repeat(401);
+    for (key, expected) in [
+        ("beta-feature", Ok(())),
+        ("A_1", Ok(())),
+        (&longest, Ok(())),
+        ("", Err(("blank", "This field may not be blank."))),
+        (&longer, Err(("max_length", "Ensure this field has no more than 400 characters."))),
+        ("a b", Err(("invalid_key", KEY_TEXT))),
+        ("a.b", Err(("invalid_key", KEY_TEXT))),
+        ("ä", Err(("invalid_key", KEY_TEXT))),
+        ("a\n", Err(("invalid_key", KEY_TEXT))),
+    ] {
+        let found = check_key(key);
+        if let Err(violation) = &found {
+            assert_eq!(violation.attr, Some("key"));
+        }
+        let found = found.as_ref().map_err(|violation| (violation.code, violation.detail.as_str()));
+        assert_eq!(found.copied(), expected, "{key}");
+    }
+}
+
+const KEY_TEXT: &str = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";
+
+#[test]
+fn a_new_flag_has_a_condition() {
+    let open = json!({"groups": [{"properties": [], "rollout_percentage": null}]});
+    assert_eq!(initial(None), Ok(open.clone()));
+    assert_eq!(initial(Some(json!({}))), Ok(open.clone()));
+    assert_eq!(initial(Some(open.clone())), Ok(open));
+    let none = Violation {
+        code: "invalid_input",
+        detail: "Feature flag must have at least one condition set (group).".to_owned(),
+        attr: Some("filters"),
+    };
+    for given in [json!({"groups": []}), json!({"groups": null}), json!({"payloads": {}})] {
+        assert_eq!(initial(Some(given)), Err(none.clone()));
+    }
+    // What is not an object at all is for `check_filters` to report.
+    assert_eq!(initial(Some(json!("x"))), Ok(json!("x")));
+}
+
+#[test]
+fn an_update_without_groups_is_laid_over_the_stored_filters() {
+    let stored = json!({"groups": [{"properties": []}], "payloads": {"true": "1"}, "x": 1});
+    for (given, expected) in [
+        (json!({}), stored.clone()),
+        (
+            json!({"payloads": {"true": "2"}}),
+            json!({"groups": [{"properties": []}], "payloads": {"true": "2"}, "x": 1}),
+        ),
+        (json!({"groups": []}), json!({"groups": []})),
+        (json!({"groups": [{}], "y": 2}), json!({"groups": [{}], "y": 2})),
+        (json!([1]), json!([1])),
+    ] {
+        assert_eq!(updated(&stored, given.clone()), expected, "{given}");
+    }
+}
+
+#[test]
+fn payloads_become_texts() {
+    let given =
+        json!({"groups": [{}], "payloads": {"a": {"x": 1}, "b": "\"s\"", "c": 3, "d": null}});
+    let stored = initial(Some(given)).unwrap_or_default();
+    let expected = json!({"a": "{\"x\":1}", "b": "\"s\"", "c": "3", "d": "null"});
+    assert_eq!(stored.get("payloads"), Some(&expected));
+}
+
+#[test]
+fn filters_are_objects() {
+    let text = |kind: &str| format!("Expected a dictionary of items but got type \"{kind}\".");
+    for (filters, kind) in [
+        (json!(null), "NoneType"),
+        (json!(true), "bool"),
+        (json!(1), "int"),
+        (json!(1.5), "float"),
+        (json!("x"), "str"),
+        (json!([]), "list"),
+    ] {
+        check(filters, Err(("not_a_dict", &text(kind))));
+    }
+    check(json!({}), Ok(()));
+    check(json!({"groups": [{}]}), Ok(()));
+    check(json!({"groups": [{"properties": null, "variant": null}]}), Ok(()));
+    let reserved = Err(("reserved_config_version", "filters.version is reserved"));
+    check(json!({"version": 2, "groups": [{}]}), reserved);
+}
+
+#[test]
+fn shapes() {
+    for (filters, detail) in [
+        (json!({"groups": {}}), "groups: must be a list"),
+        (json!({"groups": null}), "groups: must be a list"),
+        (json!({"groups": [{}, 1]}), "groups[1]: must be an object"),
+        (json!({"groups": [{"properties": {}}]}), "groups[0]: properties must be a list"),
+        (
+            json!({"groups": [{"properties": [1]}]}),
+            "groups[0]: properties must be a list of objects",
+        ),
+        (json!({"groups": [{"variant": 1}]}), "groups[0]: variant must be a string or null"),
+        (json!({"multivariate": []}), "multivariate: must be an object or null"),
+        (json!({"multivariate": {"variants": {}}}), "multivariate.variants: must be a list"),
+        (json!({"multivariate": {"variants": [1]}}), "multivariate.variants[0]: must be an object"),
+        (
+            json!({"multivariate": {"variants": [{"rollout_percentage": 100}]}}),
+            "multivariate.variants[0]: key must be a string of 1 to 400 characters",
+        ),
+        (
+            json!({"groups": [{"properties": [{"type": "person", "value": 1}]}]}),
+            "properties: key must be a string",
+        ),
+        (
+            json!({"aggregation_group_type_index": 5}),
+            "filters: aggregation_group_type_index must be null or a number from 0 to 4",
+        ),
+        (
+            json!({"groups": [{"aggregation_group_type_index": "0"}]}),
+            "groups[0]: aggregation_group_type_index must be null or a number from 0 to 4",
+        ),
+    ] {
+        check(filters, Err(("invalid_input", detail)));
+    }
+}
+
+#[test]
+fn percentages() {
+    for good in [json!(null), json!(0), json!(12.5), json!(100), json!(100.0)] {
+        check(json!({"groups": [{"rollout_percentage": good}]}), Ok(()));
+    }
+    let detail = "groups[0]: rollout_percentage must be a number from 0 to 100";
+    for bad in [json!(-1), json!(100.5), json!(101), json!("50"), json!(true), json!([])] {
+        check(json!({"groups": [{"rollout_percentage": bad}]}), Err(("invalid_input", detail)));
+    }
+    let detail = "multivariate.variants[0]: rollout_percentage must be a number from 0 to 100";
+    let variants = json!([{"key": "a", "rollout_percentage": 200}]);
+    check(json!({"multivariate": {"variants": variants}}), Err(("invalid_input", detail)));
+}
+
+#[test]
+fn kinds_of_properties_go_with_whom_the_condition_counts() {
+    let persons = "Filters are not valid (can only use person and cohort properties)";
+    let groups = "Filters are not valid (can only use group properties)";
+    let of_person = json!({"key": "k", "type": "person", "value": "x"});
+    let of_group = |index: i64| {
+        json!({"key": "k", "type": "group", "group_type_index": index,
+                                       "value": "x"})
+    };
+    let filters = |aggregation: Value, property: &Value| {
+        json!({"aggregation_group_type_index": aggregation,
+               "groups": [{"properties": [property]}]})
+    };
+    for (filters, expected) in [
+        (filters(json!(null), &of_person), Ok(())),
+        (filters(json!(null), &json!({"key": "k", "value": "x"})), Ok(())),
+        (filters(json!(null), &json!({"key": "id", "type": "cohort", "value": 1})), Ok(())),
+        (filters(json!(null), &json!({"key": "k", "type": "person_metadata", "value": 1})), Ok(())),
+        (filters(json!(null), &of_group(0)), Err(persons)),
+        (filters(json!(null), &json!({"key": "k", "type": "event", "value": "x"})), Err(persons)),
+        (filters(json!(null), &json!({"key": "k", "type": 1, "value": "x"})), Err(persons)),
+        (filters(json!(0), &of_group(0)), Ok(())),
+        (filters(json!(0), &of_group(1)), Err(groups)),
+        (filters(json!(0), &of_person), Err(groups)),
+        (filters(json!(0), &json!({"key": "id", "type": "cohort", "value": 1})), Err(groups)),
+        // A condition may say otherwise than the flag.
+        (
+            json!({"aggregation_group_type_index": 0, "groups": [
+                {"properties": [of_group(0)]},
+                {"properties": [of_person], "aggregation_group_type_index": null},
+                {"properties": [of_group(2)], "aggregation_group_type_index": 2}]}),
+            Ok(()),
+        ),
+        (
+            json!({"groups": [{"properties": [of_person], "aggregation_group_type_index": 1}]}),
+            Err(groups),
+        ),
+    ] {
+        check(filters, expected.map_err(|detail| ("invalid_input", detail)));
+    }
+}
+
+#[test]
+fn variants_sum_to_100() {
+    let filters = |shares: &[f64]| {
+        let variants = shares.iter().zip(0..);
+        let variants: Vec<Value> = variants
+            .map(|(share, index)| json!({"key": format!("v{index}"), "rollout_percentage": share}))
+            .collect();
+        json!({"groups": [{}], "multivariate": {"variants": variants}})
+    };
+    for good in [&[][..], &[100.0], &[50.0, 50.0], &[33.3, 33.3, 33.4], &[0.1; 0], &[0.0, 100.0]] {
+        check(filters(good), Ok(()));
+    }
+    check(filters(&[14.3, 14.3, 14.3, 14.3, 14.3, 14.3, 14.2]), Ok(()));
+    let detail = "Invalid variant definitions: Variant rollout percentages must sum to 100.";
+    for bad in [&[99.0][..], &[50.0, 49.9], &[50.0, 60.0], &[0.0]] {
+        check(filters(bad), Err(("invalid_input", detail)));
+    }
+    check(json!({"multivariate": {"variants": [{"key": "a"}]}}), Err(("invalid_input", detail)));
+    check(json!({"multivariate": null, "groups": [{}]}), Ok(()));
+}
+
+#[test]
+fn variant_overrides_exist() {
+    let filters = |variant: &str| {
+        json!({"groups": [{"variant": variant}],
+               "multivariate": {"variants": [{"key": "a", "rollout_percentage": 100}]}})
+    };
+    check(filters("a"), Ok(()));
+    check(filters(""), Ok(()));
+    let detail = "Filters are not valid (variant override does not exist)";
+    check(filters("b"), Err(("invalid_input", detail)));
+    check(json!({"groups": [{"variant": "a"}]}), Err(("invalid_input", detail)));
+}
+
+#[test]
+fn payload_rules() {
+    let boolean = |payloads: Value| json!({"groups": [{}], "payloads": payloads});
+    let multivariate = |payloads: Value| {
+        json!({"groups": [{}], "payloads": payloads,
+               "multivariate": {"variants": [{"key": "a", "rollout_percentage": 100}]}})
+    };
+    let invalid = |detail| Err(("invalid_input", detail));
+    let not_an_object = invalid("Payloads must be passed as a dictionary");
+    let not_json = invalid("Payload value is not valid JSON");
+    let not_true = invalid("Payload keys must be 'true' for boolean flags");
+    let not_a_variant = invalid("Payload keys must match a variant key for multivariate flags");
+    for (filters, expected) in [
+        (boolean(json!({})), Ok(())),
+        (boolean(json!({"true": "{\"a\": [1, null]}"})), Ok(())),
+        (boolean(json!({"true": "300"})), Ok(())),
+        (boolean(json!([])), not_an_object),
+        (boolean(json!("x")), not_an_object),
+        (boolean(json!(null)), not_an_object),
+        (boolean(json!({"true": "hello"})), not_json),
+        (boolean(json!({"true": ""})), not_json),
+        (boolean(json!({"true": "{} x"})), not_json),
+        (boolean(json!({"false": "1"})), not_true),
+        (boolean(json!({"true": "1", "b": "2"})), not_true),
+        (multivariate(json!({"a": "1"})), Ok(())),
+        (multivariate(json!({"true": "1"})), not_a_variant),
+        (multivariate(json!({"a": "1", "b": "1"})), not_a_variant),
+    ] {
+        check(filters, expected);
+    }
+}
+
+#[test]
+fn values_fit_their_operators() {
+    for operator in
+        ["regex", "not_regex", "icontains", "not_icontains", "gt", "gte", "lt", "lte", "semver_gt"]
+    {
+        check(with_operator(operator, json!("1.0")), Ok(()));
+        for (bad, text) in [(json!(1), "1"), (json!(["a"]), "[\"a\"]"), (json!(null), "null")] {
+            let detail = format!("Invalid value for operator {operator}: {text}");
+            check(with_operator(operator, bad), Err(("invalid_value", &detail)));
+        }
+    }
+    let detail = "Invalid value for operator regex: (";
+    check(with_operator("regex", json!("(")), Err(("invalid_value", detail)));
+    for (operator, value) in [
+        ("exact", json!(["a", 1, true])),
+        ("exact", json!(null)),
+        ("is_not", json!(false)),
+        ("is_set", json!("is_set")),
+        ("is_not_set", json!(null)),
+        ("regex", json!("^(?=a).*$")),
+        ("icontains_multi", json!(["a", "b"])),
+        ("between", json!([1, "2.5"])),
+        ("not_between", json!([-1, 1])),
+    ] {
+        check(with_operator(operator, value), Ok(()));
+    }
+    for (operator, value) in [
+        ("icontains_multi", json!("a")),
+        ("between", json!([1])),
+        ("between", json!([1, "x"])),
+        ("between", json!([1, "NaN"])),
+        ("between", json!(1)),
+    ] {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let detail = format!("Invalid value for operator {operator}: {text}");
+        check(with_operator(operator, value), Err(("invalid_value", &detail)));
+    }
+    let unknown = Err(("invalid_operator", "Invalid operator: like"));
+    check(with_operator("like", json!("x")), unknown);
+    let detail = "The 'in' operator is only valid for cohort properties, not 'person' properties.";
+    check(with_operator("in", json!("x")), Err(("invalid_operator", detail)));
+    let no_operator = with_property(json!({"key": "k", "value": 1, "operator": null}));
+    check(no_operator, Ok(()));
+}
+
+#[test]
+fn lists_are_bounded() {
+    let list = |length: usize| with_operator("exact", json!(vec!["x"; length]));
+    check(list(1000), Ok(()));
+    let detail = "Property group expressions of type k cannot contain more than 1000 values.";
+    check(list(1001), Err(("invalid_input", detail)));
+}
+
+#[test]
+fn dates_are_dates() {
+    for operator in ["is_date_exact", "is_date_before", "is_date_after"] {
+        for good in [
+            "-7d",
+            "7d",
+            "9999h",
+            "1y",
+            "2022-05-01",
+            "2022-05-01T10:00:00Z",
+            "2022-05-01T10:00:00.123+02:00",
+            "2022-05-01 10:00:00",
+            "2022-05-01T10:00",
+        ] {
+            check(with_operator(operator, json!(good)), Ok(()));
+        }
+        for bad in ["", "d", "-d", "10000h", "--1d", "+1d", "7x", "6hed", "2022-13-01", "soon"] {
+            let detail = format!("Invalid date value: {bad}");
+            check(with_operator(operator, json!(bad)), Err(("invalid_date", &detail)));
+        }
+        let number = Err(("invalid_date", "Invalid date value: 7"));
+        check(with_operator(operator, json!(7)), number);
+    }
+}
+
+#[test]
+fn dependencies() {
+    let live = [flag(1, "on", true, &[]), flag(2, "off", false, &[]), flag(3, "me", true, &[])];
+    let me = Graph { flag: Some(FlagId(3)), key: "me", live: &live };
+    let invalid = |detail| Err(("invalid_input", detail));
+    for (key, expected) in [
+        (json!("1"), Ok(())),
+        (json!(1), Ok(())),
+        (
+            json!("on"),
+            invalid(
+                "Flag dependencies must reference flag IDs (integers), not flag keys. \
+                 Invalid reference: 'on'",
+            ),
+        ),
+        (json!("9"), invalid("Flag dependency references non-existent flag with ID 9")),
+        (
+            json!("2"),
+            invalid(
+                "Cannot create dependency on disabled flag 'off' (ID: 2). \
+                 Flag dependencies must reference active flags only.",
+            ),
+        ),
+        (json!("3"), invalid("Feature flag 'me' cannot depend on itself")),
+    ] {
+        check_in(me, with_dependency(key), expected);
+    }
+    let wrong_operator = json!({"key": "1", "type": "flag", "operator": "exact", "value": true});
+    let detail = "Flag properties must use the 'flag_evaluates_to' operator";
+    check_in(me, with_property(wrong_operator), invalid(detail));
+    let of_person = with_operator("flag_evaluates_to", json!(true));
+    let detail = "The 'flag_evaluates_to' operator is only valid for flag properties, not 'person' properties.";
+    check_in(me, of_person, Err(("invalid_operator", detail)));
+}
+
+#[test]
+fn dependencies_form_no_cycle() {
+    // c needs b, b needs a; e and f make a diamond above a.
+    let live = [
+        flag(1, "a", true, &[]),
+        flag(2, "b", true, &[1]),
+        flag(3, "c", true, &[2]),
+        flag(4, "d", true, &[]),
+        flag(5, "e", true, &[2, 3]),
+    ];
+    let a = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    let d = Graph { flag: Some(FlagId(4)), key: "d", live: &live };
+    check_in(a, with_dependency(json!("4")), Ok(()));
+    check_in(d, with_dependency(json!("5")), Ok(()));
+    let direct = "Circular dependency detected: a → b → a";
+    check_in(a, with_dependency(json!("2")), Err(("invalid_input", direct)));
+    let indirect = "Circular dependency detected: a → c → b → a";
+    check_in(a, with_dependency(json!("3")), Err(("invalid_input", indirect)));
+}
+
+/// A chain as long as this would overflow the stack of a recursive search.
+#[test]
+fn long_chains_are_followed() {
+    let length = 50_000;
+    let live: Vec<_> = (1..=length).map(|id| flag(id, "f", true, &[id + 1])).collect();
+    let last = Graph { flag: Some(FlagId(length + 1)), key: "last", live: &live };
+    let violation = check_filters(&with_dependency(json!(1)), &last);
+    let detail = violation.map_err(|violation| violation.detail);
+    assert!(detail.is_err_and(|detail| detail.starts_with("Circular dependency detected: last")));
+}
+
+#[test]
+fn flags_that_others_need_stay() {
+    let mut live = vec![flag(1, "a", true, &[]), flag(8, "off", false, &[1])];
+    let free = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    assert_eq!(free.check_deletable(), Ok(()));
+    assert_eq!(free.check_disableable(), Ok(()));
+    live.extend([flag(3, "z", true, &[1]), flag(2, "b", true, &[7, 1])]);
+    let needed = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    for (found, action) in
+        [(needed.check_deletable(), "delete"), (needed.check_disableable(), "disable")]
+    {
+        let detail = format!(
+            "Cannot {action} this feature flag because other flags depend on it: \
+             b (ID: 2), z (ID: 3). Please update or {action} the dependent flags first."
+        );
+        assert_eq!(found, Err(Violation::general(detail)));
+    }
+    live.extend((10..15).map(|id| flag(id, "n", true, &[1])));
+    let many = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    let detail = many.check_deletable().map_err(|violation| violation.detail);
+    assert!(detail.is_err_and(|detail| detail.contains("n (ID: 13), and 2 more. Please")));
+}
+
+#[test]
+fn a_flag_is_switched_on_after_what_it_needs() {
+    let live = [flag(1, "on", true, &[]), flag(2, "off", false, &[])];
+    let graph = Graph { flag: Some(FlagId(3)), key: "me", live: &live };
+    assert_eq!(graph.check_enableable(&with_dependency(json!("1"))), Ok(()));
+    let detail = "Cannot enable this feature flag because it depends on disabled flags: \
+                  off (ID: 2). Please enable the dependency flags first.";
+    let found = graph.check_enableable(&with_dependency(json!("2")));
+    assert_eq!(found, Err(Violation::general(detail)));
+}
+
+#[test]
+fn simple_flags() {
+    for (filters, expected) in [
+        (json!({"groups": [{"properties": []}]}), true),
+        (json!({"groups": [{}]}), true),
+        (
+            json!({"groups": [{"properties": [], "rollout_percentage": 5}], "multivariate": {}}),
+            true,
+        ),
+        (json!({"groups": []}), false),
+        (json!({"groups": [{}, {}]}), false),
+        (json!({"groups": [{"properties": [{"key": "k"}]}]}), false),
+        (json!({"groups": [{}], "aggregation_group_type_index": 0}), false),
+    ] {
+        assert_eq!(is_simple(&filters), expected, "{filters}");
+    }
+}

@@ -1,0 +1,370 @@
+//! Stored feature flags: create, update, look up, list. What a flag may look like is in
+//! `flag_rules`; what it answers for a person is not here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::definitions::normal_tags;
+use crate::metadata::disk;
+use crate::metadata::flag_rules;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::flag_rules::dependencies::Graph;
+
+pub(super) mod rows;
+
+/// The id of a flag. Positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlagId(pub i64);
+
+impl fmt::Display for FlagId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A feature flag as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredFlag {
+    /// The id.
+    pub id: FlagId,
+    /// The project that it belongs to.
+    pub project: ProjectId,
+    /// Its description; the API calls it `name`.
+    pub name: String,
+    /// What SDKs ask for.
+    pub key: String,
+    /// Release conditions, variants and payloads; the shape is described in `flag_rules`. Always
+    /// has `groups`. Payloads are texts that hold JSON.
+    pub filters: Value,
+    /// Whether it is evaluated.
+    pub active: bool,
+    /// Whether it was deleted; it can be restored.
+    pub deleted: bool,
+    /// Who created it.
+    pub created_by: Option<UserId>,
+    /// When it was created; the client may set it.
+    pub created_at: UnixMicros,
+    /// When it last changed.
+    pub updated_at: UnixMicros,
+    /// 1 at first, and one more with every update.
+    pub version: i64,
+    /// Whether a person keeps the answer of before the login.
+    pub ensure_experience_continuity: bool,
+    /// Kept for the client; nothing acts on it.
+    pub rollback_conditions: Option<Value>,
+    /// Whether it was rolled back automatically; switching it on sets it to false.
+    pub performed_rollback: Option<bool>,
+    /// Labels: trimmed, lower case, each once.
+    pub tags: Vec<String>,
+    /// The dashboard of its usage.
+    pub usage_dashboard: Option<i64>,
+    /// Other dashboards about it.
+    pub analytics_dashboards: Vec<i64>,
+    /// Whether SDKs send richer events about it.
+    pub has_enriched_analytics: Option<bool>,
+}
+
+impl StoredFlag {
+    /// Whether it is one condition without properties, for persons.
+    pub fn is_simple(&self) -> bool {
+        flag_rules::is_simple(&self.filters)
+    }
+
+    /// The percentage of a simple flag's condition, as given: a number, or null for everyone.
+    /// Null for flags that are not simple.
+    pub fn rollout_percentage(&self) -> &Value {
+        let percentage = self.filters.pointer("/groups/0/rollout_percentage");
+        percentage.filter(|_| self.is_simple()).unwrap_or(&Value::Null)
+    }
+}
+
+/// What a client says of a flag that it creates.
+#[derive(Clone, Debug, Default)]
+pub struct NewFlag {
+    /// The description.
+    pub name: String,
+    /// The key; required.
+    pub key: String,
+    /// `None`, or an empty object, for a flag that is open for everyone.
+    pub filters: Option<Value>,
+    /// `None` for true.
+    pub active: Option<bool>,
+    /// Whether to create it deleted.
+    pub deleted: bool,
+    /// `None` for now.
+    pub created_at: Option<UnixMicros>,
+    /// See [`StoredFlag`].
+    pub ensure_experience_continuity: bool,
+    /// See [`StoredFlag`].
+    pub rollback_conditions: Option<Value>,
+    /// See [`StoredFlag`].
+    pub performed_rollback: Option<bool>,
+    /// Labels, as typed.
+    pub tags: Vec<String>,
+    /// See [`StoredFlag`].
+    pub analytics_dashboards: Vec<i64>,
+    /// See [`StoredFlag`].
+    pub has_enriched_analytics: Option<bool>,
+}
+
+/// Changes to a flag; `None` leaves a field as it is, `Some(None)` empties it.
+#[derive(Clone, Debug, Default)]
+pub struct FlagPatch {
+    /// Another description.
+    pub name: Option<String>,
+    /// Another key.
+    pub key: Option<String>,
+    /// With `groups` it replaces the stored filters, without it is laid over them.
+    pub filters: Option<Value>,
+    /// Switches the flag on or off.
+    pub active: Option<bool>,
+    /// Deletes or restores the flag.
+    pub deleted: Option<bool>,
+    /// Another time of creation.
+    pub created_at: Option<UnixMicros>,
+    /// See [`StoredFlag`].
+    pub ensure_experience_continuity: Option<bool>,
+    /// See [`StoredFlag`].
+    pub rollback_conditions: Option<Option<Value>>,
+    /// See [`StoredFlag`].
+    pub performed_rollback: Option<Option<bool>>,
+    /// Replaces the labels.
+    pub tags: Option<Vec<String>>,
+    /// Another dashboard of its usage; for the server, not for clients.
+    pub usage_dashboard: Option<Option<i64>>,
+    /// Dashboards to add; none is ever taken away.
+    pub analytics_dashboards: Option<Vec<i64>>,
+    /// See [`StoredFlag`].
+    pub has_enriched_analytics: Option<Option<bool>>,
+}
+
+/// A flag before and after an update; the activity log shows the difference.
+#[derive(Clone, Debug)]
+pub struct FlagUpdate {
+    /// As it was.
+    pub before: Arc<StoredFlag>,
+    /// As it is.
+    pub after: Arc<StoredFlag>,
+}
+
+/// One page of a list of flags.
+#[derive(Clone, Debug)]
+pub struct FlagPage {
+    /// How many flags the whole list has.
+    pub count: usize,
+    /// The flags of this page.
+    pub flags: Vec<Arc<StoredFlag>>,
+}
+
+impl Metadata {
+    /// Creates a flag. Deleted flags with the same key are removed for good.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] if
+    /// it breaks a rule of `flag_rules` or the key is taken (code `unique`).
+    pub async fn create_flag(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        new: NewFlag,
+    ) -> Result<Arc<StoredFlag>, MetadataError> {
+        let mut write = self.begin().await?;
+        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        let live = write.base.flags(project);
+        check_key(&new.key, None, live)?;
+        let filters = flag_rules::initial(new.filters)?;
+        check_filters(&filters, &Graph { flag: None, key: &new.key, live })?;
+        let now = self.now();
+        let flag = StoredFlag {
+            // Taken before the deleted flag goes, so that its id is not given again.
+            id: rows::next_id(write.connection()).await?,
+            project,
+            name: new.name,
+            key: new.key,
+            filters,
+            active: new.active.unwrap_or(true),
+            deleted: new.deleted,
+            created_by: Some(user),
+            created_at: new.created_at.unwrap_or(now),
+            updated_at: now,
+            version: 1,
+            ensure_experience_continuity: new.ensure_experience_continuity,
+            rollback_conditions: new.rollback_conditions,
+            performed_rollback: match new.active {
+                Some(true) => Some(false),
+                _ => new.performed_rollback,
+            },
+            tags: normal_tags(new.tags),
+            usage_dashboard: None,
+            analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
+            has_enriched_analytics: new.has_enriched_analytics,
+        };
+        rows::purge_deleted(write.connection(), project, &flag.key, flag.id).await?;
+        rows::insert(write.connection(), &flag).await.map_err(key_race)?;
+        write.save(project, flag.id).await
+    }
+
+    /// Changes a flag, which may be deleted: that is how one is restored.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
+    /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`).
+    pub async fn update_flag(
+        &self,
+        project: ProjectId,
+        id: FlagId,
+        patch: FlagPatch,
+    ) -> Result<FlagUpdate, MetadataError> {
+        let mut write = self.begin().await?;
+        let before = rows::by_id(write.connection(), project, id).await?;
+        let before = before.ok_or(MetadataError::NotFound("flag"))?;
+        let after = patched(&before, patch, self.now(), write.base.flags(project))?;
+        if after.key != before.key {
+            rows::purge_deleted(write.connection(), project, &after.key, id).await?;
+        }
+        rows::update(write.connection(), &after).await.map_err(key_race)?;
+        let after = write.save(project, id).await?;
+        Ok(FlagUpdate { before: Arc::new(before), after })
+    }
+
+    /// A flag of a project, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag in the project.
+    pub async fn flag(
+        &self,
+        project: ProjectId,
+        id: FlagId,
+    ) -> Result<Arc<StoredFlag>, MetadataError> {
+        if let Some(flag) = self.snapshot().flags(project).iter().find(|flag| flag.id == id) {
+            return Ok(Arc::clone(flag));
+        }
+        let mut connection = self.shared.db.readers().acquire().await?;
+        let flag = rows::by_id(&mut connection, project, id).await?;
+        flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
+    }
+
+    /// The flags of a project that are not deleted, newest first: the `limit` after the first
+    /// `offset`.
+    pub fn list_flags(&self, project: ProjectId, limit: usize, offset: usize) -> FlagPage {
+        let snapshot = self.snapshot();
+        let flags = snapshot.flags(project);
+        FlagPage {
+            count: flags.len(),
+            flags: flags.iter().skip(offset).take(limit).cloned().collect(),
+        }
+    }
+}
+
+impl Write {
+    /// Commits a flag that was written in this transaction.
+    ///
+    /// It is read back, so that the snapshot holds what a restart would find.
+    async fn save(
+        mut self,
+        project: ProjectId,
+        id: FlagId,
+    ) -> Result<Arc<StoredFlag>, MetadataError> {
+        let flag = rows::by_id(self.connection(), project, id).await?;
+        let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
+        let mut next = self.base.as_ref().clone();
+        next.put_flag(Arc::clone(&flag));
+        self.commit(next).await?;
+        Ok(flag)
+    }
+}
+
+/// The flag that `patch` makes of `stored`, checked.
+fn patched(
+    stored: &StoredFlag,
+    patch: FlagPatch,
+    now: UnixMicros,
+    live: &[Arc<StoredFlag>],
+) -> Result<StoredFlag, Violation> {
+    let mut flag = stored.clone();
+    let graph = Graph { flag: Some(stored.id), key: &stored.key, live };
+    let is_restored = stored.deleted && patch.deleted == Some(false);
+    if patch.key.is_some() || is_restored {
+        flag.key = patch.key.unwrap_or(flag.key);
+        check_key(&flag.key, Some(stored.id), live)?;
+    }
+    if let Some(given) = patch.filters {
+        flag.filters = flag_rules::updated(&stored.filters, given);
+        check_filters(&flag.filters, &graph)?;
+    }
+    flag.deleted = patch.deleted.unwrap_or(stored.deleted);
+    if flag.deleted && !stored.deleted {
+        graph.check_deletable()?;
+    }
+    flag.active = patch.active.unwrap_or(stored.active);
+    if stored.active && !flag.active {
+        graph.check_disableable()?;
+    }
+    if flag.active && !stored.active {
+        graph.check_enableable(&flag.filters)?;
+    }
+    flag.performed_rollback = match patch.active {
+        Some(true) => Some(false),
+        _ => patch.performed_rollback.unwrap_or(flag.performed_rollback),
+    };
+    flag.name = patch.name.unwrap_or(flag.name);
+    flag.created_at = patch.created_at.unwrap_or(flag.created_at);
+    flag.ensure_experience_continuity =
+        patch.ensure_experience_continuity.unwrap_or(flag.ensure_experience_continuity);
+    flag.rollback_conditions = patch.rollback_conditions.unwrap_or(flag.rollback_conditions);
+    flag.tags = patch.tags.map_or(flag.tags, normal_tags);
+    flag.usage_dashboard = patch.usage_dashboard.unwrap_or(flag.usage_dashboard);
+    flag.analytics_dashboards =
+        union(flag.analytics_dashboards, patch.analytics_dashboards.unwrap_or_default());
+    flag.has_enriched_analytics =
+        patch.has_enriched_analytics.unwrap_or(flag.has_enriched_analytics);
+    flag.updated_at = now;
+    flag.version = flag.version.saturating_add(1);
+    Ok(flag)
+}
+
+/// Checks a key, and that no other live flag has it. Length, use, characters: in PostHog's order.
+fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Result<(), Violation> {
+    let checked = flag_rules::check_key(key);
+    let is_taken = live.iter().any(|flag| flag.key == key && Some(flag.id) != this);
+    if is_taken { Err(flag_rules::key_is_taken()) } else { checked }
+}
+
+fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
+    if filters.to_string().len() > flag_rules::FILTERS_MAX_BYTES {
+        return Err(flag_rules::too_large());
+    }
+    flag_rules::check_filters(filters, graph)
+}
+
+/// The violation of the unique index on keys, which another process can cause after our look.
+fn key_race(error: MetadataError) -> MetadataError {
+    match error {
+        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
+            MetadataError::Rejected(flag_rules::key_is_taken())
+        }
+        other => other,
+    }
+}
+
+/// `first`, and what `second` has besides.
+fn union(mut first: Vec<i64>, second: Vec<i64>) -> Vec<i64> {
+    for item in second {
+        if !first.contains(&item) {
+            first.push(item);
+        }
+    }
+    first
+}

@@ -1,0 +1,143 @@
+//! Everything that hot roads ask of the metadata, frozen at one moment: [`Snapshot`].
+//!
+//! A snapshot is never changed once published. A write clones it, which copies maps of `Arc`s, puts
+//! in what it changed, and publishes the copy; the parts that did not change are shared.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlx::SqliteConnection;
+
+use crate::event::id::ProjectId;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::Project;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::flags;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::secrets::KeyHash;
+
+/// The state of the store at one moment. Look-ups neither wait nor allocate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    projects: BTreeMap<ProjectId, Arc<Project>>,
+    by_token: HashMap<String, Arc<Project>>,
+    users: BTreeMap<UserId, Arc<User>>,
+    keys: HashMap<KeyHash, Arc<PersonalKey>>,
+    /// Flags that are not deleted, newest first. A project without flags may be absent.
+    flags: HashMap<ProjectId, Arc<[Arc<StoredFlag>]>>,
+}
+
+impl Snapshot {
+    /// The project whose events a token may write.
+    pub fn project_by_token(&self, token: &str) -> Option<&Arc<Project>> {
+        self.by_token.get(token)
+    }
+
+    /// The project with this id.
+    pub fn project(&self, id: ProjectId) -> Option<&Arc<Project>> {
+        self.projects.get(&id)
+    }
+
+    /// All projects, by id.
+    pub fn projects(&self) -> impl ExactSizeIterator<Item = &Arc<Project>> {
+        self.projects.values()
+    }
+
+    /// The user with this id.
+    pub fn user(&self, id: UserId) -> Option<&Arc<User>> {
+        self.users.get(&id)
+    }
+
+    /// All users, by id.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    /// The key with this clear value, unless it was revoked.
+    pub fn key_by_value(&self, value: &str) -> Option<&Arc<PersonalKey>> {
+        self.keys.get(&KeyHash::of(value))
+    }
+
+    /// The flags of a project that are not deleted, active or not; newest first, that is by
+    /// creation time and then id, both descending. Empty for an unknown project.
+    pub fn flags(&self, project: ProjectId) -> &[Arc<StoredFlag>] {
+        self.flags.get(&project).map_or(&[], |flags| flags)
+    }
+
+    /// Reads the whole store.
+    pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
+        let mut snapshot = Self::default();
+        for project in accounts::rows::projects(connection).await? {
+            snapshot.put_project(project);
+        }
+        snapshot.users = accounts::rows::users(connection).await?;
+        for key in accounts::rows::keys(connection, &snapshot.users).await? {
+            snapshot.put_key(key);
+        }
+        let mut flags: HashMap<ProjectId, Vec<Arc<StoredFlag>>> = HashMap::new();
+        for flag in flags::rows::live(connection).await? {
+            flags.entry(flag.project).or_default().push(Arc::new(flag));
+        }
+        for (project, mut flags) in flags {
+            flags.sort_by_key(|flag| newest_first(flag));
+            snapshot.flags.insert(project, flags.into());
+        }
+        Ok(snapshot)
+    }
+
+    pub(super) fn key(&self, hash: KeyHash) -> Option<&Arc<PersonalKey>> {
+        self.keys.get(&hash)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<PersonalKey>> {
+        self.keys.values()
+    }
+
+    /// Adds a project, or replaces the one with its id.
+    pub(super) fn put_project(&mut self, project: Arc<Project>) {
+        if let Some(replaced) = self.projects.insert(project.id, Arc::clone(&project)) {
+            self.by_token.remove(&replaced.token);
+        }
+        self.by_token.insert(project.token.clone(), project);
+    }
+
+    /// Adds a user, or replaces the one with its id.
+    pub(super) fn put_user(&mut self, user: Arc<User>) {
+        self.users.insert(user.id, user);
+    }
+
+    /// Adds a key, or replaces the one with its hash.
+    pub(super) fn put_key(&mut self, key: Arc<PersonalKey>) {
+        self.keys.insert(key.hash, key);
+    }
+
+    pub(super) fn remove_key(&mut self, hash: KeyHash) {
+        self.keys.remove(&hash);
+    }
+
+    /// Adds a flag or replaces the one with its id; takes it out if it is deleted.
+    pub(super) fn put_flag(&mut self, flag: Arc<StoredFlag>) {
+        let project = flag.project;
+        let others = self.flags(project).iter().filter(|other| other.id != flag.id);
+        let mut flags: Vec<_> = others.cloned().collect();
+        if !flag.deleted {
+            let place = flags.partition_point(|other| newest_first(other) < newest_first(&flag));
+            flags.insert(place, flag);
+        }
+        if flags.is_empty() {
+            self.flags.remove(&project);
+        } else {
+            self.flags.insert(project, flags.into());
+        }
+    }
+}
+
+/// Sort key of the order in which flags are listed.
+fn newest_first(flag: &StoredFlag) -> std::cmp::Reverse<(i64, FlagId)> {
+    std::cmp::Reverse((flag.created_at.0, flag.id))
+}
