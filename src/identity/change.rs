@@ -1,0 +1,138 @@
+//! What arrives: the effect of events on persons and groups, without their JSON shapes.
+//!
+//! Ingest builds these from decoded events; it may drop all but the first [`OpKind::Touch`] of a
+//! distinct id within one record, because the others change nothing.
+
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+
+/// The effects of one log record, in the order of its events.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Position in the log; from 1, rising, gaps allowed.
+    pub sequence: u64,
+    /// The project of all its events.
+    pub project: ProjectId,
+    /// The effects, in the order of the events.
+    pub ops: Vec<Op>,
+}
+
+/// One effect of one event.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// The event's distinct id, after ingest's checks.
+    pub distinct_id: String,
+    /// The event's id; becomes `$creator_event_uuid` of a person it creates.
+    pub event_id: Uuid,
+    /// The event's corrected time; becomes `created_at` of what it creates.
+    pub timestamp: UnixMicros,
+    /// What it does.
+    pub kind: OpKind,
+}
+
+/// What an event does to persons and groups.
+#[derive(Clone, Debug)]
+pub enum OpKind {
+    /// A person exists for the distinct id afterwards.
+    Touch,
+    /// The event was stored without a person, under the uuid that the id's own person would have.
+    Personless,
+    /// Changes to the properties of the id's person; creates it if need be.
+    Update(Update),
+    /// `$identify`, `$create_alias` or `$merge_dangerously`: both ids become one person.
+    Merge {
+        /// `$anon_distinct_id` or `alias`: the id whose person is merged away.
+        other: String,
+        /// Whether an identified person may be merged away.
+        force: Force,
+        /// The event's own changes, applied to the survivor.
+        update: Update,
+    },
+    /// `$groupidentify`.
+    GroupUpdate {
+        /// `$group_type`.
+        group_type: String,
+        /// `$group_key`.
+        key: String,
+        /// `$group_set`, merged shallowly over what is there.
+        set: Map<String, Value>,
+    },
+    /// The types named in `$groups`; each gets an index at first sight.
+    GroupTypes(Vec<String>),
+}
+
+/// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its
+/// properties.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// Written if the value differs. Wins over `set_once`.
+    pub set: Map<String, Value>,
+    /// Written if the person lacks the key, or has it with null.
+    pub set_once: Map<String, Value>,
+    /// Removed if the person had the key before the event.
+    pub unset: Vec<String>,
+    /// Whether noise alone is worth a write.
+    pub occasion: Occasion,
+}
+
+/// What kind of event carried an [`Update`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occasion {
+    /// `$set`, `$identify`, `$create_alias`, `$merge_dangerously`: every difference is written.
+    #[default]
+    PersonEvent,
+    /// Any other event: if all that differs are values known to change with every page view, such
+    /// as `$current_url`, the person is left as it is (`wire.md` 4.6, the write filter).
+    OtherEvent,
+}
+
+/// Whether a merge may take an identified person away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// Refuse it: `$identify` and `$create_alias`.
+    No,
+    /// Do it: `$merge_dangerously`.
+    Yes,
+}
+
+/// A rule that kept an event from having its full effect. The event itself is stored regardless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Whose event.
+    pub project: ProjectId,
+    /// Which event.
+    pub event_id: Uuid,
+    /// Its distinct id.
+    pub distinct_id: String,
+    /// Which rule.
+    pub kind: WarningKind,
+}
+
+/// The rules that warn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WarningKind {
+    /// One side of a merge is an id that many clients send by mistake.
+    IllegalDistinctId,
+    /// The person to be merged away is identified, and the merge was not forced.
+    AlreadyIdentified,
+    /// The person would exceed the size limit; its properties stayed as they were.
+    PropertiesTooLarge,
+    /// An id is longer than the store takes; the effect was dropped.
+    IdTooLong,
+}
+
+impl WarningKind {
+    /// The name under which PostHog reports it, where it has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IllegalDistinctId => "cannot_merge_with_illegal_distinct_id",
+            Self::AlreadyIdentified => "cannot_merge_already_identified",
+            Self::PropertiesTooLarge => "person_properties_size_violation",
+            Self::IdTooLong => "distinct_id_too_long",
+        }
+    }
+}

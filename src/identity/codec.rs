@@ -1,0 +1,283 @@
+//! Rows and keys as bytes.
+//!
+//! Numbers in keys are big endian, so that the order of keys is the order of numbers; all are
+//! positive.
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `ids` | project, distinct id | number of the person, 0 if personless |
+//! | `persons` | project, number | [`encode_person`] |
+//! | `person_ids` | project, number, position | distinct id |
+//! | `uuids` | project, uuid | number |
+//! | `overrides` | project, uuid | uuid |
+//! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
+//! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
+//! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
+//! | `meta` | `count/`, project | number of persons |
+//!
+//! The position of a distinct id is the number of ids given to persons before it, in all projects;
+//! it stays the same when the id moves to another person.
+
+use serde_json::Map;
+use serde_json::Number;
+use serde_json::Value;
+use simd_json::BorrowedValue;
+use simd_json::StaticNode;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+
+/// The version of everything in this file.
+pub(super) const FORMAT: u64 = 1;
+
+pub(super) const FORMAT_KEY: &[u8] = b"format";
+pub(super) const COUNTERS_KEY: &[u8] = b"counters";
+pub(super) const TYPES_PREFIX: &[u8] = b"types/";
+pub(super) const COUNT_PREFIX: &[u8] = b"count/";
+
+/// What has been applied and given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Sequence of the last applied record.
+    pub(super) applied: u64,
+    /// Number of the next new person.
+    pub(super) next_person: i64,
+    /// Position of the next distinct id that is given to a person.
+    pub(super) next_position: i64,
+}
+
+impl Counters {
+    pub(super) const START: Self = Self { applied: 0, next_person: 1, next_position: 1 };
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let fields = [
+            self.applied.to_be_bytes(),
+            self.next_person.to_be_bytes(),
+            self.next_position.to_be_bytes(),
+        ];
+        fields.concat()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
+        let mut rest = Fields::new(bytes, "counters");
+        Ok(Self {
+            applied: u64::from_be_bytes(rest.take()?),
+            next_person: i64::from_be_bytes(rest.take()?),
+            next_position: i64::from_be_bytes(rest.take()?),
+        })
+    }
+}
+
+/// The key of something of a project: the project, then `parts`.
+pub(super) fn key(project: ProjectId, parts: &[&[u8]]) -> Vec<u8> {
+    let length = parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut key = Vec::with_capacity(length.saturating_add(8));
+    key.extend_from_slice(&project.0.to_be_bytes());
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+/// The key of something about a project in `meta`.
+pub(super) fn meta_key(prefix: &[u8], project: ProjectId) -> Vec<u8> {
+    [prefix, &project.0.to_be_bytes()].concat()
+}
+
+/// The project that a [`meta_key`] with this prefix is about.
+pub(super) fn meta_project(prefix: &[u8], key: &[u8]) -> Result<ProjectId, IdentityError> {
+    let rest = key.strip_prefix(prefix).ok_or(IdentityError::Damaged { what: "meta key" })?;
+    number(rest, "meta key").map(ProjectId)
+}
+
+/// A number that is the whole value.
+pub(super) fn number(bytes: &[u8], what: &'static str) -> Result<i64, IdentityError> {
+    let bytes = bytes.try_into().map_err(|_| IdentityError::Damaged { what })?;
+    Ok(i64::from_be_bytes(bytes))
+}
+
+/// A uuid that is the whole value.
+pub(super) fn uuid(bytes: &[u8], what: &'static str) -> Result<Uuid, IdentityError> {
+    Uuid::from_slice(bytes).map_err(|_| IdentityError::Damaged { what })
+}
+
+/// A text that is the whole value.
+pub(super) fn text(bytes: &[u8], what: &'static str) -> Result<String, IdentityError> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| IdentityError::Damaged { what })
+}
+
+/// The project and the uuid that an `overrides` key consists of.
+pub(super) fn decode_override_key(bytes: &[u8]) -> Result<(ProjectId, Uuid), IdentityError> {
+    let mut rest = Fields::new(bytes, "key of an override");
+    let project = ProjectId(i64::from_be_bytes(rest.take()?));
+    Ok((project, Uuid::from_bytes(rest.take()?)))
+}
+
+/// The number and the position in a `person_ids` key.
+pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityError> {
+    let mut rest = Fields::new(bytes, "key of a distinct id");
+    let _project: [u8; 8] = rest.take()?;
+    Ok((i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?)))
+}
+
+/// The number in a `persons` key.
+pub(super) fn decode_person_key(bytes: &[u8]) -> Result<i64, IdentityError> {
+    let mut rest = Fields::new(bytes, "key of a person");
+    let _project: [u8; 8] = rest.take()?;
+    Ok(i64::from_be_bytes(rest.take()?))
+}
+
+/// A person without its number, which is in the key: uuid (16 bytes), `created_at` (8), version
+/// (8), `changed_sequence` (8), `is_identified` (1), properties as JSON text (the rest).
+pub(super) fn encode_person(person: &Person) -> Result<Vec<u8>, IdentityError> {
+    let mut bytes = Vec::with_capacity(512);
+    bytes.extend_from_slice(person.uuid.as_bytes());
+    bytes.extend_from_slice(&person.created_at.0.to_be_bytes());
+    bytes.extend_from_slice(&person.version.to_be_bytes());
+    bytes.extend_from_slice(&person.changed_sequence.to_be_bytes());
+    bytes.push(u8::from(person.is_identified));
+    serde_json::to_writer(&mut bytes, &person.properties)?;
+    Ok(bytes)
+}
+
+pub(super) fn decode_person(number: i64, bytes: &[u8]) -> Result<Person, IdentityError> {
+    let mut rest = Fields::new(bytes, "person");
+    Ok(Person {
+        number,
+        uuid: Uuid::from_bytes(rest.take()?),
+        created_at: UnixMicros(i64::from_be_bytes(rest.take()?)),
+        version: u64::from_be_bytes(rest.take()?),
+        changed_sequence: u64::from_be_bytes(rest.take()?),
+        is_identified: rest.take::<1>()? != [0],
+        properties: decode_object(rest.bytes)?,
+    })
+}
+
+/// `created_at` (8 bytes), properties as JSON text (the rest).
+pub(super) fn encode_group(group: &Group) -> Result<Vec<u8>, IdentityError> {
+    let mut bytes = group.created_at.0.to_be_bytes().to_vec();
+    serde_json::to_writer(&mut bytes, &group.properties)?;
+    Ok(bytes)
+}
+
+pub(super) fn decode_group(bytes: &[u8]) -> Result<Group, IdentityError> {
+    let mut rest = Fields::new(bytes, "group");
+    let created_at = UnixMicros(i64::from_be_bytes(rest.take()?));
+    Ok(Group { created_at, properties: decode_object(rest.bytes)? })
+}
+
+pub(super) fn encode_types(types: &[String]) -> Result<Vec<u8>, IdentityError> {
+    Ok(serde_json::to_vec(types)?)
+}
+
+pub(super) fn decode_types(bytes: &[u8]) -> Result<Vec<String>, IdentityError> {
+    serde_json::from_slice(bytes).map_err(|_| IdentityError::Damaged { what: "group types" })
+}
+
+/// Properties as they were written.
+///
+/// Not `serde_json::from_slice`: without its feature `float_roundtrip` it may be off by one in the
+/// last digit of a double, and with its feature `raw_value` it gives a meaning to a certain key, so
+/// that a property with that name could be stored and never be read again.
+fn decode_object(json: &[u8]) -> Result<Map<String, Value>, IdentityError> {
+    let mut json = json.to_vec();
+    match simd_json::to_borrowed_value(&mut json) {
+        Ok(BorrowedValue::Object(object)) => {
+            Ok(object.iter().map(|(key, value)| (key.to_string(), owned(value))).collect())
+        }
+        Ok(_) | Err(_) => Err(IdentityError::Damaged { what: "properties" }),
+    }
+}
+
+fn owned(value: &BorrowedValue<'_>) -> Value {
+    match value {
+        BorrowedValue::Static(StaticNode::Null) => Value::Null,
+        BorrowedValue::Static(StaticNode::Bool(value)) => Value::Bool(*value),
+        BorrowedValue::Static(StaticNode::I64(value)) => Value::from(*value),
+        BorrowedValue::Static(StaticNode::U64(value)) => Value::from(*value),
+        BorrowedValue::Static(StaticNode::F64(value)) => {
+            Number::from_f64(*value).map_or(Value::Null, Value::Number)
+        }
+        BorrowedValue::String(text) => Value::String(text.to_string()),
+        BorrowedValue::Array(items) => Value::Array(items.iter().map(owned).collect()),
+        BorrowedValue::Object(object) => {
+            object.iter().map(|(key, value)| (key.to_string(), owned(value))).collect()
+        }
+    }
+}
+
+/// Reads fields of fixed length off the front.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn new(bytes: &'a [u8], what: &'static str) -> Self {
+        Self { bytes, what }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], IdentityError> {
+        let what = self.what;
+        let (field, rest) =
+            self.bytes.split_first_chunk().ok_or(IdentityError::Damaged { what })?;
+        self.bytes = rest;
+        Ok(*field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::Counters;
+    use super::decode_group;
+    use super::decode_person;
+    use super::encode_person;
+    use crate::clock::UnixMicros;
+    use crate::identity::person::Person;
+
+    /// Goal: what a person has is what readers get, to the bit.
+    #[test]
+    fn rows_come_back_as_they_were() {
+        let value = json!({
+            "doubles": [0.1, -0.0, 1e300, 5e-324, 2.2250738585072014e-308, 7.038531e-26,
+                        1.7976931348623157e308, 0.123_456_789_012_345_68, 9_007_199_254_740_993.0],
+            "integers": [0, -1, i64::MIN, i64::MAX, u64::MAX],
+            "texts": ["", "\u{0}\u{1f}\"\\/", "é\u{10ffff}\u{2028}"],
+            "deep": {"a": {"": [null, true, false, {}]}},
+            "$serde_json::private::RawValue": {"$serde_json::private::RawValue": 5},
+            "$serde_json::private::Number": {"$serde_json::private::Number": "x"},
+        });
+        let Value::Object(properties) = value else { panic!("an object") };
+        let person = Person {
+            number: 7,
+            uuid: Uuid::from_u128(0x1234),
+            created_at: UnixMicros(-5),
+            properties,
+            is_identified: true,
+            version: u64::MAX,
+            changed_sequence: 3,
+        };
+        let bytes = encode_person(&person).expect("encodes");
+        assert_eq!(decode_person(7, &bytes).expect("decodes"), person);
+    }
+
+    #[test]
+    fn cut_rows_are_damaged() {
+        let empty = [0_u8; 41];
+        for length in 0..empty.len() {
+            assert!(decode_person(1, &empty[..length]).is_err(), "{length}");
+        }
+        assert!(decode_person(1, &[empty.as_slice(), b"[]"].concat()).is_err());
+        assert!(decode_person(1, &[empty.as_slice(), b"{}"].concat()).is_ok());
+        assert!(decode_group(&[0; 8]).is_err());
+        assert!(Counters::decode(&[0; 23]).is_err());
+        let counters = Counters { applied: 1, next_person: 2, next_position: 3 };
+        assert_eq!(Counters::decode(&counters.encode()).expect("whole"), counters);
+    }
+}

@@ -1,0 +1,462 @@
+//! The rules, as a pure function: rows as they are, and one op, to the change it makes.
+//!
+//! No database and no clock in here; a table of cases is the whole test. Section numbers are those
+//! of `wire.md`. Changes are in arrival order: an event with an older timestamp that arrives later
+//! wins.
+
+use std::io;
+
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::PersonId;
+use crate::event::id::ProjectId;
+use crate::identity::change::Force;
+use crate::identity::change::Occasion;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Update;
+use crate::identity::change::WarningKind;
+use crate::identity::illegal;
+use crate::identity::person::Person;
+
+/// Property of a new person: the id of the event that created it.
+const CREATOR_EVENT_UUID: &str = "$creator_event_uuid";
+
+/// Largest properties of a person, as JSON text. PostHog refuses rows beyond 640 KiB.
+pub const PROPERTIES_MAX_BYTES: usize = 640 * 1024;
+
+/// Most group types per project; the columns `$group_0` to `$group_4`.
+pub const GROUP_TYPES_MAX: usize = 5;
+
+/// Longest group key and type, in characters (3.8).
+const GROUP_NAME_MAX_CHARS: usize = 400;
+
+/// Keys whose new values alone are not worth a write for events that are not about the person: they
+/// change with every page view. `FILTERED_PERSON_UPDATE_PROPERTIES` of PostHog's plugin server.
+const NOISE: [&str; 31] = [
+    "$current_url",
+    "$pathname",
+    "$referring_domain",
+    "$referrer",
+    "$screen_height",
+    "$screen_width",
+    "$viewport_height",
+    "$viewport_width",
+    "$browser",
+    "$browser_version",
+    "$device_type",
+    "$raw_user_agent",
+    "$os",
+    "$os_name",
+    "$os_version",
+    "$geoip_postal_code",
+    "$geoip_time_zone",
+    "$geoip_latitude",
+    "$geoip_longitude",
+    "$geoip_accuracy_radius",
+    "$geoip_subdivision_1_code",
+    "$geoip_subdivision_1_name",
+    "$geoip_subdivision_2_code",
+    "$geoip_subdivision_2_name",
+    "$geoip_subdivision_3_code",
+    "$geoip_subdivision_3_name",
+    "$geoip_city_confidence",
+    "$geoip_country_confidence",
+    "$geoip_postal_code_confidence",
+    "$geoip_subdivision_1_confidence",
+    "$geoip_subdivision_2_confidence",
+];
+
+/// What is known of a distinct id.
+#[derive(Clone, Copy, Debug)]
+pub enum State<'a> {
+    /// Nothing.
+    Unknown,
+    /// Events were stored for it, and it has no person.
+    Personless,
+    /// It has this person.
+    Known(&'a Person),
+}
+
+/// What an op does, and which rules it ran into.
+#[derive(Debug, PartialEq)]
+pub struct Decision<'op> {
+    /// The one change.
+    pub change: Change<'op>,
+    /// Rules that kept it from doing more.
+    pub warnings: Vec<WarningKind>,
+}
+
+/// A change of persons. Borrows from the op, so that an op without effect copies nothing.
+#[derive(Debug, PartialEq)]
+pub enum Change<'op> {
+    /// None.
+    Nothing,
+    /// The op's distinct id becomes [`State::Personless`].
+    RememberPersonless,
+    /// A new person.
+    Create(Creation<'op>),
+    /// Changes to a person. Never empty.
+    Update(Revision<'op>),
+    /// Two persons become one.
+    Merge(Merger),
+}
+
+/// A new person; its version is 0.
+#[derive(Debug, PartialEq)]
+pub struct Creation<'op> {
+    /// Made from `primary`.
+    pub uuid: Uuid,
+    /// Its first distinct id.
+    pub primary: &'op str,
+    /// Its second, if a merge event created it.
+    pub secondary: Option<&'op str>,
+    /// The event's time.
+    pub created_at: UnixMicros,
+    /// All its properties.
+    pub properties: Map<String, Value>,
+    /// Whether a merge event created it.
+    pub is_identified: bool,
+}
+
+/// Changes to a person. Its version grows by one if the row changes.
+#[derive(Debug, PartialEq)]
+pub struct Revision<'op> {
+    /// The person's number.
+    pub person: i64,
+    /// A distinct id that it gains.
+    pub attach: Option<&'op str>,
+    /// Changed properties.
+    pub properties: PropertyChanges<'op>,
+    /// Whether it becomes identified, not having been so.
+    pub identify: bool,
+}
+
+/// Two persons become one. All distinct ids of the source move; the source ends; the target becomes
+/// identified.
+#[derive(Debug, PartialEq)]
+pub struct Merger {
+    /// Number of the person that stays.
+    pub target: i64,
+    /// Number of the person that ends.
+    pub source: i64,
+    /// The earlier of both.
+    pub created_at: UnixMicros,
+    /// All properties afterwards.
+    pub properties: Map<String, Value>,
+    /// One above both.
+    pub version: u64,
+}
+
+/// Differences of an object, to be applied in this order: set, then unset.
+#[derive(Debug, Default, PartialEq)]
+pub struct PropertyChanges<'op> {
+    set: Vec<(&'op String, &'op Value)>,
+    unset: Vec<&'op str>,
+}
+
+impl PropertyChanges<'_> {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.unset.is_empty()
+    }
+
+    /// Carries the changes out.
+    pub fn apply(&self, properties: &mut Map<String, Value>) {
+        for (key, value) in &self.set {
+            properties.insert((*key).clone(), (*value).clone());
+        }
+        for key in &self.unset {
+            properties.remove(*key);
+        }
+    }
+}
+
+/// Decides one op on persons. `target` is the state of the op's distinct id, `other` that of
+/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person.
+pub fn decide<'op>(
+    project: ProjectId,
+    op: &'op Op,
+    target: State<'_>,
+    other: State<'_>,
+) -> Decision<'op> {
+    match &op.kind {
+        OpKind::Touch => match target {
+            State::Known(_) => nothing(),
+            State::Unknown | State::Personless => create(project, op, None),
+        },
+        OpKind::Personless => match target {
+            State::Unknown => done(Change::RememberPersonless),
+            State::Personless | State::Known(_) => nothing(),
+        },
+        OpKind::Update(update) => ordinary(project, op, update, target),
+        OpKind::Merge { other: other_id, force, update } => {
+            if *other_id == op.distinct_id {
+                return ordinary(project, op, update, target);
+            }
+            if !illegal::is_mergeable(other_id) || !illegal::is_mergeable(&op.distinct_id) {
+                let mut decision = ordinary(project, op, update, target);
+                decision.warnings.insert(0, WarningKind::IllegalDistinctId);
+                return decision;
+            }
+            merge(project, op, Sides { target, other, other_id, force: *force })
+        }
+        OpKind::GroupUpdate { .. } | OpKind::GroupTypes(_) => nothing(),
+    }
+}
+
+/// The index of a group type, of all types of a project in the order of their indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeSlot {
+    /// It has this index.
+    Known(u8),
+    /// It is new and gets this index.
+    New(u8),
+    /// All indexes are taken, or the name cannot be one.
+    None,
+}
+
+/// Finds the index of a group type (3.8): 0 to 4, given out at first sight, never taken back.
+pub fn type_slot(types: &[String], name: &str) -> TypeSlot {
+    if !is_group_name(name) {
+        return TypeSlot::None;
+    }
+    let known = types.iter().position(|known| known == name);
+    let index = u8::try_from(known.unwrap_or(types.len())).unwrap_or(u8::MAX);
+    match known {
+        Some(_) => TypeSlot::Known(index),
+        None if types.len() < GROUP_TYPES_MAX => TypeSlot::New(index),
+        None => TypeSlot::None,
+    }
+}
+
+/// Whether the text can name a group or a group type: not empty, at most 400 characters.
+pub fn is_group_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().nth(GROUP_NAME_MAX_CHARS).is_none()
+}
+
+/// Merges the properties of a `$groupidentify` into those of its group (3.8), shallowly. False,
+/// and no change, if the group would become too large.
+pub fn merge_group(properties: &mut Map<String, Value>, set: &Map<String, Value>) -> bool {
+    let set = set.iter().filter(|(key, value)| properties.get(*key) != Some(*value)).collect();
+    let changes = PropertyChanges { set, unset: Vec::new() };
+    let fits = !is_too_large(properties, &changes);
+    if fits {
+        changes.apply(properties);
+    }
+    fits
+}
+
+/// Both sides of a merge.
+struct Sides<'op, 'row> {
+    target: State<'row>,
+    other: State<'row>,
+    other_id: &'op str,
+    force: Force,
+}
+
+/// An event that merges nothing (4.5, 4.6).
+fn ordinary<'op>(
+    project: ProjectId,
+    op: &'op Op,
+    update: &'op Update,
+    target: State<'_>,
+) -> Decision<'op> {
+    match target {
+        State::Known(person) => revise(person, None, update, Identify::No),
+        State::Unknown | State::Personless => create(project, op, Some(update)),
+    }
+}
+
+/// The four cases of 4.7. Whatever happens, the surviving person is identified afterwards.
+fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decision<'op> {
+    let OpKind::Merge { update, .. } = &op.kind else {
+        return nothing();
+    };
+    match (sides.target, sides.other) {
+        (State::Known(target), State::Known(other)) if target.number == other.number => {
+            revise(target, None, update, Identify::Yes)
+        }
+        (State::Known(target), State::Known(other)) => {
+            if other.is_identified && sides.force == Force::No {
+                let mut decision = revise(target, None, update, Identify::Yes);
+                decision.warnings.insert(0, WarningKind::AlreadyIdentified);
+                return decision;
+            }
+            join(target, other, update)
+        }
+        (State::Known(target), _) => revise(target, Some(sides.other_id), update, Identify::Yes),
+        (_, State::Known(other)) => revise(other, Some(&op.distinct_id), update, Identify::Yes),
+        (target, other) => {
+            // The id whose events are stored already lends its uuid, so that they need no override.
+            let (primary, secondary) = match (target, other) {
+                (State::Unknown, State::Personless) => (sides.other_id, op.distinct_id.as_str()),
+                _ => (op.distinct_id.as_str(), sides.other_id),
+            };
+            let mut decision = create(project, op, Some(update));
+            if let Change::Create(creation) = &mut decision.change {
+                creation.uuid = PersonId::of(project, primary).0;
+                creation.primary = primary;
+                creation.secondary = Some(secondary);
+                creation.is_identified = true;
+            }
+            decision
+        }
+    }
+}
+
+/// A new person for the op's distinct id (4.5).
+fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> Decision<'op> {
+    let mut properties = Map::new();
+    if let Some(update) = update {
+        properties.extend(update.set_once.iter().map(owned));
+        properties.extend(update.set.iter().map(owned));
+    }
+    let mut warnings = Vec::new();
+    if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
+        properties.clear();
+        warnings.push(WarningKind::PropertiesTooLarge);
+    }
+    properties.insert(CREATOR_EVENT_UUID.to_owned(), Value::String(op.event_id.to_string()));
+    let change = Change::Create(Creation {
+        uuid: PersonId::of(project, &op.distinct_id).0,
+        primary: &op.distinct_id,
+        secondary: None,
+        created_at: op.timestamp,
+        properties,
+        is_identified: false,
+    });
+    Decision { change, warnings }
+}
+
+/// Whether an event makes the person identified.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Identify {
+    No,
+    Yes,
+}
+
+/// Changes to one existing person (4.6).
+fn revise<'op>(
+    person: &Person,
+    attach: Option<&'op str>,
+    update: &'op Update,
+    identify: Identify,
+) -> Decision<'op> {
+    let mut warnings = Vec::new();
+    let mut properties = property_changes(&person.properties, update);
+    if is_noise(&person.properties, &properties, update.occasion) {
+        properties = PropertyChanges::default();
+    }
+    if is_too_large(&person.properties, &properties) {
+        properties = PropertyChanges::default();
+        warnings.push(WarningKind::PropertiesTooLarge);
+    }
+    let identify = identify == Identify::Yes && !person.is_identified;
+    if attach.is_none() && properties.is_empty() && !identify {
+        return Decision { change: Change::Nothing, warnings };
+    }
+    let revision = Revision { person: person.number, attach, properties, identify };
+    Decision { change: Change::Update(revision), warnings }
+}
+
+/// Two persons become one (4.7 d): the target's values win, then the event's changes apply.
+fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<'op> {
+    let mut warnings = Vec::new();
+    let mut properties = source.properties.clone();
+    properties.extend(target.properties.iter().map(owned));
+    let changes = property_changes(&properties, update);
+    changes.apply(&mut properties);
+    if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
+        properties = target.properties.clone();
+        warnings.push(WarningKind::PropertiesTooLarge);
+    }
+    let change = Change::Merge(Merger {
+        target: target.number,
+        source: source.number,
+        created_at: target.created_at.min(source.created_at),
+        properties,
+        version: target.version.max(source.version).saturating_add(1),
+    });
+    Decision { change, warnings }
+}
+
+/// What an update changes in an object.
+fn property_changes<'op>(
+    current: &Map<String, Value>,
+    update: &'op Update,
+) -> PropertyChanges<'op> {
+    let once = update.set_once.iter().filter(|(key, value)| {
+        !update.set.contains_key(*key)
+            && current.get(*key).is_none_or(|old| old.is_null() && !value.is_null())
+    });
+    let set = update.set.iter().filter(|(key, value)| current.get(*key) != Some(*value));
+    let unset = update.unset.iter().filter(|key| current.contains_key(*key));
+    PropertyChanges { set: once.chain(set).collect(), unset: unset.map(String::as_str).collect() }
+}
+
+/// Whether the changes are only new values of keys that change all the time.
+fn is_noise(
+    current: &Map<String, Value>,
+    changes: &PropertyChanges<'_>,
+    occasion: Occasion,
+) -> bool {
+    occasion == Occasion::OtherEvent
+        && changes.unset.is_empty()
+        && changes
+            .set
+            .iter()
+            .all(|(key, _)| NOISE.contains(&key.as_str()) && current.contains_key(*key))
+}
+
+/// Whether the changes would grow an object beyond the limit. A change that shrinks an object is
+/// always let through, and the exact size is computed only near the limit.
+fn is_too_large(current: &Map<String, Value>, changes: &PropertyChanges<'_>) -> bool {
+    if changes.set.is_empty() {
+        return false;
+    }
+    let before = json_bytes(current);
+    let added = changes.set.iter().map(|(key, value)| json_bytes(key) + json_bytes(value) + 2);
+    if before.saturating_add(added.sum()) <= PROPERTIES_MAX_BYTES {
+        return false;
+    }
+    let mut after = current.clone();
+    changes.apply(&mut after);
+    let after = json_bytes(&after);
+    after > PROPERTIES_MAX_BYTES && after > before
+}
+
+/// Length of a value as compact JSON.
+fn json_bytes(value: &impl serde::Serialize) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // A value that cannot be written counts as too large.
+    serde_json::to_writer(&mut counter, value).map_or(usize::MAX, |()| counter.0)
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+fn done(change: Change<'_>) -> Decision<'_> {
+    Decision { change, warnings: Vec::new() }
+}
+
+fn nothing<'op>() -> Decision<'op> {
+    done(Change::Nothing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,534 @@
+//! The rows that one call of `apply` touches, over the database as it was before the call.
+//!
+//! [`Overlay::fold`] carries out records in order; nothing is written until [`Overlay::write`] puts
+//! every changed row once into one batch. (Once: the entries of a batch have no order among
+//! themselves.) After the commit [`Overlay::publish`] fills the caches.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use fjall::OwnedWriteBatch;
+use hashbrown::HashMap;
+use uuid::Uuid;
+
+use crate::event::id::PersonId;
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::cache::Caches;
+use crate::identity::cache::Fingerprint;
+use crate::identity::cache::IdState;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Warning;
+use crate::identity::change::WarningKind;
+use crate::identity::codec;
+use crate::identity::codec::Counters;
+use crate::identity::decide;
+use crate::identity::decide::Change;
+use crate::identity::decide::Creation;
+use crate::identity::decide::Merger;
+use crate::identity::decide::Revision;
+use crate::identity::decide::State;
+use crate::identity::decide::TypeSlot;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+use crate::identity::store::GroupTypes;
+use crate::identity::tables::Tables;
+use crate::identity::view::View;
+
+/// Longest distinct id that is stored, in bytes: 400 characters of 4 bytes. Ingest cuts them to
+/// 200; this is what keeps a key within the 64 KiB that the database takes.
+const ID_MAX_BYTES: usize = 1600;
+
+/// Changed and read rows.
+pub(super) struct Overlay<'s> {
+    view: View,
+    caches: &'s Caches,
+    counters: Counters,
+    ids: HashMap<Fingerprint, IdRow>,
+    persons: HashMap<i64, PersonRow>,
+    /// Keys of `person_ids` that end: project, person, position.
+    detached: Vec<(ProjectId, i64, i64)>,
+    overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
+    types: GroupTypes,
+    types_changed: Vec<ProjectId>,
+    groups: BTreeMap<(ProjectId, u8, String), Group>,
+    /// Persons more or less, by project.
+    counts: BTreeMap<ProjectId, i64>,
+    warnings: Vec<Warning>,
+}
+
+struct IdRow {
+    state: IdState,
+    /// What to write, if it changed.
+    changed: Option<(ProjectId, Box<str>)>,
+}
+
+struct PersonRow {
+    project: ProjectId,
+    uuid: Uuid,
+    /// None once it was merged away.
+    person: Option<Arc<Person>>,
+    is_stored: bool,
+    is_changed: bool,
+    /// Distinct ids that it gained, by position.
+    attached: BTreeMap<i64, Box<str>>,
+}
+
+/// A distinct id as an op finds it.
+enum Found {
+    Unknown,
+    Personless,
+    Known(Arc<Person>),
+}
+
+impl Found {
+    fn state(&self) -> State<'_> {
+        match self {
+            Self::Unknown => State::Unknown,
+            Self::Personless => State::Personless,
+            Self::Known(person) => State::Known(person),
+        }
+    }
+}
+
+impl<'s> Overlay<'s> {
+    pub(super) fn new(
+        view: View,
+        caches: &'s Caches,
+        counters: Counters,
+        types: GroupTypes,
+    ) -> Self {
+        Self {
+            view,
+            caches,
+            counters,
+            ids: HashMap::new(),
+            persons: HashMap::new(),
+            detached: Vec::new(),
+            overrides: BTreeMap::new(),
+            types,
+            types_changed: Vec::new(),
+            groups: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Carries out a record, or skips it if it has been applied.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be read. The overlay is then good for nothing.
+    pub(super) fn fold(&mut self, record: &Record) -> Result<(), IdentityError> {
+        if record.sequence <= self.counters.applied {
+            return Ok(());
+        }
+        self.counters.applied = record.sequence;
+        for op in &record.ops {
+            self.carry_out(record.project, op)?;
+        }
+        Ok(())
+    }
+
+    /// Whether any record was carried out since `before`.
+    pub(super) fn has_advanced(&self, before: Counters) -> bool {
+        self.counters != before
+    }
+
+    fn carry_out(&mut self, project: ProjectId, op: &Op) -> Result<(), IdentityError> {
+        match &op.kind {
+            OpKind::GroupTypes(names) => {
+                for name in names {
+                    self.type_index(project, name);
+                }
+                return Ok(());
+            }
+            OpKind::GroupUpdate { group_type, key, set } => {
+                return self.update_group(project, op, (group_type, key), set);
+            }
+            OpKind::Touch | OpKind::Personless | OpKind::Update(_) | OpKind::Merge { .. } => {}
+        }
+        let fingerprint = self.caches.fingerprint(project, &op.distinct_id);
+        if self.is_settled(fingerprint, &op.kind) {
+            return Ok(());
+        }
+        if self.is_id_too_long(project, op) {
+            return Ok(());
+        }
+        let target = self.find(project, &op.distinct_id, fingerprint)?;
+        let other = match &op.kind {
+            // An id beyond the limit is never looked up: the rules refuse to merge it.
+            OpKind::Merge { other, .. } if other.len() <= ID_MAX_BYTES => {
+                self.find(project, other, self.caches.fingerprint(project, other))?
+            }
+            _ => Found::Unknown,
+        };
+        let decision = decide::decide(project, op, target.state(), other.state());
+        drop((target, other));
+        decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
+        match decision.change {
+            Change::Nothing => Ok(()),
+            Change::RememberPersonless => {
+                self.set_id(project, &op.distinct_id, IdState::Personless);
+                Ok(())
+            }
+            Change::Create(creation) => {
+                self.create(project, creation);
+                Ok(())
+            }
+            Change::Update(revision) => self.revise(project, &revision),
+            Change::Merge(merger) => self.merge(project, merger),
+        }
+    }
+
+    /// Whether the cache alone shows that the op changes nothing. Right also for ids that an
+    /// earlier op of this overlay changed: a person of an id may be replaced, and never goes.
+    fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
+        match (kind, self.caches.id(fingerprint)) {
+            (OpKind::Touch, Some(IdState::Person(_))) => true,
+            (OpKind::Personless, Some(IdState::Person(_) | IdState::Personless)) => true,
+            _ => false,
+        }
+    }
+
+    fn is_id_too_long(&mut self, project: ProjectId, op: &Op) -> bool {
+        let is_too_long = op.distinct_id.len() > ID_MAX_BYTES;
+        if is_too_long {
+            self.warn(project, op, WarningKind::IdTooLong);
+        }
+        is_too_long
+    }
+
+    fn warn(&mut self, project: ProjectId, op: &Op, kind: WarningKind) {
+        let distinct_id = op.distinct_id.clone();
+        self.warnings.push(Warning { project, event_id: op.event_id, distinct_id, kind });
+    }
+
+    fn find(
+        &mut self,
+        project: ProjectId,
+        distinct_id: &str,
+        fingerprint: Fingerprint,
+    ) -> Result<Found, IdentityError> {
+        let state = match self.ids.get(&fingerprint) {
+            Some(row) => row.state,
+            None => {
+                let state = match self.caches.id(fingerprint) {
+                    Some(state) => state,
+                    None => self.view.id(project, distinct_id)?,
+                };
+                self.ids.insert(fingerprint, IdRow { state, changed: None });
+                state
+            }
+        };
+        Ok(match state {
+            IdState::Unknown => Found::Unknown,
+            IdState::Personless => Found::Personless,
+            IdState::Person(number) => Found::Known(self.find_person(project, number)?),
+        })
+    }
+
+    fn find_person(
+        &mut self,
+        project: ProjectId,
+        number: i64,
+    ) -> Result<Arc<Person>, IdentityError> {
+        const GONE: IdentityError = IdentityError::Damaged { what: "person of a distinct id" };
+        if let Some(row) = self.persons.get(&number) {
+            return row.person.clone().ok_or(GONE);
+        }
+        let person = match self.caches.row(number) {
+            Some(person) => person,
+            None => Arc::new(self.view.person_by_number(project, number)?.ok_or(GONE)?),
+        };
+        let row = PersonRow {
+            project,
+            uuid: person.uuid,
+            person: Some(Arc::clone(&person)),
+            is_stored: true,
+            is_changed: false,
+            attached: BTreeMap::new(),
+        };
+        self.persons.insert(number, row);
+        Ok(person)
+    }
+
+    /// The row of a person that [`Overlay::find`] has found.
+    fn row(&mut self, number: i64) -> Result<&mut PersonRow, IdentityError> {
+        let row = self.persons.get_mut(&number);
+        row.ok_or(IdentityError::Damaged { what: "person of a change" })
+    }
+
+    fn set_id(&mut self, project: ProjectId, distinct_id: &str, state: IdState) {
+        let fingerprint = self.caches.fingerprint(project, distinct_id);
+        self.ids.insert(fingerprint, IdRow { state, changed: Some((project, distinct_id.into())) });
+    }
+
+    fn create(&mut self, project: ProjectId, creation: Creation<'_>) {
+        let number = self.counters.next_person;
+        self.counters.next_person = number.saturating_add(1);
+        let person = Person {
+            number,
+            uuid: creation.uuid,
+            created_at: creation.created_at,
+            properties: creation.properties,
+            is_identified: creation.is_identified,
+            version: 0,
+            changed_sequence: self.counters.applied,
+        };
+        let mut row = PersonRow {
+            project,
+            uuid: creation.uuid,
+            person: Some(Arc::new(person)),
+            is_stored: false,
+            is_changed: true,
+            attached: BTreeMap::new(),
+        };
+        for id in [Some(creation.primary), creation.secondary].into_iter().flatten() {
+            let position = self.next_position();
+            self.assign(project, id, (number, creation.uuid));
+            row.attached.insert(position, id.into());
+        }
+        self.persons.insert(number, row);
+        *self.counts.entry(project).or_insert(0) += 1;
+    }
+
+    fn revise(&mut self, project: ProjectId, revision: &Revision<'_>) -> Result<(), IdentityError> {
+        let sequence = self.counters.applied;
+        let row = self.row(revision.person)?;
+        let uuid = row.uuid;
+        row.is_changed = true;
+        if let Some(person) = row.person.as_mut().map(Arc::make_mut) {
+            revision.properties.apply(&mut person.properties);
+            person.is_identified |= revision.identify;
+            let is_row_new = revision.identify || !revision.properties.is_empty();
+            person.version = person.version.saturating_add(u64::from(is_row_new));
+            person.changed_sequence = sequence;
+        }
+        if let Some(id) = revision.attach {
+            let position = self.next_position();
+            self.assign(project, id, (revision.person, uuid));
+            self.row(revision.person)?.attached.insert(position, id.into());
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, project: ProjectId, merger: Merger) -> Result<(), IdentityError> {
+        let source = self.row(merger.source)?;
+        source.person = None;
+        source.is_changed = true;
+        let (source_uuid, is_stored) = (source.uuid, source.is_stored);
+        let mut moving = std::mem::take(&mut source.attached);
+        if is_stored {
+            for (position, id) in self.view.positioned_ids(project, merger.source)? {
+                self.detached.push((project, merger.source, position));
+                moving.insert(position, id.into());
+            }
+        }
+        let sequence = self.counters.applied;
+        let target = self.row(merger.target)?;
+        let target_uuid = target.uuid;
+        target.is_changed = true;
+        if let Some(person) = target.person.as_mut().map(Arc::make_mut) {
+            person.created_at = merger.created_at;
+            person.properties = merger.properties;
+            person.version = merger.version;
+            person.is_identified = true;
+            person.changed_sequence = sequence;
+        }
+        for id in moving.values() {
+            self.assign(project, id, (merger.target, target_uuid));
+        }
+        self.overrides.insert((project, source_uuid), target_uuid);
+        self.row(merger.target)?.attached.append(&mut moving);
+        *self.counts.entry(project).or_insert(0) -= 1;
+        Ok(())
+    }
+
+    fn next_position(&mut self) -> i64 {
+        let position = self.counters.next_position;
+        self.counters.next_position = position.saturating_add(1);
+        position
+    }
+
+    /// Points a distinct id, and the events stored under the uuid made from it, to a person.
+    fn assign(&mut self, project: ProjectId, distinct_id: &str, (number, uuid): (i64, Uuid)) {
+        self.set_id(project, distinct_id, IdState::Person(number));
+        let own = PersonId::of(project, distinct_id).0;
+        if own != uuid {
+            self.overrides.insert((project, own), uuid);
+        }
+    }
+
+    fn type_index(&mut self, project: ProjectId, name: &str) -> Option<u8> {
+        let known = self.types.get(&project).map_or(&[][..], |types| types);
+        match decide::type_slot(known, name) {
+            TypeSlot::Known(index) => Some(index),
+            TypeSlot::None => None,
+            TypeSlot::New(index) => {
+                let types = known.iter().cloned().chain([name.to_owned()]).collect();
+                self.types.insert(project, types);
+                self.types_changed.push(project);
+                Some(index)
+            }
+        }
+    }
+
+    fn update_group(
+        &mut self,
+        project: ProjectId,
+        op: &Op,
+        (group_type, key): (&str, &str),
+        set: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<(), IdentityError> {
+        if !decide::is_group_name(key) {
+            return Ok(());
+        }
+        let Some(index) = self.type_index(project, group_type) else {
+            return Ok(());
+        };
+        let group = match self.groups.entry((project, index, key.to_owned())) {
+            Entry::Occupied(group) => group.into_mut(),
+            Entry::Vacant(slot) => {
+                let stored = self.view.group(project, index, key)?;
+                slot.insert(stored.unwrap_or_else(|| Group {
+                    created_at: op.timestamp,
+                    properties: serde_json::Map::new(),
+                }))
+            }
+        };
+        if !decide::merge_group(&mut group.properties, set) {
+            self.warn(project, op, WarningKind::PropertiesTooLarge);
+        }
+        Ok(())
+    }
+
+    /// Puts every changed row into the batch.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be encoded, or a counter cannot be read.
+    pub(super) fn write(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+    ) -> Result<(), IdentityError> {
+        for row in self.ids.values() {
+            let Some((project, id)) = &row.changed else { continue };
+            let number = match row.state {
+                IdState::Person(number) => number,
+                IdState::Unknown | IdState::Personless => 0,
+            };
+            let key = codec::key(*project, &[id.as_bytes()]);
+            batch.insert(&tables.ids, key, number.to_be_bytes());
+        }
+        for (number, row) in &self.persons {
+            row.write(batch, tables, *number)?;
+        }
+        for (project, number, position) in &self.detached {
+            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
+            batch.remove(&tables.person_ids, codec::key(*project, &parts));
+        }
+        for ((project, from), to) in &self.overrides {
+            let key = codec::key(*project, &[from.as_bytes()]);
+            batch.insert(&tables.overrides, key, &to.as_bytes()[..]);
+        }
+        self.write_projects(batch, tables)?;
+        batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
+        Ok(())
+    }
+
+    /// What there is once per project, and groups.
+    fn write_projects(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+    ) -> Result<(), IdentityError> {
+        for ((project, index, key), group) in &self.groups {
+            let key = codec::key(*project, &[&[*index], key.as_bytes()]);
+            batch.insert(&tables.groups, key, codec::encode_group(group)?);
+        }
+        let mut changed = self.types_changed.clone();
+        changed.sort_unstable();
+        changed.dedup();
+        for project in changed {
+            let types = self.types.get(&project).map_or(&[][..], |types| types);
+            let key = codec::meta_key(codec::TYPES_PREFIX, project);
+            batch.insert(&tables.meta, key, codec::encode_types(types)?);
+        }
+        for (project, more) in &self.counts {
+            let before = i64::try_from(self.view.person_count(*project)?).unwrap_or(i64::MAX);
+            let count = before.saturating_add(*more);
+            let key = codec::meta_key(codec::COUNT_PREFIX, *project);
+            batch.insert(&tables.meta, key, count.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Tells the caches what the database holds now, and returns the rest of what changed. Only
+    /// after the batch was committed.
+    pub(super) fn publish(self) -> Published {
+        for (fingerprint, row) in self.ids {
+            // Known ids are many and asked for all the time; unknown ones become known at once.
+            if row.state != IdState::Unknown {
+                self.caches.remember_id(fingerprint, row.state);
+            }
+        }
+        for (number, row) in self.persons {
+            match row.person {
+                Some(person) => self.caches.remember_row(person),
+                None => self.caches.forget_row(number),
+            }
+        }
+        Published {
+            counters: self.counters,
+            overrides: self.overrides,
+            types: (!self.types_changed.is_empty()).then_some(self.types),
+            warnings: self.warnings,
+        }
+    }
+}
+
+/// What a commit changed outside the database.
+pub(super) struct Published {
+    pub(super) counters: Counters,
+    pub(super) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
+    pub(super) types: Option<GroupTypes>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl PersonRow {
+    fn write(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+        number: i64,
+    ) -> Result<(), IdentityError> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let key = codec::key(self.project, &[&number.to_be_bytes()]);
+        let uuid_key = codec::key(self.project, &[self.uuid.as_bytes()]);
+        match &self.person {
+            Some(person) => {
+                batch.insert(&tables.persons, key, codec::encode_person(person)?);
+                if !self.is_stored {
+                    batch.insert(&tables.uuids, uuid_key, number.to_be_bytes());
+                }
+            }
+            None if self.is_stored => {
+                batch.remove(&tables.persons, key);
+                batch.remove(&tables.uuids, uuid_key);
+            }
+            None => {}
+        }
+        for (position, id) in &self.attached {
+            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
+            batch.insert(&tables.person_ids, codec::key(self.project, &parts), id.as_bytes());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Rows: [`Person`] and [`Group`], as readers see them.
+
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+
+/// A person as of some applied sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Person {
+    /// The integer `id` of the API; from 1 over all projects, never used twice.
+    pub number: i64,
+    /// The id that events carry.
+    pub uuid: Uuid,
+    /// Time of the event that created it; of merged persons the earliest.
+    pub created_at: UnixMicros,
+    /// The properties, a JSON object.
+    pub properties: Map<String, Value>,
+    /// Whether a merge event ever named it.
+    pub is_identified: bool,
+    /// 0 at creation, then one more with every change; after a merge above that of both.
+    pub version: u64,
+    /// Sequence of the record that changed the row or its distinct ids last.
+    pub changed_sequence: u64,
+}
+
+/// A group, such as one company.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Time of the `$groupidentify` that created it.
+    pub created_at: UnixMicros,
+    /// The properties, a JSON object.
+    pub properties: Map<String, Value>,
+}

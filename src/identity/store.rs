@@ -1,0 +1,304 @@
+//! [`Identities`]: the one way in, and the door to the reads.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use fjall::PersistMode;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::cache::Caches;
+use crate::identity::change::Record;
+use crate::identity::change::Warning;
+use crate::identity::codec;
+use crate::identity::codec::Counters;
+use crate::identity::overlay::Overlay;
+use crate::identity::overrides::Overrides;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+use crate::identity::tables::Tables;
+use crate::identity::view::View;
+
+/// Group types by project, in the order of their indexes. At most five per project.
+pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
+
+/// Memory of the caches, in bytes. All of them grow only as they are used. The write buffers of the
+/// database come on top: 29 MiB, for moments twice that.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Distinct ids known to exist; about 112 bytes each.
+    pub ids_bytes: u64,
+    /// Decoded persons, for updates.
+    pub rows_bytes: u64,
+    /// Blocks of the database's files.
+    pub blocks_bytes: u64,
+}
+
+impl Limits {
+    /// Divides `bytes` among the caches. Most for known ids: every event asks for one.
+    pub fn within(bytes: u64) -> Self {
+        Self { ids_bytes: bytes / 2, rows_bytes: bytes / 4, blocks_bytes: bytes / 4 }
+    }
+}
+
+/// What a call of [`Identities::apply`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Sequence of the last record that is applied now.
+    pub sequence: u64,
+    /// Rules that kept events from having their full effect, in the order of the events.
+    pub warnings: Vec<Warning>,
+}
+
+/// A cheap handle on the state; clones share it. One thread applies, any thread reads. The state is
+/// closed when the last handle and the last [`View`] are dropped.
+#[derive(Clone)]
+pub struct Identities {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tables: Arc<Tables>,
+    /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one
+    /// that came by mistake has to wait.
+    writer: Mutex<Writer>,
+    applied: watch::Sender<u64>,
+    overrides: ArcSwap<Overrides>,
+    types: ArcSwap<GroupTypes>,
+}
+
+struct Writer {
+    caches: Caches,
+    counters: Counters,
+}
+
+impl Identities {
+    /// Opens the state in a directory, or creates an empty one whose applied sequence is 0.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it open, the disk fails, or another version wrote it. For
+    /// [`IdentityError::Damaged`], delete the directory and replay the log.
+    pub fn open(directory: &Path, limits: Limits) -> Result<Self, IdentityError> {
+        let tables = Arc::new(Tables::open(directory, limits.blocks_bytes)?);
+        let counters = View::new(Arc::clone(&tables)).counters()?;
+        let writer = Writer { caches: Caches::new(limits.ids_bytes, limits.rows_bytes), counters };
+        let shared = Shared {
+            applied: watch::Sender::new(counters.applied),
+            overrides: ArcSwap::from_pointee(load_overrides(&tables)?),
+            types: ArcSwap::from_pointee(load_types(&tables)?),
+            writer: Mutex::new(writer),
+            tables,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Applies records in the order of their sequences, as one atomic change. Records that have
+    /// been applied before are skipped, so a replay may start anywhere before the end.
+    ///
+    /// Blocks: reads rows that are not cached, writes the database's journal, and waits when the
+    /// database has fallen behind with its flushes. Does not sync; see [`Identities::persist`].
+    ///
+    /// # Errors
+    ///
+    /// Nothing was applied then. After [`IdentityError::Database`] open the state again.
+    pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock();
+        let types = (**shared.types.load()).clone();
+        let mut overlay = Overlay::new(self.view(), &writer.caches, writer.counters, types);
+        for record in records {
+            overlay.fold(record)?;
+        }
+        if !overlay.has_advanced(writer.counters) {
+            return Ok(Applied { sequence: writer.counters.applied, warnings: Vec::new() });
+        }
+        let mut batch = shared.tables.database.batch();
+        overlay.write(&mut batch, &shared.tables)?;
+        batch.commit()?;
+        let published = overlay.publish();
+        writer.counters = published.counters;
+        if !published.overrides.is_empty() {
+            let next = shared.overrides.load().with(published.overrides.into_iter());
+            shared.overrides.store(Arc::new(next));
+        }
+        if let Some(types) = published.types {
+            shared.types.store(Arc::new(types));
+        }
+        let sequence = published.counters.applied;
+        shared.applied.send_replace(sequence);
+        Ok(Applied { sequence, warnings: published.warnings })
+    }
+
+    /// Makes everything applied so far durable, and returns the sequence up to which the log is no
+    /// longer needed for it. Takes a sync of the disk.
+    ///
+    /// # Errors
+    ///
+    /// If the sync failed; open the state again and replay.
+    pub fn persist(&self) -> Result<u64, IdentityError> {
+        // Read before the sync: what is applied meanwhile may have missed it.
+        let applied = self.applied_sequence();
+        self.shared.tables.database.persist(PersistMode::SyncData)?;
+        Ok(applied)
+    }
+
+    /// Sequence of the last applied record; 0 for none.
+    pub fn applied_sequence(&self) -> u64 {
+        *self.shared.applied.borrow()
+    }
+
+    /// Waits until the record with this sequence has been applied.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError::Behind`] when the time is up.
+    pub async fn wait_applied(
+        &self,
+        sequence: u64,
+        timeout: Duration,
+    ) -> Result<(), IdentityError> {
+        let mut applied = self.shared.applied.subscribe();
+        let reached = applied.wait_for(|applied| *applied >= sequence);
+        match tokio::time::timeout(timeout, reached).await {
+            // The sender lives as long as this handle.
+            Ok(_) => Ok(()),
+            Err(_) => Err(IdentityError::Behind { sequence, waited: timeout }),
+        }
+    }
+
+    /// A snapshot, for several reads that have to agree.
+    pub fn view(&self) -> View {
+        View::new(Arc::clone(&self.shared.tables))
+    }
+
+    /// The overrides as of the last applied record. Memory only.
+    pub fn overrides(&self) -> Arc<Overrides> {
+        self.shared.overrides.load_full()
+    }
+
+    /// The group types of a project, in the order of their indexes. Memory only.
+    pub fn group_types(&self, project: ProjectId) -> Arc<[String]> {
+        self.shared.types.load().get(&project).cloned().unwrap_or_default()
+    }
+
+    /// See [`View::person_of`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_of(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+    ) -> Result<Option<Person>, IdentityError> {
+        self.view().person_of(project, distinct_id)
+    }
+
+    /// See [`View::person_by_uuid`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_by_uuid(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Option<Person>, IdentityError> {
+        self.view().person_by_uuid(project, uuid)
+    }
+
+    /// See [`View::person_by_number`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_by_number(
+        &self,
+        project: ProjectId,
+        number: i64,
+    ) -> Result<Option<Person>, IdentityError> {
+        self.view().person_by_number(project, number)
+    }
+
+    /// See [`View::distinct_ids`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn distinct_ids(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Vec<String>, IdentityError> {
+        self.view().distinct_ids(project, uuid)
+    }
+
+    /// See [`View::scan_persons`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_persons(
+        &self,
+        project: ProjectId,
+        visit: impl FnMut(Person) -> ControlFlow<()>,
+    ) -> Result<(), IdentityError> {
+        self.view().scan_persons(project, visit)
+    }
+
+    /// See [`View::person_count`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_count(&self, project: ProjectId) -> Result<u64, IdentityError> {
+        self.view().person_count(project)
+    }
+
+    /// See [`View::group`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn group(
+        &self,
+        project: ProjectId,
+        type_index: u8,
+        key: &str,
+    ) -> Result<Option<Group>, IdentityError> {
+        self.view().group(project, type_index, key)
+    }
+
+    /// Number and memory in bytes of the known ids in the cache.
+    #[cfg(test)]
+    pub(super) fn ids_memory(&self) -> (usize, usize) {
+        self.shared.writer.lock().caches.ids_memory()
+    }
+}
+
+fn load_overrides(tables: &Tables) -> Result<Overrides, IdentityError> {
+    let mut entries = Vec::new();
+    for entry in tables.overrides.iter() {
+        let (key, survivor) = entry.into_inner()?;
+        entries.push((codec::decode_override_key(&key)?, codec::uuid(&survivor, "override")?));
+    }
+    Ok(Overrides::new(entries.into_iter()))
+}
+
+fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {
+    let mut types = GroupTypes::new();
+    for entry in tables.meta.prefix(codec::TYPES_PREFIX) {
+        let (key, names) = entry.into_inner()?;
+        let project = codec::meta_project(codec::TYPES_PREFIX, &key)?;
+        types.insert(project, codec::decode_types(&names)?.into());
+    }
+    Ok(types)
+}

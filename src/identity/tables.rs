@@ -1,0 +1,79 @@
+//! The database: its keyspaces and their sizes. What is in them stands in `codec`.
+//!
+//! # Why
+//!
+//! fjall, because the state is larger than memory and written at random: of the embedded stores it
+//! loads fastest and stays small (`deps.md` 4). Its `clear` and its separation of keys from values
+//! have lost data and are not used. Memory: the write buffers below, once more while they are
+//! flushed, and the block cache; all grow only as they are used.
+
+use std::path::Path;
+
+use fjall::Database;
+use fjall::Keyspace;
+use fjall::KeyspaceCreateOptions;
+
+use crate::identity::IdentityError;
+use crate::identity::codec;
+
+/// One MiB.
+const MIB: u64 = 1024 * 1024;
+
+/// Journal on disk beyond which buffers are flushed, however small; bounds the time to open.
+const JOURNAL_MAX_BYTES: u64 = 128 * MIB;
+
+/// Threads that flush and compact.
+const WORKER_THREADS: usize = 2;
+
+/// Handles of all keyspaces.
+pub(super) struct Tables {
+    pub(super) database: Database,
+    pub(super) ids: Keyspace,
+    pub(super) persons: Keyspace,
+    pub(super) person_ids: Keyspace,
+    pub(super) uuids: Keyspace,
+    pub(super) overrides: Keyspace,
+    pub(super) groups: Keyspace,
+    pub(super) meta: Keyspace,
+}
+
+impl Tables {
+    /// Opens or creates the database. The write buffers are 29 MiB together.
+    pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
+        let database = Database::builder(directory)
+            .cache_size(blocks_bytes)
+            .max_journaling_size(JOURNAL_MAX_BYTES)
+            .worker_threads(WORKER_THREADS)
+            .open()?;
+        let keyspace = |name: &str, buffer_mib: u64| {
+            database.keyspace(name, || {
+                KeyspaceCreateOptions::default().max_memtable_size(buffer_mib * MIB)
+            })
+        };
+        let tables = Self {
+            ids: keyspace("ids", 4)?,
+            persons: keyspace("persons", 12)?,
+            person_ids: keyspace("person_ids", 4)?,
+            uuids: keyspace("uuids", 4)?,
+            overrides: keyspace("overrides", 2)?,
+            groups: keyspace("groups", 2)?,
+            meta: keyspace("meta", 1)?,
+            database,
+        };
+        tables.check_format()?;
+        Ok(tables)
+    }
+
+    fn check_format(&self) -> Result<(), IdentityError> {
+        let Some(found) = self.meta.get(codec::FORMAT_KEY)? else {
+            self.meta.insert(codec::FORMAT_KEY, codec::FORMAT.to_be_bytes())?;
+            return Ok(());
+        };
+        let found =
+            <[u8; 8]>::try_from(&*found).map_err(|_| IdentityError::Damaged { what: "format" })?;
+        match u64::from_be_bytes(found) {
+            codec::FORMAT => Ok(()),
+            found => Err(IdentityError::Format { found, expected: codec::FORMAT }),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The same state again, the plain way: maps of everything, one event at a time, each rule as one
+//! `if`. Shares no code with the store but the input types.
+
+use std::collections::BTreeMap;
+
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::change::Force;
+use crate::identity::change::Occasion;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::change::Warning;
+use crate::identity::change::WarningKind;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+
+/// The ids of the tests that may not be merged.
+pub(super) const ILLEGAL: [&str; 2] = ["null", "Anonymous"];
+
+#[derive(Clone, Default)]
+pub(super) struct Model {
+    pub(super) applied: u64,
+    pub(super) persons: Vec<(ProjectId, Person)>,
+    /// In the order in which persons got them; the last field is the person's number.
+    pub(super) ids: Vec<(ProjectId, String, i64)>,
+    pub(super) types: BTreeMap<ProjectId, Vec<String>>,
+    pub(super) groups: BTreeMap<(ProjectId, usize, String), Group>,
+    pub(super) warnings: Vec<Warning>,
+    personless: Vec<(ProjectId, String)>,
+    born: i64,
+}
+
+pub(super) fn uuid_of(project: ProjectId, id: &str) -> Uuid {
+    let namespace = Uuid::parse_str("932979b4-65c3-4424-8467-0b66ec27bc22").expect("a uuid");
+    Uuid::new_v5(&namespace, format!("{}:{id}", project.0).as_bytes())
+}
+
+impl Model {
+    pub(super) fn feed(&mut self, record: &Record) {
+        self.applied = record.sequence;
+        for op in &record.ops {
+            self.step(record.project, op);
+        }
+    }
+
+    pub(super) fn person_of(&self, project: ProjectId, id: &str) -> Option<Person> {
+        let (_, _, number) = self.ids.iter().find(|(p, i, _)| *p == project && i == id)?;
+        self.persons.iter().find(|(_, person)| person.number == *number).map(|(_, p)| p.clone())
+    }
+
+    pub(super) fn ids_of(&self, number: i64) -> Vec<String> {
+        self.ids.iter().filter(|(_, _, n)| *n == number).map(|(_, id, _)| id.clone()).collect()
+    }
+
+    /// What the overrides must say: every id's own uuid leads to its person.
+    pub(super) fn overrides(&self) -> BTreeMap<(ProjectId, Uuid), Uuid> {
+        let all = self.ids.iter().map(|(project, id, _)| {
+            let person = self.person_of(*project, id).expect("every id has a person");
+            ((*project, uuid_of(*project, id)), person.uuid)
+        });
+        all.filter(|((_, from), to)| from != to).collect()
+    }
+
+    fn step(&mut self, project: ProjectId, op: &Op) {
+        let me = op.distinct_id.as_str();
+        match &op.kind {
+            OpKind::Touch => {
+                if self.person_of(project, me).is_none() {
+                    self.birth(project, op, me, &Update::default());
+                }
+            }
+            OpKind::Personless => {
+                if self.person_of(project, me).is_none() {
+                    self.personless.push((project, me.to_owned()));
+                }
+            }
+            OpKind::Update(update) => self.ordinary(project, op, update),
+            OpKind::Merge { other, force, update } => {
+                if other == me {
+                    self.ordinary(project, op, update);
+                } else if ILLEGAL.contains(&me) || ILLEGAL.contains(&other.as_str()) {
+                    self.warn(project, op, WarningKind::IllegalDistinctId);
+                    self.ordinary(project, op, update);
+                } else {
+                    self.merge(project, op, other, *force, update);
+                }
+            }
+            OpKind::GroupTypes(names) => {
+                for name in names {
+                    self.type_index(project, name);
+                }
+            }
+            OpKind::GroupUpdate { group_type, key, set } => {
+                if let Some(index) = self.type_index(project, group_type) {
+                    let group = self.groups.entry((project, index, key.clone()));
+                    let group =
+                        group.or_insert(Group { created_at: op.timestamp, properties: Map::new() });
+                    group.properties.extend(set.clone());
+                }
+            }
+        }
+    }
+
+    fn warn(&mut self, project: ProjectId, op: &Op, kind: WarningKind) {
+        let distinct_id = op.distinct_id.clone();
+        self.warnings.push(Warning { project, event_id: op.event_id, distinct_id, kind });
+    }
+
+    fn type_index(&mut self, project: ProjectId, name: &str) -> Option<usize> {
+        let types = self.types.entry(project).or_default();
+        if !types.iter().any(|t| t == name) && types.len() < 5 {
+            types.push(name.to_owned());
+        }
+        types.iter().position(|t| t == name)
+    }
+
+    fn birth(&mut self, project: ProjectId, op: &Op, first: &str, update: &Update) -> i64 {
+        self.born += 1;
+        let mut properties = update.set_once.clone();
+        properties.extend(update.set.clone());
+        properties.insert("$creator_event_uuid".to_owned(), op.event_id.to_string().into());
+        let person = Person {
+            number: self.born,
+            uuid: uuid_of(project, first),
+            created_at: op.timestamp,
+            properties,
+            is_identified: false,
+            version: 0,
+            changed_sequence: self.applied,
+        };
+        self.persons.push((project, person));
+        self.ids.push((project, first.to_owned(), self.born));
+        self.born
+    }
+
+    fn edit(&mut self, number: i64, edit: impl FnOnce(&mut Person)) {
+        let applied = self.applied;
+        let (_, person) =
+            self.persons.iter_mut().find(|(_, p)| p.number == number).expect("a person");
+        let before = person.clone();
+        edit(person);
+        if *person != before {
+            if person.version == before.version {
+                person.version += 1;
+            }
+            person.changed_sequence = applied;
+        }
+    }
+
+    fn ordinary(&mut self, project: ProjectId, op: &Op, update: &Update) {
+        match self.person_of(project, &op.distinct_id) {
+            Some(person) => self.edit(person.number, |p| overlay(&mut p.properties, update)),
+            None => {
+                self.birth(project, op, &op.distinct_id, update);
+            }
+        }
+    }
+
+    fn merge(&mut self, project: ProjectId, op: &Op, other: &str, force: Force, update: &Update) {
+        let me = op.distinct_id.as_str();
+        match (self.person_of(project, me), self.person_of(project, other)) {
+            (None, None) => {
+                let was_used = |id: &str| self.personless.contains(&(project, id.to_owned()));
+                let other_first = was_used(other) && !was_used(me);
+                let (first, second) = if other_first { (other, me) } else { (me, other) };
+                let number = self.birth(project, op, first, update);
+                self.ids.push((project, second.to_owned(), number));
+                let (_, person) = self.persons.last_mut().expect("just born");
+                person.is_identified = true;
+            }
+            (Some(person), None) => self.gain(project, person.number, other, update),
+            (None, Some(person)) => self.gain(project, person.number, me, update),
+            (Some(target), Some(source)) => {
+                if target.number != source.number {
+                    if source.is_identified && force == Force::No {
+                        self.warn(project, op, WarningKind::AlreadyIdentified);
+                    } else {
+                        self.unite(&target, &source, update);
+                        return;
+                    }
+                }
+                self.edit(target.number, |p| {
+                    overlay(&mut p.properties, update);
+                    p.is_identified = true;
+                });
+            }
+        }
+    }
+
+    fn gain(&mut self, project: ProjectId, number: i64, id: &str, update: &Update) {
+        self.ids.push((project, id.to_owned(), number));
+        self.edit(number, |p| {
+            overlay(&mut p.properties, update);
+            p.is_identified = true;
+        });
+        let applied = self.applied;
+        for (_, person) in self.persons.iter_mut().filter(|(_, p)| p.number == number) {
+            person.changed_sequence = applied;
+        }
+    }
+
+    fn unite(&mut self, target: &Person, source: &Person, update: &Update) {
+        for (_, _, number) in &mut self.ids {
+            if *number == source.number {
+                *number = target.number;
+            }
+        }
+        self.persons.retain(|(_, p)| p.number != source.number);
+        self.edit(target.number, |p| {
+            for (key, value) in &source.properties {
+                if !p.properties.contains_key(key) {
+                    p.properties.insert(key.clone(), value.clone());
+                }
+            }
+            let everything = Update { occasion: Occasion::PersonEvent, ..update.clone() };
+            overlay(&mut p.properties, &everything);
+            p.created_at = p.created_at.min(source.created_at);
+            p.is_identified = true;
+            p.version = target.version.max(source.version) + 1;
+        });
+    }
+}
+
+fn overlay(properties: &mut Map<String, Value>, update: &Update) {
+    let before = properties.clone();
+    for (key, value) in &update.set_once {
+        let old = before.get(key);
+        if old.is_none() || (old == Some(&Value::Null) && *value != Value::Null) {
+            properties.insert(key.clone(), value.clone());
+        }
+    }
+    for (key, value) in &update.set {
+        properties.insert(key.clone(), value.clone());
+    }
+    for key in &update.unset {
+        if before.contains_key(key) {
+            properties.remove(key);
+        }
+    }
+    // The one noisy key of the tests.
+    let mut without_os = properties.clone();
+    if let (Some(old), true) = (before.get("$os"), properties.contains_key("$os")) {
+        without_os.insert("$os".to_owned(), old.clone());
+    }
+    if update.occasion == Occasion::OtherEvent && without_os == before {
+        *properties = before;
+    }
+}

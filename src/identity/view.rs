@@ -1,0 +1,226 @@
+//! The state as of one applied sequence. All reads of one view agree with each other.
+//!
+//! A view keeps old rows on disk from being reclaimed: take one, use it, drop it. Reads may touch
+//! the disk; async code calls them on a blocking thread unless a few hundred microseconds are fine.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use fjall::Readable;
+use fjall::Snapshot;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::cache::IdState;
+use crate::identity::codec;
+use crate::identity::codec::Counters;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+use crate::identity::tables::Tables;
+
+/// Whether a scan goes on.
+pub type Flow = ControlFlow<()>;
+
+/// A snapshot of the state.
+pub struct View {
+    tables: Arc<Tables>,
+    snapshot: Snapshot,
+}
+
+impl View {
+    pub(super) fn new(tables: Arc<Tables>) -> Self {
+        let snapshot = tables.database.snapshot();
+        Self { tables, snapshot }
+    }
+
+    /// Sequence of the last record that this view contains.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn applied_sequence(&self) -> Result<u64, IdentityError> {
+        Ok(self.counters()?.applied)
+    }
+
+    /// The person that has this distinct id.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_of(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+    ) -> Result<Option<Person>, IdentityError> {
+        match self.id(project, distinct_id)? {
+            IdState::Person(number) => self.person_by_number(project, number),
+            IdState::Unknown | IdState::Personless => Ok(None),
+        }
+    }
+
+    /// The person with this uuid. A person that was merged away has none; see
+    /// [`Overrides`](crate::identity::overrides::Overrides) for its survivor.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_by_uuid(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Option<Person>, IdentityError> {
+        match self.number_of(project, uuid)? {
+            Some(number) => self.person_by_number(project, number),
+            None => Ok(None),
+        }
+    }
+
+    /// The person with this integer id.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_by_number(
+        &self,
+        project: ProjectId,
+        number: i64,
+    ) -> Result<Option<Person>, IdentityError> {
+        let key = codec::key(project, &[&number.to_be_bytes()]);
+        let row = self.snapshot.get(&self.tables.persons, key)?;
+        row.map(|row| codec::decode_person(number, &row)).transpose()
+    }
+
+    /// All distinct ids of a person, in the order in which persons got them; empty if there is no
+    /// such person.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn distinct_ids(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Vec<String>, IdentityError> {
+        let Some(number) = self.number_of(project, uuid)? else {
+            return Ok(Vec::new());
+        };
+        let ids = self.positioned_ids(project, number)?;
+        Ok(ids.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Shows all persons of a project, in the order of their numbers, until told to stop. Memory is
+    /// that of one person.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_persons(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(Person) -> Flow,
+    ) -> Result<(), IdentityError> {
+        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])) {
+            let (key, row) = entry.into_inner()?;
+            let person = codec::decode_person(codec::decode_person_key(&key)?, &row)?;
+            if visit(person).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows all distinct ids of a project with the numbers of their persons, in the order of the
+    /// numbers, until told to stop; to be joined with [`View::scan_persons`] as it goes.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_distinct_ids(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(i64, String) -> Flow,
+    ) -> Result<(), IdentityError> {
+        for entry in self.snapshot.prefix(&self.tables.person_ids, codec::key(project, &[])) {
+            let (key, id) = entry.into_inner()?;
+            let (number, _) = codec::decode_person_id_key(&key)?;
+            if visit(number, codec::text(&id, "distinct id")?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of persons of a project. Counted as they come and go, not by a scan.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn person_count(&self, project: ProjectId) -> Result<u64, IdentityError> {
+        let key = codec::meta_key(codec::COUNT_PREFIX, project);
+        let Some(count) = self.snapshot.get(&self.tables.meta, key)? else {
+            return Ok(0);
+        };
+        let count = codec::number(&count, "person count")?;
+        u64::try_from(count).map_err(|_| IdentityError::Damaged { what: "person count" })
+    }
+
+    /// A group by the index of its type and its key.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn group(
+        &self,
+        project: ProjectId,
+        type_index: u8,
+        key: &str,
+    ) -> Result<Option<Group>, IdentityError> {
+        let key = codec::key(project, &[&[type_index], key.as_bytes()]);
+        let row = self.snapshot.get(&self.tables.groups, key)?;
+        row.map(|row| codec::decode_group(&row)).transpose()
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, IdentityError> {
+        let counters = self.snapshot.get(&self.tables.meta, codec::COUNTERS_KEY)?;
+        counters.map_or(Ok(Counters::START), |bytes| Counters::decode(&bytes))
+    }
+
+    pub(super) fn id(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+    ) -> Result<IdState, IdentityError> {
+        let key = codec::key(project, &[distinct_id.as_bytes()]);
+        let Some(number) = self.snapshot.get(&self.tables.ids, key)? else {
+            return Ok(IdState::Unknown);
+        };
+        Ok(match codec::number(&number, "distinct id")? {
+            0 => IdState::Personless,
+            number => IdState::Person(number),
+        })
+    }
+
+    /// Distinct ids of a person with their positions.
+    pub(super) fn positioned_ids(
+        &self,
+        project: ProjectId,
+        number: i64,
+    ) -> Result<Vec<(i64, String)>, IdentityError> {
+        let prefix = codec::key(project, &[&number.to_be_bytes()]);
+        let entries = self.snapshot.prefix(&self.tables.person_ids, prefix);
+        entries
+            .map(|entry| {
+                let (key, id) = entry.into_inner()?;
+                let (_, position) = codec::decode_person_id_key(&key)?;
+                Ok((position, codec::text(&id, "distinct id")?))
+            })
+            .collect()
+    }
+
+    fn number_of(&self, project: ProjectId, uuid: Uuid) -> Result<Option<i64>, IdentityError> {
+        let key = codec::key(project, &[uuid.as_bytes()]);
+        let number = self.snapshot.get(&self.tables.uuids, key)?;
+        number.map(|number| codec::number(&number, "uuid")).transpose()
+    }
+}
