@@ -102,7 +102,9 @@ pub(super) struct Cursor {
     file: Box<dyn DiskFile>,
     salt: Salt,
     len_bytes: u64,
+    /// Never shrinks; of it, `window_len` bytes are of the file.
     window: Vec<u8>,
+    window_len: usize,
     window_start: u64,
 }
 
@@ -116,8 +118,14 @@ impl Cursor {
     ) -> io::Result<(Self, Prefix)> {
         let file = disk.open(path)?;
         let len_bytes = file.len_bytes()?;
-        let mut cursor =
-            Self { file, salt: Salt::new(0), len_bytes, window: Vec::new(), window_start: 0 };
+        let mut cursor = Self {
+            file,
+            salt: Salt::new(0),
+            len_bytes,
+            window: Vec::new(),
+            window_len: 0,
+            window_start: 0,
+        };
         let prefix = Prefix::decode(cursor.view(0, PREFIX_BYTES)?, first);
         if let Prefix::Valid(header) | Prefix::Damaged(header) = prefix {
             cursor.salt = Salt::new(header.salt);
@@ -139,7 +147,7 @@ impl Cursor {
         if let Some(header) = self.header_in_window(offset)? {
             return Ok(Some(header));
         }
-        self.window.clear();
+        self.window_len = 0;
         self.header_in_window(offset)
     }
 
@@ -185,7 +193,7 @@ impl Cursor {
     ) -> io::Result<Search> {
         let mut search = Search::default();
         let mut offset = from;
-        self.window.clear();
+        self.window_len = 0;
         while let Some((at, header)) = self.next_header(offset, &wanted)? {
             search.durable = search.durable.max(header.durable);
             if self.payload(at, &header)?.is_some() {
@@ -250,25 +258,30 @@ impl Cursor {
     /// At least `len` bytes from `offset` if the file has them: exactly `len`, or fewer at its
     /// end.
     fn view(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
-        let window_end = self.window_start.saturating_add(to_u64(self.window.len()));
+        let window_end = self.window_start.saturating_add(to_u64(self.window_len));
         let end = offset.saturating_add(to_u64(len));
         if offset < self.window_start || end > window_end {
             let rest = to_usize(self.len_bytes.saturating_sub(offset))?;
-            self.window.resize(rest.min(len.max(WINDOW_BYTES)), 0);
-            let read = self.file.read_at(&mut self.window, offset)?;
-            self.window.truncate(read);
+            let size = rest.min(len.max(WINDOW_BYTES));
+            if self.window.len() < size {
+                self.window = vec![0; size];
+            }
+            let window = self.window.get_mut(..size).unwrap_or_default();
+            self.window_len = 0;
+            self.window_len = self.file.read_at(window, offset)?;
             self.window_start = offset;
         }
         let from = to_usize(offset - self.window_start)?;
-        let bytes = self.window.get(from..).unwrap_or_default();
+        let bytes = self.window.get(from..self.window_len).unwrap_or_default();
         Ok(bytes.get(..len).unwrap_or(bytes))
     }
 }
 
-/// Whether all bytes are zero. Without early exits inside a chunk the compiler uses wide
-/// registers: the unused part of a segment is checked at every start.
-pub(super) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.chunks(256).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+/// Whether all bytes are zero. As a comparison of memory, because the unused part of a segment is
+/// checked at every start.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).all(|chunk| ZEROS.starts_with(chunk))
 }
 
 pub(super) fn to_usize(bytes: u64) -> io::Result<usize> {

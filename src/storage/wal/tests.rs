@@ -37,12 +37,9 @@ fn settings(dir: &Path) -> WalSettings {
     WalSettings { dir: dir.to_path_buf(), segment_max_bytes: SEGMENT_BYTES }
 }
 
-fn try_open(disk: &SimDisk, after: u64) -> Result<(Wal, Recovered), WalError> {
-    Wal::open(Arc::new(disk.clone()), settings(Path::new(DIR)), Sequence(after), 7)
-}
-
 fn open(disk: &SimDisk, after: u64) -> (Wal, Recovered) {
-    try_open(disk, after).expect("open")
+    let settings = settings(Path::new(DIR));
+    Wal::open(Arc::new(disk.clone()), settings, Sequence(after), 7).expect("open")
 }
 
 fn path(first: u64) -> PathBuf {
@@ -223,8 +220,8 @@ fn truncation_removes_whole_segments_and_never_the_newest() {
     {
         let bytes = files.truncate_through(Sequence(through)).expect("truncate");
         assert_eq!((bytes, files.oldest()), (freed * SEGMENT_BYTES, Some(Sequence(oldest))));
-        let until = expected.len();
-        assert_eq!(read(&files, oldest - 1, Sequence(12)), expected[oldest as usize - 1..until]);
+        let behind = usize::try_from(oldest - 1).expect("small");
+        assert_eq!(read(&files, oldest - 1, Sequence(12)), expected[behind..]);
     }
     assert_eq!(files.size_bytes(), SEGMENT_BYTES);
     let durable = disk.power_on(Survival::Lose);

@@ -1,7 +1,5 @@
 //! The simulated disk loses what was not synced, and nothing else.
 
-#![expect(clippy::expect_used, reason = "a failed step is a failed test")]
-
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;

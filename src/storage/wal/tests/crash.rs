@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::Just;
@@ -10,15 +12,17 @@ use proptest::prelude::any;
 use proptest::prelude::prop_oneof;
 use proptest::proptest;
 
+use super::DIR;
+use super::SEGMENT_BYTES;
 use super::open;
 use super::payload;
 use super::read;
-use super::try_open;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::storage::wal::Damage;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
+use crate::storage::wal::WalSettings;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::writer::Wal;
 
@@ -73,9 +77,14 @@ const HISTORY: &[Step] = {
     ]
 };
 
+/// Segments of a few small records, for many rotations; and of many sectors, so that a cut takes
+/// some records of a batch and leaves others.
+const SEGMENTS_BYTES: [u64; 2] = [SEGMENT_BYTES, SEGMENT_BYTES + 4000];
+
 /// What may, and what must, be found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Model {
+    segment_max_bytes: u64,
     appended: BTreeMap<u64, BTreeSet<Vec<u8>>>,
     durable: BTreeMap<u64, Vec<u8>>,
     unsynced: BTreeMap<u64, Vec<u8>>,
@@ -83,9 +92,23 @@ struct Model {
     flushed: u64,
     /// Makes every payload another one.
     count: usize,
+    /// Places that were found to be unconfirmed.
+    holes: usize,
 }
 
 impl Model {
+    fn new(segment_max_bytes: u64) -> Self {
+        Self {
+            segment_max_bytes,
+            appended: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
+            flushed: 0,
+            count: 0,
+            holes: 0,
+        }
+    }
+
     fn append(&mut self, wal: &mut Wal, size: usize) -> Result<(), WalError> {
         self.count += 1;
         let bytes = payload(&format!("{}.", self.count), size);
@@ -112,7 +135,10 @@ impl Model {
 
     /// Opens the log, and holds what it finds against what it must.
     fn open(&mut self, disk: &SimDisk) -> Result<Wal, WalError> {
-        let (wal, recovered) = try_open(disk, self.flushed)?;
+        let dir = Path::new(DIR).to_path_buf();
+        let settings = WalSettings { dir, segment_max_bytes: self.segment_max_bytes };
+        let disk = Arc::new(disk.clone());
+        let (wal, recovered) = Wal::open(disk, settings, Sequence(self.flushed), 7)?;
         self.unsynced.clear();
         let mut position = self.flushed;
         for item in read(&wal.files(), self.flushed, recovered.last) {
@@ -130,6 +156,7 @@ impl Model {
                     };
                     assert_eq!(first.0, position + 1);
                     position = last.0;
+                    self.holes += 1;
                     let durable = self.durable.range(first.0..=last.0).next();
                     assert_eq!(durable, None, "a durable record is missing");
                 }
@@ -170,17 +197,27 @@ impl Model {
 }
 
 /// Runs `history` with the power cut after `operations`; what must be found again is the result.
-fn cut(history: &[Step], operations: u64) -> (SimDisk, Model) {
-    let (disk, mut model) = (SimDisk::new(), Model::default());
+fn cut(mut model: Model, history: &[Step], operations: u64) -> (SimDisk, Model) {
+    let disk = SimDisk::new();
     disk.cut_after(operations);
     assert!(model.run(&disk, history).is_err(), "the power is cut in operation {operations}");
     (disk, model)
 }
 
-fn operations_of(history: &[Step]) -> u64 {
+fn operations_of(mut model: Model, history: &[Step]) -> u64 {
     let disk = SimDisk::new();
-    Model::default().run(&disk, history).expect("a run without a cut");
+    model.run(&disk, history).expect("a run without a cut");
     disk.operations()
+}
+
+/// [`HISTORY`], cut after each of its operations, for all sizes of segments.
+fn all_cuts() -> impl Iterator<Item = (u64, SimDisk, Model)> {
+    SEGMENTS_BYTES.into_iter().map(Model::new).flat_map(|model| {
+        (0..operations_of(model.clone(), HISTORY)).map(move |operations| {
+            let (disk, model) = cut(model.clone(), HISTORY, operations);
+            (operations, disk, model)
+        })
+    })
 }
 
 fn survivals() -> impl Iterator<Item = Survival> {
@@ -191,23 +228,24 @@ fn survivals() -> impl Iterator<Item = Survival> {
 /// cuts and many outcomes; then a second start, when the remains of the first cut are in the past.
 #[test]
 fn every_cut_keeps_what_is_durable() {
-    for operations in 0..operations_of(HISTORY) {
-        let (disk, model) = cut(HISTORY, operations);
+    let mut holes = 0;
+    for (_, disk, model) in all_cuts() {
         for survival in survivals() {
             let (disk, mut model) = (disk.power_on(survival), model.clone());
             model.go_on(&disk).expect("the log goes on");
+            holes += model.holes;
             let disk = disk.power_on(Survival::Lose);
             model.go_on(&disk).expect("the log goes on again");
             model.open(&disk.power_on(Survival::Keep)).expect("open");
         }
     }
+    assert!(holes > 0, "some cut takes a record and leaves the one behind it");
 }
 
 /// Goal: recovery can itself be cut anywhere. Method: all cuts of it, behind all cuts before it.
 #[test]
 fn every_cut_of_the_recovery_keeps_what_is_durable() {
-    for operations in 0..operations_of(HISTORY) {
-        let (disk, model) = cut(HISTORY, operations);
+    for (operations, disk, model) in all_cuts() {
         for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(operations)] {
             for second in 0.. {
                 let (disk, mut model) = (disk.power_on(survival), model.clone());
@@ -256,10 +294,12 @@ proptest! {
         history in vec(step(), 1..40),
         at in any::<proptest::sample::Index>(),
         seed in any::<u64>(),
+        slack in 0_u64..5000,
     ) {
-        let operations = operations_of(&history);
+        let model = Model::new(SEGMENT_BYTES + slack);
+        let operations = operations_of(model.clone(), &history);
         let at = u64::try_from(at.index(usize::try_from(operations).expect("few"))).expect("few");
-        let (disk, mut model) = cut(&history, at);
+        let (disk, mut model) = cut(model, &history, at);
         let disk = disk.power_on(Survival::Mixed(seed));
         model.go_on(&disk).expect("the log goes on");
         let disk = disk.power_on(Survival::Lose);

@@ -12,7 +12,6 @@ use super::path;
 use super::read;
 use super::record;
 use super::settings;
-use super::try_open;
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskFile;
 use crate::storage::disk::sim::SimDisk;
@@ -208,7 +207,11 @@ fn a_hole_in_the_last_batch_is_unconfirmed() {
     let found = read(&wal.files(), 0, Sequence(3));
     assert_eq!([&found[0], &found[2]], [&items[0], &items[2]]);
     assert_eq!(damages(&found), [unconfirmed]);
-    assert_eq!(wal.append(&[b"4"]).expect("append"), Sequence(4));
+    append_all(&mut wal, &["4"]);
+    // From the next segment on it is in the past, and still the same.
+    let (wal, recovered) = open(&disk, 0);
+    assert_eq!(recovered, Recovered { last: Sequence(4), ..Recovered::default() });
+    assert_eq!(damages(&read(&wal.files(), 0, Sequence(4))), [unconfirmed]);
 }
 
 /// Goal: an acknowledged record at the very end is missed if a later header bears witness to it,
@@ -273,6 +276,21 @@ fn missing_segments_are_reported() {
     assert!(matches!(damages(&found).as_slice(), [Damage::Lost { first: Sequence(5), .. }]));
 }
 
+/// Goal: a segment that is removed for being empty still proves that all before it was durable.
+#[test]
+fn an_empty_segment_proves_what_came_before_it() {
+    let disk = with_file(3, &[]);
+    let (mut wal, recovered) = open(&disk, 0);
+    assert_eq!(recovered.last, Sequence(2));
+    assert!(
+        matches!(recovered.corruptions.as_slice(), [Corruption { damage, .. }] if *damage == lost(1, 2))
+    );
+    append_all(&mut wal, &["3"]);
+    assert_eq!(damages(&read(&wal.files(), 0, Sequence(3))), [lost(1, 2)]);
+    let (_, recovered) = open(&with_file(3, &[]), 2);
+    assert_eq!(recovered, Recovered { last: Sequence(2), ..Recovered::default() });
+}
+
 #[test]
 fn without_both_headers_a_segment_is_kept_and_its_numbers_are_used() {
     let (disk, _) = five();
@@ -298,7 +316,8 @@ fn a_newer_format_is_not_taken_for_damage() {
     let checksum = crc32c::crc32c(&header[..32]).to_le_bytes();
     header[32..].copy_from_slice(&checksum);
     file(&disk, 1).write_all_at(&header, 0).expect("write");
-    assert!(matches!(try_open(&disk, 0), Err(WalError::Version { version: 2, .. })));
+    let opened = Wal::open(Arc::new(disk), settings(Path::new(DIR)), Sequence(0), 7);
+    assert!(matches!(opened, Err(WalError::Version { version: 2, known: 1, .. })));
 }
 
 /// Goal: frames that another life of the blocks left behind never count, even if they would fit.
