@@ -44,6 +44,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::storage::delta::error::TableError;
+use crate::storage::delta::log::Loaded;
 use crate::storage::delta::log::Log;
 use crate::storage::delta::log::Put;
 use crate::storage::delta::state::State;
@@ -53,9 +54,16 @@ use crate::storage::delta::stats::FileStats;
 /// table reads at most this many commit files.
 pub const CHECKPOINT_INTERVAL: u64 = 100;
 
-/// How long files of the log that a checkpoint has replaced stay. Time travel ends much earlier:
-/// with the files that a vacuum removes.
+/// How long files of the log that a checkpoint has replaced stay at least. Time travel ends much
+/// earlier: with the files that a vacuum removes.
 pub const LOG_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many commits stay in the log at least, whatever the clocks say.
+///
+/// A committer takes the number after the last one that it knows. Were that commit there and gone
+/// again, the put would succeed and the commit be lost below a checkpoint. With this, such a
+/// committer must have missed as many commits since it last looked, less than [`IDLE_MAX`] ago.
+pub const LOG_COMMITS_MIN: u64 = 1_000;
 
 /// How long the log remembers a removed file; no vacuum may have a longer grace.
 pub const TOMBSTONE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -64,8 +72,8 @@ pub const TOMBSTONE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const ATTEMPTS_MAX: u32 = 100;
 
 /// After this long without a look at the log, the commits that come next may have been cleaned up;
-/// then the newest checkpoint is asked for first. Far below [`LOG_RETENTION`].
-const IDLE_MAX: Duration = Duration::from_secs(10 * 60);
+/// then the newest checkpoint is asked for first.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Looks at added files under way at once.
 const CONCURRENT_HEADS: usize = 16;
@@ -177,8 +185,9 @@ struct Shared {
 
 struct Writer {
     state: State,
-    /// When the log was last looked at, by [`Clock::monotonic`].
-    seen_at: Duration,
+    /// When the state was last known to be the newest. Wall clock: it runs on while the machine
+    /// sleeps.
+    seen_at: UnixMicros,
     /// Version of the newest checkpoint that this handle knows of.
     checkpoint: u64,
     /// Commits tried by this handle.
@@ -216,8 +225,31 @@ impl DeltaTable {
                 log.load(&spec).await?.ok_or_else(missing)?
             }
         };
+        let table = Self::new(log, loaded, location, spec, clock);
+        table.widen().await?;
+        Ok(table)
+    }
+
+    /// Opens the table for reading, without writing anything; `None` if there is none. It may lack
+    /// columns of the spec.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeltaTable::open_or_create`].
+    pub async fn open_existing(
+        store: Arc<dyn ObjectStore>,
+        location: Url,
+        spec: TableSpec,
+        clock: Clock,
+    ) -> Result<Option<Self>, TableError> {
+        let log = Log::new(store, spec.name)?;
+        let loaded = log.load(&spec).await?;
+        Ok(loaded.map(|loaded| Self::new(log, loaded, location, spec, clock)))
+    }
+
+    fn new(log: Log, loaded: Loaded, location: Url, spec: TableSpec, clock: Clock) -> Self {
         let writer = Writer {
-            seen_at: clock.monotonic(),
+            seen_at: clock.now(),
             checkpoint: loaded.checkpoint,
             attempts: 0,
             state: loaded.state,
@@ -225,10 +257,7 @@ impl DeltaTable {
         let current = RwLock::new(Arc::new(writer.state.table_version()));
         let writer = tokio::sync::Mutex::new(writer);
         let id = Uuid::new_v4();
-        let table =
-            Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) };
-        table.widen().await?;
-        Ok(table)
+        Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) }
     }
 
     /// What the table must be.
@@ -347,6 +376,7 @@ impl Shared {
         match self.log.put(version, bytes).await? {
             Put::Done => {
                 writer.state.apply(change, Origin::Us);
+                writer.seen_at = now;
                 self.publish(writer);
                 Ok(true)
             }
@@ -374,7 +404,7 @@ impl Shared {
             writer.state.apply(change, if ours { Origin::Us } else { Origin::Others });
             advanced = true;
         }
-        writer.seen_at = self.clock.monotonic();
+        writer.seen_at = self.clock.now();
         if advanced {
             self.publish(writer);
         }
@@ -400,7 +430,8 @@ impl Shared {
     }
 
     fn is_idle(&self, writer: &Writer) -> bool {
-        self.clock.monotonic().saturating_sub(writer.seen_at) > IDLE_MAX
+        let now = self.clock.now();
+        now < writer.seen_at || now.since(writer.seen_at) > IDLE_MAX
     }
 
     fn is_ours(&self, id: &str) -> bool {

@@ -69,7 +69,8 @@ const CONCURRENT_DELETES: usize = 10;
 /// A cheap handle to a directory of durable objects; clones share it.
 ///
 /// Once the sync of a directory has failed, what it names may or may not survive, and trying
-/// again proves nothing: from then on every write fails, until the process is restarted.
+/// again proves nothing: from then on every write fails, and so does reading what was then being
+/// written, until the process is restarted.
 #[derive(Clone, Debug)]
 pub struct DurableStore {
     shared: Arc<Shared>,
@@ -82,7 +83,11 @@ struct Shared {
     /// Directories whose own names are known to be durable. Grows with the directories of the
     /// store: one per partition.
     durable_dirs: Mutex<HashSet<PathBuf>>,
+    /// Set once the sync of a directory has failed.
     poisoned: AtomicBool,
+    /// Objects whose names were not synced: not to be read, lest something is built on them.
+    /// At most the writes that were under way when the sync failed.
+    doubtful: Mutex<HashSet<PathBuf>>,
 }
 
 impl DurableStore {
@@ -96,6 +101,7 @@ impl DurableStore {
                 root: root.into(),
                 durable_dirs: Mutex::default(),
                 poisoned: AtomicBool::new(false),
+                doubtful: Mutex::default(),
             }),
         }
     }
@@ -179,7 +185,7 @@ impl ObjectStore for DurableStore {
         let location = location.clone();
         let disk = Arc::clone(&self.shared.disk);
         self.blocking(move |shared| {
-            let file = shared.file(&location)?;
+            let file = shared.readable_file(&location)?;
             read::get(disk, &file, location, &options)
         })
         .await
@@ -193,7 +199,7 @@ impl ObjectStore for DurableStore {
         let location = location.clone();
         let ranges = ranges.to_vec();
         self.blocking(move |shared| {
-            let path = shared.file(&location)?;
+            let path = shared.readable_file(&location)?;
             let failed = |error| failed(&location, error);
             let file = shared.disk.open(&path).map_err(failed)?;
             ranges.into_iter().map(|range| read::exactly(&*file, range).map_err(failed)).collect()
@@ -291,9 +297,19 @@ impl Shared {
         Ok(file)
     }
 
+    /// The file of an object that is to be read.
+    fn readable_file(&self, location: &Path) -> Result<PathBuf> {
+        let file = self.file(location)?;
+        if self.doubtful.lock().contains(&file) {
+            let reason = "it is not certain that this object is durable; restart to find out";
+            return Err(failed(location, io::Error::other(reason)));
+        }
+        Ok(file)
+    }
+
     /// The file of an object that must exist.
     fn existing_file(&self, location: &Path) -> Result<PathBuf> {
-        let file = self.file(location)?;
+        let file = self.readable_file(location)?;
         let entry = self.disk.metadata(&file).map_err(|error| failed(location, error))?;
         if entry.is_dir {
             return Err(failed(location, io::ErrorKind::NotFound.into()));
@@ -335,12 +351,16 @@ impl Shared {
             Ok(e_tag)
         });
         if named.is_err() {
-            // If it stays, the next `recover` removes it; the first error is the one to report.
-            let _ = self.disk.remove(&path);
+            self.discard(&path);
         }
         let e_tag = named?;
-        self.sync_dir(directory(target))?;
+        self.sync_name(target)?;
         Ok(PutResult { e_tag: Some(e_tag), version: None })
+    }
+
+    /// Removes a temporary file. One that stays is for the next `recover`.
+    fn discard(&self, temporary: &FilePath) {
+        let _ = self.disk.remove(temporary);
     }
 
     /// Moves a synced temporary file to `target`; durable after a sync of the directory.
@@ -350,8 +370,7 @@ impl Shared {
             Naming::Replace => self.disk.rename(temporary, target),
             Naming::Create => {
                 self.disk.hard_link(temporary, target)?;
-                // The object is there; a temporary name that stays is for `recover`.
-                let _ = self.disk.remove(temporary);
+                self.discard(temporary);
                 Ok(())
             }
         }
@@ -371,10 +390,10 @@ impl Shared {
                 self.disk.hard_link(source, &temporary)?;
                 self.disk.rename(&temporary, target)?;
                 // Still there if both names were the same file already.
-                let _ = self.disk.remove(&temporary);
+                self.discard(&temporary);
             }
         }
-        self.sync_dir(dir)
+        self.sync_name(target)
     }
 
     fn delete(&self, location: Path) -> Result<Path> {
@@ -386,6 +405,16 @@ impl Shared {
         };
         delete().map_err(|error| failed(&location, error))?;
         Ok(location)
+    }
+
+    /// Makes a new name durable, or locks it away.
+    fn sync_name(&self, target: &FilePath) -> io::Result<()> {
+        // The second look: a sync that failed for another write may have swallowed our error.
+        let synced = self.sync_dir(directory(target)).and_then(|()| self.check_writable());
+        if synced.is_err() {
+            self.doubtful.lock().insert(target.to_path_buf());
+        }
+        synced
     }
 
     /// Syncs the names in `dir`; if that fails, refuses every later write.

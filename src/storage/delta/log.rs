@@ -30,6 +30,7 @@ use url::Url;
 
 use crate::clock::UnixMicros;
 use crate::storage::delta::CHECKPOINT_INTERVAL;
+use crate::storage::delta::LOG_COMMITS_MIN;
 use crate::storage::delta::LOG_RETENTION;
 use crate::storage::delta::Operation;
 use crate::storage::delta::TOMBSTONE_RETENTION;
@@ -217,7 +218,8 @@ impl Log {
     }
 
     /// Writes a checkpoint of the newest version, which it returns, and removes files of the log
-    /// that are older than a checkpoint and than the retention.
+    /// that are older than a checkpoint and than the retention. Does not touch the last
+    /// [`LOG_COMMITS_MIN`] commits.
     pub(super) async fn checkpoint(&self, now: UnixMicros) -> Result<u64, TableError> {
         let library = Arc::clone(&self.library);
         let retention = i64::try_from(LOG_RETENTION.as_millis()).unwrap_or(i64::MAX);
@@ -230,7 +232,9 @@ impl Log {
                 table.load().await?;
                 let version = table.snapshot()?.version();
                 create_checkpoint(&table, None).await?;
-                cleanup_expired_logs_for(version, &*library, oldest, None).await?;
+                if let Some(replaced) = version.checked_sub(LOG_COMMITS_MIN) {
+                    cleanup_expired_logs_for(replaced, &*library, oldest, None).await?;
+                }
                 Ok(version)
             })
         };
