@@ -32,9 +32,10 @@ use crate::clock::UnixMicros;
 use crate::storage::delta::CHECKPOINT_INTERVAL;
 use crate::storage::delta::LOG_COMMITS_MIN;
 use crate::storage::delta::LOG_RETENTION;
-use crate::storage::delta::Operation;
 use crate::storage::delta::TOMBSTONE_RETENTION;
 use crate::storage::delta::TableSpec;
+use crate::storage::delta::commit::Operation;
+use crate::storage::delta::commit::Origin;
 use crate::storage::delta::error::TableError;
 use crate::storage::delta::schema;
 use crate::storage::delta::state::READER_VERSION;
@@ -115,7 +116,7 @@ impl Log {
             match self.read(version).await? {
                 Some(bytes) => {
                     let change = state.read(version, &bytes)?;
-                    state.apply(change, super::Origin::Us);
+                    state.apply(change, Origin::Us);
                 }
                 None if commit.is_some_and(|newest| newest >= version) => {
                     return Err(self.damaged(version, "it is missing"));

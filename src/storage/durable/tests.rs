@@ -2,13 +2,17 @@
 
 #![expect(clippy::expect_used, reason = "a failed step is a failed test")]
 
+use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use object_store::MultipartUpload;
 use object_store::ObjectStoreExt;
 use object_store::WriteMultipart;
 
 use super::*;
+use crate::storage::disk::DiskEntry;
+use crate::storage::disk::DiskFile;
 use crate::storage::disk::OsDisk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;

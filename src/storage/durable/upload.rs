@@ -17,10 +17,10 @@ use object_store::UploadPart;
 use object_store::path::Path;
 
 use crate::storage::durable::DurableStore;
-use crate::storage::durable::Naming;
-use crate::storage::durable::Shared;
-use crate::storage::durable::Temporary;
-use crate::storage::durable::failed;
+use crate::storage::durable::files::Naming;
+use crate::storage::durable::files::Shared;
+use crate::storage::durable::files::Temporary;
+use crate::storage::durable::files::failed;
 
 /// An object on its way. Invisible until [`MultipartUpload::complete`]; gone if dropped before.
 #[derive(Debug)]
