@@ -93,7 +93,7 @@ impl TableSpec {
 /// A Parquet file of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataFile {
-    /// Path in the table, as in `month=2026-11/part-1.parquet`; the name must be unique for ever.
+    /// Path in the table, as [`TableSpec::file_path`] makes it. The name must be unique for ever.
     pub path: String,
     /// Length of the file.
     pub size_bytes: u64,

@@ -1,8 +1,6 @@
 //! What the table promises, on a simulated disk. What a power cut does to it is in `crash`, how
 //! others see it in `others`.
 
-#![expect(clippy::expect_used, reason = "a failed step is a failed test")]
-
 mod crash;
 mod others;
 
