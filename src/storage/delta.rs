@@ -17,6 +17,7 @@
 //! and without `DataFusion` has no predicate logic in its conflict check. Ours needs one put per
 //! commit and one get per commit of others.
 
+mod commit;
 pub mod error;
 mod log;
 mod schema;
@@ -31,44 +32,41 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use deltalake_core::kernel::Action;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
 use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::path::Path;
 use parking_lot::RwLock;
 use url::Url;
 use uuid::Uuid;
 
 use crate::clock::Clock;
-use crate::clock::UnixMicros;
+use crate::storage::delta::commit::Operation;
+use crate::storage::delta::commit::Shared;
+use crate::storage::delta::commit::Writer;
+use crate::storage::delta::commit::operation;
 use crate::storage::delta::error::TableError;
+use crate::storage::delta::log::Loaded;
 use crate::storage::delta::log::Log;
-use crate::storage::delta::log::Put;
-use crate::storage::delta::state::State;
 use crate::storage::delta::stats::FileStats;
 
 /// Commits between two checkpoints of the log; the protocol's usual value. A reader that opens the
 /// table reads at most this many commit files.
 pub const CHECKPOINT_INTERVAL: u64 = 100;
 
-/// How long files of the log that a checkpoint has replaced stay. Time travel ends much earlier:
-/// with the files that a vacuum removes.
+/// How long files of the log that a checkpoint has replaced stay at least. Time travel ends much
+/// earlier: with the files that a vacuum removes.
 pub const LOG_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many commits stay in the log at least, whatever the clocks say.
+///
+/// A committer takes the number after the last one that it knows. Were that commit there and gone
+/// again, the put would succeed and the commit be lost below a checkpoint. With this, such a
+/// committer must have missed as many commits since it last looked, less than a minute ago.
+pub const LOG_COMMITS_MIN: u64 = 1_000;
 
 /// How long the log remembers a removed file; no vacuum may have a longer grace.
 pub const TOMBSTONE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Attempts at one commit. Every failed one means that another committer got through.
 const ATTEMPTS_MAX: u32 = 100;
-
-/// After this long without a look at the log, the commits that come next may have been cleaned up;
-/// then the newest checkpoint is asked for first. Far below [`LOG_RETENTION`].
-const IDLE_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// Looks at added files under way at once.
-const CONCURRENT_HEADS: usize = 16;
 
 /// What a table must be.
 #[derive(Clone, Debug)]
@@ -95,7 +93,7 @@ impl TableSpec {
 /// A Parquet file of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataFile {
-    /// Path in the table, as in `month=2026-11/part-1.parquet`; the name must be unique for ever.
+    /// Path in the table, as [`TableSpec::file_path`] makes it. The name must be unique for ever.
     pub path: String,
     /// Length of the file.
     pub size_bytes: u64,
@@ -162,29 +160,6 @@ pub struct DeltaTable {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    spec: TableSpec,
-    location: Url,
-    clock: Clock,
-    log: Log,
-    /// Starts the ids of this handle's commits, by which they are told from those of others.
-    id: Uuid,
-    /// Replaced as a whole; held only for the length of an `Arc` clone.
-    current: RwLock<Arc<TableVersion>>,
-    /// One commit, refresh or vacuum at a time.
-    writer: tokio::sync::Mutex<Writer>,
-}
-
-struct Writer {
-    state: State,
-    /// When the log was last looked at, by [`Clock::monotonic`].
-    seen_at: Duration,
-    /// Version of the newest checkpoint that this handle knows of.
-    checkpoint: u64,
-    /// Commits tried by this handle.
-    attempts: u64,
-}
-
 impl DeltaTable {
     /// Opens the table in `store`, whose root is the table's directory; creates it if there is
     /// none; adds columns of the spec that it lacks. `location` is the address of that directory
@@ -216,8 +191,31 @@ impl DeltaTable {
                 log.load(&spec).await?.ok_or_else(missing)?
             }
         };
+        let table = Self::new(log, loaded, location, spec, clock);
+        table.widen().await?;
+        Ok(table)
+    }
+
+    /// Opens the table for reading, without writing anything; `None` if there is none. It may lack
+    /// columns of the spec.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeltaTable::open_or_create`].
+    pub async fn open_existing(
+        store: Arc<dyn ObjectStore>,
+        location: Url,
+        spec: TableSpec,
+        clock: Clock,
+    ) -> Result<Option<Self>, TableError> {
+        let log = Log::new(store, spec.name)?;
+        let loaded = log.load(&spec).await?;
+        Ok(loaded.map(|loaded| Self::new(log, loaded, location, spec, clock)))
+    }
+
+    fn new(log: Log, loaded: Loaded, location: Url, spec: TableSpec, clock: Clock) -> Self {
         let writer = Writer {
-            seen_at: clock.monotonic(),
+            seen_at: clock.now(),
             checkpoint: loaded.checkpoint,
             attempts: 0,
             state: loaded.state,
@@ -225,10 +223,7 @@ impl DeltaTable {
         let current = RwLock::new(Arc::new(writer.state.table_version()));
         let writer = tokio::sync::Mutex::new(writer);
         let id = Uuid::new_v4();
-        let table =
-            Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) };
-        table.widen().await?;
-        Ok(table)
+        Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) }
     }
 
     /// What the table must be.
@@ -307,169 +302,6 @@ impl DeltaTable {
         }
         Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
     }
-}
-
-/// How a commit describes itself in the log, in the words that other engines use.
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    name: &'static str,
-    mode: Option<&'static str>,
-    /// Whether it depends on nothing in the table.
-    blind: bool,
-}
-
-fn operation(kind: EditKind) -> Operation {
-    match kind {
-        EditKind::Append => Operation { name: "WRITE", mode: Some("Append"), blind: true },
-        EditKind::Compact => Operation { name: "OPTIMIZE", mode: None, blind: false },
-        EditKind::Replace => Operation { name: "UPDATE", mode: None, blind: false },
-        EditKind::Overwrite => Operation { name: "WRITE", mode: Some("Overwrite"), blind: false },
-    }
-}
-
-impl Shared {
-    /// Writes the next version. `false` if another committer was faster; then its commits are in
-    /// the state.
-    async fn put(
-        &self,
-        writer: &mut Writer,
-        operation: Operation,
-        actions: Vec<Action>,
-        now: UnixMicros,
-    ) -> Result<bool, TableError> {
-        let version = writer.state.version.saturating_add(1);
-        writer.attempts = writer.attempts.saturating_add(1);
-        let id = format!("{}-{}", self.id.simple(), writer.attempts);
-        let bytes = self.log.encode(version, operation, &id, actions, now)?;
-        // Read back before it is written: the state becomes what every reader sees, and a commit
-        // that could not be read is never made.
-        let change = writer.state.read(version, &bytes)?;
-        match self.log.put(version, bytes).await? {
-            Put::Done => {
-                writer.state.apply(change, Origin::Us);
-                self.publish(writer);
-                Ok(true)
-            }
-            Put::Taken => {
-                let applied = self.catch_up(writer).await?;
-                // A store may retry a request whose first attempt went through unnoticed.
-                Ok(applied.contains(&id))
-            }
-        }
-    }
-
-    /// Applies commits that are not in the state yet. Returns the ids of those of this program.
-    async fn catch_up(&self, writer: &mut Writer) -> Result<Vec<String>, TableError> {
-        if self.is_idle(writer) {
-            self.skip_to_checkpoint(writer).await?;
-        }
-        let mut ids = Vec::new();
-        let mut advanced = false;
-        loop {
-            let version = writer.state.version.saturating_add(1);
-            let Some(bytes) = self.log.read(version).await? else { break };
-            let change = writer.state.read(version, &bytes)?;
-            let ours = change.id.as_ref().is_some_and(|id| self.is_ours(id));
-            ids.extend(change.id.clone());
-            writer.state.apply(change, if ours { Origin::Us } else { Origin::Others });
-            advanced = true;
-        }
-        writer.seen_at = self.clock.monotonic();
-        if advanced {
-            self.publish(writer);
-        }
-        Ok(ids)
-    }
-
-    /// Loads the table anew if its newest checkpoint is ahead: the commits in between may be gone.
-    async fn skip_to_checkpoint(&self, writer: &mut Writer) -> Result<(), TableError> {
-        let Some(checkpoint) = self.log.last_checkpoint().await? else { return Ok(()) };
-        writer.checkpoint = writer.checkpoint.max(checkpoint);
-        if checkpoint <= writer.state.version {
-            return Ok(());
-        }
-        let damaged = || TableError::Damaged {
-            table: self.spec.name,
-            version: checkpoint,
-            reason: "the log is gone".to_owned(),
-        };
-        let loaded = self.log.load(&self.spec).await?.ok_or_else(damaged)?;
-        writer.state.replace_by(loaded.state);
-        self.publish(writer);
-        Ok(())
-    }
-
-    fn is_idle(&self, writer: &Writer) -> bool {
-        self.clock.monotonic().saturating_sub(writer.seen_at) > IDLE_MAX
-    }
-
-    fn is_ours(&self, id: &str) -> bool {
-        id.starts_with(&self.id.simple().to_string())
-    }
-
-    fn publish(&self, writer: &Writer) {
-        let version = Arc::new(writer.state.table_version());
-        *self.current.write() = version;
-    }
-
-    /// A file that is missing or cut short would make every later query fail: refuses it.
-    async fn check_files(&self, files: &[DataFile]) -> Result<(), TableError> {
-        let checks = files.iter().map(|file| async move {
-            let invalid = |reason| TableError::Invalid { table: self.spec.name, reason };
-            let path =
-                Path::parse(&file.path).map_err(|error| invalid(format!("bad path: {error}")))?;
-            match self.log.store.head(&path).await {
-                Ok(meta) if meta.size == file.size_bytes => Ok(()),
-                Ok(meta) => {
-                    Err(invalid(format!("{path} has {} bytes, not {}", meta.size, file.size_bytes)))
-                }
-                Err(object_store::Error::NotFound { .. }) => {
-                    Err(invalid(format!("{path} is not there")))
-                }
-                Err(source) => Err(TableError::Store { table: self.spec.name, source }),
-            }
-        });
-        let checks: Vec<_> = checks.collect();
-        stream::iter(checks).buffer_unordered(CONCURRENT_HEADS).try_collect().await
-    }
-
-    /// Writes a checkpoint when enough commits have gathered, and removes files of the log that it
-    /// makes superfluous. The commit is in whatever happens here, so a failure is only reported;
-    /// the next commit tries again.
-    async fn checkpoint_if_due(&self, writer: &mut Writer) {
-        let due = |writer: &Writer| {
-            writer.state.version >= writer.checkpoint.saturating_add(CHECKPOINT_INTERVAL)
-        };
-        if !due(writer) {
-            return;
-        }
-        // Another committer may have done it.
-        if let Ok(Some(version)) = self.log.last_checkpoint().await {
-            writer.checkpoint = writer.checkpoint.max(version);
-        }
-        if !due(writer) {
-            return;
-        }
-        match self.log.checkpoint(self.clock.now()).await {
-            Ok(version) => writer.checkpoint = version,
-            Err(error) => {
-                tracing::warn!(
-                    table = self.spec.name,
-                    error = &error as &dyn std::error::Error,
-                    "checkpoint failed"
-                );
-            }
-        }
-    }
-}
-
-/// Whose commit it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// This handle's.
-    Us,
-    /// Any other's.
-    Others,
 }
 
 impl fmt::Debug for DeltaTable {

@@ -30,10 +30,12 @@ use url::Url;
 
 use crate::clock::UnixMicros;
 use crate::storage::delta::CHECKPOINT_INTERVAL;
+use crate::storage::delta::LOG_COMMITS_MIN;
 use crate::storage::delta::LOG_RETENTION;
-use crate::storage::delta::Operation;
 use crate::storage::delta::TOMBSTONE_RETENTION;
 use crate::storage::delta::TableSpec;
+use crate::storage::delta::commit::Operation;
+use crate::storage::delta::commit::Origin;
 use crate::storage::delta::error::TableError;
 use crate::storage::delta::schema;
 use crate::storage::delta::state::READER_VERSION;
@@ -114,7 +116,7 @@ impl Log {
             match self.read(version).await? {
                 Some(bytes) => {
                     let change = state.read(version, &bytes)?;
-                    state.apply(change, super::Origin::Us);
+                    state.apply(change, Origin::Us);
                 }
                 None if commit.is_some_and(|newest| newest >= version) => {
                     return Err(self.damaged(version, "it is missing"));
@@ -217,7 +219,8 @@ impl Log {
     }
 
     /// Writes a checkpoint of the newest version, which it returns, and removes files of the log
-    /// that are older than a checkpoint and than the retention.
+    /// that are older than a checkpoint and than the retention. Does not touch the last
+    /// [`LOG_COMMITS_MIN`] commits.
     pub(super) async fn checkpoint(&self, now: UnixMicros) -> Result<u64, TableError> {
         let library = Arc::clone(&self.library);
         let retention = i64::try_from(LOG_RETENTION.as_millis()).unwrap_or(i64::MAX);
@@ -230,7 +233,9 @@ impl Log {
                 table.load().await?;
                 let version = table.snapshot()?.version();
                 create_checkpoint(&table, None).await?;
-                cleanup_expired_logs_for(version, &*library, oldest, None).await?;
+                if let Some(replaced) = version.checked_sub(LOG_COMMITS_MIN) {
+                    cleanup_expired_logs_for(replaced, &*library, oldest, None).await?;
+                }
                 Ok(version)
             })
         };

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use crate::clock::UnixMicros;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TOMBSTONE_RETENTION;
-use crate::storage::delta::Writer;
+use crate::storage::delta::commit::Writer;
 use crate::storage::delta::error::TableError;
 
 /// Ending of the files that a vacuum may remove. Others are not ours.

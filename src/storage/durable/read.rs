@@ -20,8 +20,8 @@ use object_store::path::Path;
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskFile;
 use crate::storage::durable::STORE;
-use crate::storage::durable::failed;
-use crate::storage::durable::object_meta;
+use crate::storage::durable::files::failed;
+use crate::storage::durable::files::object_meta;
 
 /// Most bytes that one step of a get holds in memory. Row groups' columns and the table's log are
 /// smaller, so the usual get is one step.

@@ -1,6 +1,7 @@
 //! A write in parts: the parts go to a temporary file, which gets its name on completion.
 
 use std::io;
+use std::path::Path as FilePath;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,9 +17,10 @@ use object_store::UploadPart;
 use object_store::path::Path;
 
 use crate::storage::durable::DurableStore;
-use crate::storage::durable::Naming;
-use crate::storage::durable::Temporary;
-use crate::storage::durable::failed;
+use crate::storage::durable::files::Naming;
+use crate::storage::durable::files::Shared;
+use crate::storage::durable::files::Temporary;
+use crate::storage::durable::files::failed;
 
 /// An object on its way. Invisible until [`MultipartUpload::complete`]; gone if dropped before.
 #[derive(Debug)]
@@ -87,8 +89,8 @@ impl MultipartUpload for Upload {
             let temporary = match Arc::try_unwrap(temporary) {
                 Ok(temporary) if whole => temporary,
                 Ok(Temporary { path, .. }) => return Err(incomplete(shared, &path, &location)),
-                Err(shared_still) => {
-                    return Err(incomplete(shared, &shared_still.path, &location));
+                Err(still_written) => {
+                    return Err(incomplete(shared, &still_written.path, &location));
                 }
             };
             shared
@@ -109,12 +111,8 @@ impl MultipartUpload for Upload {
 }
 
 /// Removes the file of an upload some part of which is missing.
-fn incomplete(
-    shared: &super::Shared,
-    path: &std::path::Path,
-    location: &Path,
-) -> object_store::Error {
-    let _ = shared.disk.remove(path);
+fn incomplete(shared: &Shared, path: &FilePath, location: &Path) -> object_store::Error {
+    shared.discard(path);
     failed(location, io::Error::other("a part of the upload is missing"))
 }
 

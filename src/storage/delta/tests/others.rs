@@ -97,7 +97,8 @@ async fn assert_library_agrees(table: &DeltaTable) {
         let stats: Json = serde_json::from_str(&stats).expect("json");
         let month = file.partition_values_map().get("month").cloned().flatten();
         let min = stats["minValues"]["id"].as_i64();
-        files.push((file.path().to_string(), file.size() as u64, file.num_records(), month, min));
+        let size = u64::try_from(file.size()).expect("a size");
+        files.push((file.path().to_string(), size, file.num_records(), month, min));
     }
     files.sort();
     let expected: Vec<_> = ours
@@ -122,12 +123,17 @@ fn default_library(table: &DeltaTable) -> deltalake_core::logstore::LogStoreRef 
     deltalake_core::logstore::default_logstore(table.store(), table.store(), &root, &options)
 }
 
-/// Goal: after any number of commits, with checkpoints and clean-up, everybody agrees on the table.
-/// Method: 250 commits with compactions; then a day passes.
+async fn log_names(store: &Arc<dyn ObjectStore>) -> BTreeSet<String> {
+    let log = Path::from("_delta_log");
+    let log: Vec<_> = store.list(Some(&log)).try_collect().await.expect("a listing");
+    log.iter().map(|meta| meta.location.filename().unwrap_or_default().to_owned()).collect()
+}
+
+/// Goal: with checkpoints everybody still agrees on the table. Method: 250 commits with
+/// compactions, and the library's own reader as the oracle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn checkpoints_replace_the_log() {
-    let (store, clock, table) = new_table().await;
-    let idle = open(&store, &clock).await.expect("the table");
+async fn checkpoints_do_not_change_the_table() {
+    let (store, _, table) = new_table().await;
     let mut expected = Vec::new();
     for id in 1..=250_i64 {
         let file = written(&store, &format!("{id}"), &[id]).await;
@@ -140,30 +146,50 @@ async fn checkpoints_replace_the_log() {
         let app_id = format!("node/{}", id % 3);
         table.commit(append(vec![file], Some((&app_id, id)))).await.expect("a commit");
         expected.push(id);
-        // Half way a day passes: the log's first files may go at the next checkpoint. The
-        // simulated disk stands in 1970, so for the clean-up all files are old.
-        clock.advance(Duration::from_secs(60));
     }
     assert_eq!(read_ids(&store, &table.current()).await, expected);
-    let log: Vec<_> =
-        store.list(Some(&Path::from("_delta_log"))).try_collect().await.expect("a listing");
-    let names: Vec<String> =
-        log.iter().map(|meta| meta.location.filename().unwrap_or_default().to_owned()).collect();
-    assert!(names.contains(&format!("{:020}.checkpoint.parquet", 200)), "{names:?}");
-    assert!(!names.contains(&format!("{:020}.json", 99)), "the clean-up has come by: {names:?}");
-    assert!(names.contains(&format!("{:020}.json", 285)), "{names:?}");
+    let names = log_names(&store).await;
+    for version in [100, 200] {
+        assert!(names.contains(&format!("{version:020}.checkpoint.parquet")), "{names:?}");
+    }
+    assert!(names.contains(&format!("{:020}.json", 0)), "nothing is removed this early");
+    assert_library_agrees(&table).await;
+    assert_same_after_reopening(&store, &table).await;
+}
+
+/// The log shrinks only behind a checkpoint, and whoever slept meanwhile starts over from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_log_does_not_grow_for_ever() {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    // The store's files are of today.
+    let clock = Clock::test(Clock::system().now());
+    let table = open(&store, &clock).await.expect("a new table");
+    let idle = open(&store, &clock).await.expect("the table");
+    let commits = LOG_COMMITS_MIN + 2 * CHECKPOINT_INTERVAL;
+    for n in 1..=commits.cast_signed() {
+        if n == commits.cast_signed() {
+            let names = log_names(&store).await;
+            assert!(names.contains(&format!("{:020}.json", 0)), "the retention is not over");
+            clock.advance(LOG_RETENTION + Duration::from_secs(60));
+        }
+        table.commit(append(Vec::new(), Some(("node/1", n)))).await.expect("a commit");
+    }
+    let names = log_names(&store).await;
+    let (gone, kept) = (2 * CHECKPOINT_INTERVAL - 1, 2 * CHECKPOINT_INTERVAL);
+    assert!(!names.contains(&format!("{gone:020}.json")), "{names:?}");
+    for version in kept..=commits {
+        assert!(names.contains(&format!("{version:020}.json")), "{version}");
+    }
     assert_library_agrees(&table).await;
     assert_same_after_reopening(&store, &table).await;
 
-    // A handle that slept through all this finds its next commits gone, and starts over.
     assert_eq!(idle.current().version, 0);
-    assert_eq!(idle.refresh().await.expect("a refresh").version, table.current().version);
-    assert_eq!(idle.current().files, table.current().files);
-    let file = written(&store, "late", &[1000]).await;
-    let fenced = idle.commit(append(vec![file.clone()], Some(("node/1", 1000)))).await;
+    let file = written(&store, "late", &[1]).await;
+    let fenced = idle.commit(append(vec![file.clone()], Some(("node/1", 1 << 40)))).await;
     assert!(matches!(fenced, Err(TableError::Fenced { .. })), "the other handle is node/1");
+    assert_eq!(idle.current().version, commits);
     idle.commit(append(vec![file], Some(("node/9", 1)))).await.expect("a commit");
-    assert_eq!(table.refresh().await.expect("a refresh").version, 286);
+    assert_eq!(table.refresh().await.expect("a refresh").version, commits + 1);
     assert_library_agrees(&table).await;
 }
 

@@ -1,0 +1,222 @@
+//! Putting commits into the log and taking in those of others: the shared half of a table handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltalake_core::kernel::Action;
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::stream;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use parking_lot::RwLock;
+use url::Url;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::storage::delta::CHECKPOINT_INTERVAL;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::EditKind;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::TableVersion;
+use crate::storage::delta::error::TableError;
+use crate::storage::delta::log::Log;
+use crate::storage::delta::log::Put;
+use crate::storage::delta::state::State;
+
+/// After this long without a look at the log, the commits that come next may have been cleaned up;
+/// then the newest checkpoint is asked for first.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Looks at added files under way at once.
+const CONCURRENT_HEADS: usize = 16;
+
+pub(super) struct Shared {
+    pub(super) spec: TableSpec,
+    pub(super) location: Url,
+    pub(super) clock: Clock,
+    pub(super) log: Log,
+    /// Starts the ids of this handle's commits, by which they are told from those of others.
+    pub(super) id: Uuid,
+    /// Replaced as a whole; held only for the length of an `Arc` clone.
+    pub(super) current: RwLock<Arc<TableVersion>>,
+    /// One commit, refresh or vacuum at a time.
+    pub(super) writer: tokio::sync::Mutex<Writer>,
+}
+
+pub(super) struct Writer {
+    pub(super) state: State,
+    /// When the state was last known to be the newest. Wall clock: it runs on while the machine
+    /// sleeps.
+    pub(super) seen_at: UnixMicros,
+    /// Version of the newest checkpoint that this handle knows of.
+    pub(super) checkpoint: u64,
+    /// Commits tried by this handle.
+    pub(super) attempts: u64,
+}
+
+/// How a commit describes itself in the log, in the words that other engines use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) name: &'static str,
+    pub(super) mode: Option<&'static str>,
+    /// Whether it depends on nothing in the table.
+    pub(super) blind: bool,
+}
+
+pub(super) fn operation(kind: EditKind) -> Operation {
+    match kind {
+        EditKind::Append => Operation { name: "WRITE", mode: Some("Append"), blind: true },
+        EditKind::Compact => Operation { name: "OPTIMIZE", mode: None, blind: false },
+        EditKind::Replace => Operation { name: "UPDATE", mode: None, blind: false },
+        EditKind::Overwrite => Operation { name: "WRITE", mode: Some("Overwrite"), blind: false },
+    }
+}
+
+impl Shared {
+    /// Writes the next version. `false` if another committer was faster; then its commits are in
+    /// the state.
+    pub(super) async fn put(
+        &self,
+        writer: &mut Writer,
+        operation: Operation,
+        actions: Vec<Action>,
+        now: UnixMicros,
+    ) -> Result<bool, TableError> {
+        let version = writer.state.version.saturating_add(1);
+        writer.attempts = writer.attempts.saturating_add(1);
+        let id = format!("{}-{}", self.id.simple(), writer.attempts);
+        let bytes = self.log.encode(version, operation, &id, actions, now)?;
+        // Read back before it is written: the state becomes what every reader sees, and a commit
+        // that could not be read is never made.
+        let change = writer.state.read(version, &bytes)?;
+        match self.log.put(version, bytes).await? {
+            Put::Done => {
+                writer.state.apply(change, Origin::Us);
+                writer.seen_at = now;
+                self.publish(writer);
+                Ok(true)
+            }
+            Put::Taken => {
+                let applied = self.catch_up(writer).await?;
+                // A store may retry a request whose first attempt went through unnoticed.
+                Ok(applied.contains(&id))
+            }
+        }
+    }
+
+    /// Applies commits that are not in the state yet. Returns the ids of those of this program.
+    pub(super) async fn catch_up(&self, writer: &mut Writer) -> Result<Vec<String>, TableError> {
+        if self.is_idle(writer) {
+            self.skip_to_checkpoint(writer).await?;
+        }
+        let mut ids = Vec::new();
+        let mut advanced = false;
+        loop {
+            let version = writer.state.version.saturating_add(1);
+            let Some(bytes) = self.log.read(version).await? else { break };
+            let change = writer.state.read(version, &bytes)?;
+            let ours = change.id.as_ref().is_some_and(|id| self.is_ours(id));
+            ids.extend(change.id.clone());
+            writer.state.apply(change, if ours { Origin::Us } else { Origin::Others });
+            advanced = true;
+        }
+        writer.seen_at = self.clock.now();
+        if advanced {
+            self.publish(writer);
+        }
+        Ok(ids)
+    }
+
+    /// Loads the table anew if its newest checkpoint is ahead: the commits in between may be gone.
+    pub(super) async fn skip_to_checkpoint(&self, writer: &mut Writer) -> Result<(), TableError> {
+        let Some(checkpoint) = self.log.last_checkpoint().await? else { return Ok(()) };
+        writer.checkpoint = writer.checkpoint.max(checkpoint);
+        if checkpoint <= writer.state.version {
+            return Ok(());
+        }
+        let damaged = || TableError::Damaged {
+            table: self.spec.name,
+            version: checkpoint,
+            reason: "the log is gone".to_owned(),
+        };
+        let loaded = self.log.load(&self.spec).await?.ok_or_else(damaged)?;
+        writer.state.replace_by(loaded.state);
+        self.publish(writer);
+        Ok(())
+    }
+
+    pub(super) fn is_idle(&self, writer: &Writer) -> bool {
+        let now = self.clock.now();
+        now < writer.seen_at || now.since(writer.seen_at) > IDLE_MAX
+    }
+
+    pub(super) fn is_ours(&self, id: &str) -> bool {
+        id.starts_with(&self.id.simple().to_string())
+    }
+
+    pub(super) fn publish(&self, writer: &Writer) {
+        let version = Arc::new(writer.state.table_version());
+        *self.current.write() = version;
+    }
+
+    /// A file that is missing or cut short would make every later query fail: refuses it.
+    pub(super) async fn check_files(&self, files: &[DataFile]) -> Result<(), TableError> {
+        let checks = files.iter().map(|file| async move {
+            let invalid = |reason| TableError::Invalid { table: self.spec.name, reason };
+            let path =
+                Path::parse(&file.path).map_err(|error| invalid(format!("bad path: {error}")))?;
+            match self.log.store.head(&path).await {
+                Ok(meta) if meta.size == file.size_bytes => Ok(()),
+                Ok(meta) => {
+                    Err(invalid(format!("{path} has {} bytes, not {}", meta.size, file.size_bytes)))
+                }
+                Err(object_store::Error::NotFound { .. }) => {
+                    Err(invalid(format!("{path} is not there")))
+                }
+                Err(source) => Err(TableError::Store { table: self.spec.name, source }),
+            }
+        });
+        let checks: Vec<_> = checks.collect();
+        stream::iter(checks).buffer_unordered(CONCURRENT_HEADS).try_collect().await
+    }
+
+    /// Writes a checkpoint when enough commits have gathered, and removes files of the log that it
+    /// makes superfluous. The commit is in whatever happens here, so a failure is only reported;
+    /// the next commit tries again.
+    pub(super) async fn checkpoint_if_due(&self, writer: &mut Writer) {
+        let due = |writer: &Writer| {
+            writer.state.version >= writer.checkpoint.saturating_add(CHECKPOINT_INTERVAL)
+        };
+        if !due(writer) {
+            return;
+        }
+        // Another committer may have done it.
+        if let Ok(Some(version)) = self.log.last_checkpoint().await {
+            writer.checkpoint = writer.checkpoint.max(version);
+        }
+        if !due(writer) {
+            return;
+        }
+        match self.log.checkpoint(self.clock.now()).await {
+            Ok(version) => writer.checkpoint = version,
+            Err(error) => {
+                tracing::warn!(
+                    table = self.spec.name,
+                    error = &error as &dyn std::error::Error,
+                    "checkpoint failed"
+                );
+            }
+        }
+    }
+}
+
+/// Whose commit it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This handle's.
+    Us,
+    /// Any other's.
+    Others,
+}
