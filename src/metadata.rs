@@ -43,6 +43,7 @@ mod disk;
 pub mod first_start;
 pub mod flag_rules;
 pub mod flags;
+pub mod group_types;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]

@@ -64,6 +64,12 @@ pub struct Identities {
     shared: Arc<Shared>,
 }
 
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identities").finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     tables: Arc<Tables>,
     /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one

@@ -28,6 +28,12 @@ pub struct View {
     snapshot: Snapshot,
 }
 
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
 impl View {
     pub(super) fn new(tables: Arc<Tables>) -> Self {
         let snapshot = tables.database.snapshot();
@@ -179,6 +185,31 @@ impl View {
         let key = codec::key(project, &[&[type_index], key.as_bytes()]);
         let row = self.snapshot.get(&self.tables.groups, key)?;
         row.map(|row| codec::decode_group(&row)).transpose()
+    }
+
+    /// Shows all groups of a project with the index of their type and their key, by both, until
+    /// told to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_groups(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(u8, String, Group) -> Flow,
+    ) -> Result<(), IdentityError> {
+        let prefix = codec::key(project, &[]);
+        let damaged = || IdentityError::Damaged { what: "group key" };
+        for entry in self.snapshot.prefix(&self.tables.groups, &prefix) {
+            let (key, row) = entry.into_inner()?;
+            let rest = key.strip_prefix(prefix.as_slice()).and_then(<[u8]>::split_first);
+            let (type_index, group_key) = rest.ok_or_else(damaged)?;
+            let group_key = codec::text(group_key, "group key")?;
+            if visit(*type_index, group_key, codec::decode_group(&row)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn counters(&self) -> Result<Counters, IdentityError> {

@@ -30,6 +30,8 @@ pub struct Snapshot {
     keys: HashMap<KeyHash, Arc<PersonalKey>>,
     /// Flags that are not deleted, newest first. A project without flags may be absent.
     flags: HashMap<ProjectId, Arc<[Arc<StoredFlag>]>>,
+    /// By position. A project without groups is absent.
+    group_types: HashMap<ProjectId, Arc<[String]>>,
 }
 
 impl Snapshot {
@@ -69,6 +71,11 @@ impl Snapshot {
         self.flags.get(&project).map_or(&[], |flags| flags)
     }
 
+    /// The names of a project's group types, by position.
+    pub fn group_types(&self, project: ProjectId) -> &[String] {
+        self.group_types.get(&project).map_or(&[], |names| names)
+    }
+
     /// Reads the whole store.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
@@ -86,6 +93,11 @@ impl Snapshot {
         for (project, mut flags) in flags {
             flags.sort_by_key(|flag| newest_first(flag));
             snapshot.flags.insert(project, flags.into());
+        }
+        let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
+        let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(connection).await?;
+        for (project, name) in types {
+            snapshot.put_group_type(ProjectId(project), name);
         }
         Ok(snapshot)
     }
@@ -118,6 +130,12 @@ impl Snapshot {
 
     pub(super) fn remove_key(&mut self, hash: KeyHash) {
         self.keys.remove(&hash);
+    }
+
+    /// Adds a group type behind those that the project has.
+    pub(super) fn put_group_type(&mut self, project: ProjectId, name: String) {
+        let names = self.group_types(project).iter().cloned().chain([name]);
+        self.group_types.insert(project, names.collect());
     }
 
     /// Adds a flag or replaces the one with its id; takes it out if it is deleted.
