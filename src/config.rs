@@ -81,3 +81,8 @@ pub fn with_file_defaults(
     }
     Ok(command)
 }
+
+/// The settings file that the environment names.
+pub fn config_file() -> Option<std::path::PathBuf> {
+    std::env::var_os("WEIR_CONFIG").map(std::path::PathBuf::from)
+}

@@ -1,0 +1,76 @@
+//! `weir keys`: personal API keys of a data directory. A running server sees changes in a second.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use crate::clock::Clock;
+use crate::metadata::Metadata;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::secrets::Seed;
+
+/// Options of `weir keys`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct KeysArgs {
+    /// Data directory
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", global = true)]
+    pub data_dir: PathBuf,
+    /// What to do
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What to do with keys.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Action {
+    /// Show all keys, without their values
+    List,
+    /// Make a key and show its value, this once
+    Create {
+        /// What it is for
+        label: String,
+        /// What it may do, as in person:read; everything if none is given
+        #[arg(long = "scope")]
+        scopes: Vec<String>,
+    },
+    /// End a key
+    Revoke {
+        /// Its number, as `list` shows it
+        id: i64,
+    },
+}
+
+/// Does it and prints.
+///
+/// # Errors
+///
+/// What to tell the user.
+pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let path = args.data_dir.join("metadata.db");
+    anyhow::ensure!(path.is_file(), "there is no metadata store {}", path.display());
+    let mut out = std::io::stdout().lock();
+    runtime.block_on(async {
+        let metadata = Metadata::open(&path, clock).await?;
+        match args.action {
+            Action::List => {
+                for key in metadata.list_keys() {
+                    let scopes = key.scopes.as_ref().map_or("*".to_owned(), |all| all.join(" "));
+                    writeln!(out, "{}\t{}\t{}\t{scopes}", key.id.0, key.mask, key.label)?;
+                }
+            }
+            Action::Create { label, scopes } => {
+                let scopes = Some(scopes).filter(|scopes| !scopes.is_empty());
+                let snapshot = metadata.snapshot();
+                let user = snapshot.users().next().context("start the server once first")?;
+                let seed = Seed::new(&mut rand::rng());
+                let created = metadata.create_key(user.id, &label, scopes, &seed).await?;
+                writeln!(out, "{}", created.value)?;
+            }
+            Action::Revoke { id } => metadata.revoke_key(KeyId(id)).await?,
+        }
+        metadata.close().await;
+        Ok(())
+    })
+}
