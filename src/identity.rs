@@ -67,7 +67,7 @@ pub enum IdentityError {
         /// The one format that this version reads and writes.
         expected: u64,
     },
-    /// A person became too large or a counter overflowed; a row could not be written.
+    /// A row could not be written as JSON.
     #[error("identity row cannot be encoded")]
     Encode(#[from] serde_json::Error),
     /// The state did not reach the sequence in time.

@@ -4,6 +4,8 @@
 //! of `wire.md`. Changes are in arrival order: an event with an older timestamp that arrives later
 //! wins.
 
+pub mod group;
+
 use std::io;
 
 use serde_json::Map;
@@ -27,12 +29,6 @@ const CREATOR_EVENT_UUID: &str = "$creator_event_uuid";
 
 /// Largest properties of a person, as JSON text. PostHog refuses rows beyond 640 KiB.
 pub const PROPERTIES_MAX_BYTES: usize = 640 * 1024;
-
-/// Most group types per project; the columns `$group_0` to `$group_4`.
-pub const GROUP_TYPES_MAX: usize = 5;
-
-/// Longest group key and type, in characters (3.8).
-const GROUP_NAME_MAX_CHARS: usize = 400;
 
 /// Keys whose new values alone are not worth a write for events that are not about the person: they
 /// change with every page view. `FILTERED_PERSON_UPDATE_PROPERTIES` of PostHog's plugin server.
@@ -206,48 +202,6 @@ pub fn decide<'op>(
         }
         OpKind::GroupUpdate { .. } | OpKind::GroupTypes(_) => nothing(),
     }
-}
-
-/// The index of a group type, of all types of a project in the order of their indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TypeSlot {
-    /// It has this index.
-    Known(u8),
-    /// It is new and gets this index.
-    New(u8),
-    /// All indexes are taken, or the name cannot be one.
-    None,
-}
-
-/// Finds the index of a group type (3.8): 0 to 4, given out at first sight, never taken back.
-pub fn type_slot(types: &[String], name: &str) -> TypeSlot {
-    if !is_group_name(name) {
-        return TypeSlot::None;
-    }
-    let known = types.iter().position(|known| known == name);
-    let index = u8::try_from(known.unwrap_or(types.len())).unwrap_or(u8::MAX);
-    match known {
-        Some(_) => TypeSlot::Known(index),
-        None if types.len() < GROUP_TYPES_MAX => TypeSlot::New(index),
-        None => TypeSlot::None,
-    }
-}
-
-/// Whether the text can name a group or a group type: not empty, at most 400 characters.
-pub fn is_group_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().nth(GROUP_NAME_MAX_CHARS).is_none()
-}
-
-/// Merges the properties of a `$groupidentify` into those of its group (3.8), shallowly. False,
-/// and no change, if the group would become too large.
-pub fn merge_group(properties: &mut Map<String, Value>, set: &Map<String, Value>) -> bool {
-    let set = set.iter().filter(|(key, value)| properties.get(*key) != Some(*value)).collect();
-    let changes = PropertyChanges { set, unset: Vec::new() };
-    let fits = !is_too_large(properties, &changes);
-    if fits {
-        changes.apply(properties);
-    }
-    fits
 }
 
 /// Both sides of a merge.

@@ -1,14 +1,13 @@
 //! The rows that one call of `apply` touches, over the database as it was before the call.
 //!
-//! [`Overlay::fold`] carries out records in order; nothing is written until [`Overlay::write`] puts
-//! every changed row once into one batch. (Once: the entries of a batch have no order among
-//! themselves.) After the commit [`Overlay::publish`] fills the caches.
+//! [`Overlay::fold`] carries out records in order; `write` puts the changed rows into a batch.
+
+mod write;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use fjall::OwnedWriteBatch;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
@@ -23,7 +22,6 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
-use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::decide;
 use crate::identity::decide::Change;
@@ -31,11 +29,11 @@ use crate::identity::decide::Creation;
 use crate::identity::decide::Merger;
 use crate::identity::decide::Revision;
 use crate::identity::decide::State;
-use crate::identity::decide::TypeSlot;
+use crate::identity::decide::group;
+use crate::identity::decide::group::TypeSlot;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
-use crate::identity::tables::Tables;
 use crate::identity::view::View;
 
 /// Longest distinct id that is stored, in bytes: 400 characters of 4 bytes. Ingest cuts them to
@@ -52,7 +50,7 @@ pub(super) struct Overlay<'s> {
     /// Keys of `person_ids` that end: project, person, position.
     detached: Vec<(ProjectId, i64, i64)>,
     overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
-    types: GroupTypes,
+    types: Arc<GroupTypes>,
     types_changed: Vec<ProjectId>,
     groups: BTreeMap<(ProjectId, u8, String), Group>,
     /// Persons more or less, by project.
@@ -99,7 +97,7 @@ impl<'s> Overlay<'s> {
         view: View,
         caches: &'s Caches,
         counters: Counters,
-        types: GroupTypes,
+        types: Arc<GroupTypes>,
     ) -> Self {
         Self {
             view,
@@ -187,11 +185,11 @@ impl<'s> Overlay<'s> {
     /// Whether the cache alone shows that the op changes nothing. Right also for ids that an
     /// earlier op of this overlay changed: a person of an id may be replaced, and never goes.
     fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
-        match (kind, self.caches.id(fingerprint)) {
-            (OpKind::Touch, Some(IdState::Person(_))) => true,
-            (OpKind::Personless, Some(IdState::Person(_) | IdState::Personless)) => true,
-            _ => false,
-        }
+        matches!(
+            (kind, self.caches.id(fingerprint)),
+            (OpKind::Touch | OpKind::Personless, Some(IdState::Person(_)))
+                | (OpKind::Personless, Some(IdState::Personless))
+        )
     }
 
     fn is_id_too_long(&mut self, project: ProjectId, op: &Op) -> bool {
@@ -365,12 +363,12 @@ impl<'s> Overlay<'s> {
 
     fn type_index(&mut self, project: ProjectId, name: &str) -> Option<u8> {
         let known = self.types.get(&project).map_or(&[][..], |types| types);
-        match decide::type_slot(known, name) {
+        match group::type_slot(known, name) {
             TypeSlot::Known(index) => Some(index),
             TypeSlot::None => None,
             TypeSlot::New(index) => {
                 let types = known.iter().cloned().chain([name.to_owned()]).collect();
-                self.types.insert(project, types);
+                Arc::make_mut(&mut self.types).insert(project, types);
                 self.types_changed.push(project);
                 Some(index)
             }
@@ -384,7 +382,7 @@ impl<'s> Overlay<'s> {
         (group_type, key): (&str, &str),
         set: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<(), IdentityError> {
-        if !decide::is_group_name(key) {
+        if !group::is_group_name(key) {
             return Ok(());
         }
         let Some(index) = self.type_index(project, group_type) else {
@@ -400,134 +398,8 @@ impl<'s> Overlay<'s> {
                 }))
             }
         };
-        if !decide::merge_group(&mut group.properties, set) {
+        if !group::merge_group(&mut group.properties, set) {
             self.warn(project, op, WarningKind::PropertiesTooLarge);
-        }
-        Ok(())
-    }
-
-    /// Puts every changed row into the batch.
-    ///
-    /// # Errors
-    ///
-    /// If a row cannot be encoded, or a counter cannot be read.
-    pub(super) fn write(
-        &self,
-        batch: &mut OwnedWriteBatch,
-        tables: &Tables,
-    ) -> Result<(), IdentityError> {
-        for row in self.ids.values() {
-            let Some((project, id)) = &row.changed else { continue };
-            let number = match row.state {
-                IdState::Person(number) => number,
-                IdState::Unknown | IdState::Personless => 0,
-            };
-            let key = codec::key(*project, &[id.as_bytes()]);
-            batch.insert(&tables.ids, key, number.to_be_bytes());
-        }
-        for (number, row) in &self.persons {
-            row.write(batch, tables, *number)?;
-        }
-        for (project, number, position) in &self.detached {
-            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
-            batch.remove(&tables.person_ids, codec::key(*project, &parts));
-        }
-        for ((project, from), to) in &self.overrides {
-            let key = codec::key(*project, &[from.as_bytes()]);
-            batch.insert(&tables.overrides, key, &to.as_bytes()[..]);
-        }
-        self.write_projects(batch, tables)?;
-        batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
-        Ok(())
-    }
-
-    /// What there is once per project, and groups.
-    fn write_projects(
-        &self,
-        batch: &mut OwnedWriteBatch,
-        tables: &Tables,
-    ) -> Result<(), IdentityError> {
-        for ((project, index, key), group) in &self.groups {
-            let key = codec::key(*project, &[&[*index], key.as_bytes()]);
-            batch.insert(&tables.groups, key, codec::encode_group(group)?);
-        }
-        let mut changed = self.types_changed.clone();
-        changed.sort_unstable();
-        changed.dedup();
-        for project in changed {
-            let types = self.types.get(&project).map_or(&[][..], |types| types);
-            let key = codec::meta_key(codec::TYPES_PREFIX, project);
-            batch.insert(&tables.meta, key, codec::encode_types(types)?);
-        }
-        for (project, more) in &self.counts {
-            let before = i64::try_from(self.view.person_count(*project)?).unwrap_or(i64::MAX);
-            let count = before.saturating_add(*more);
-            let key = codec::meta_key(codec::COUNT_PREFIX, *project);
-            batch.insert(&tables.meta, key, count.to_be_bytes());
-        }
-        Ok(())
-    }
-
-    /// Tells the caches what the database holds now, and returns the rest of what changed. Only
-    /// after the batch was committed.
-    pub(super) fn publish(self) -> Published {
-        for (fingerprint, row) in self.ids {
-            // Known ids are many and asked for all the time; unknown ones become known at once.
-            if row.state != IdState::Unknown {
-                self.caches.remember_id(fingerprint, row.state);
-            }
-        }
-        for (number, row) in self.persons {
-            match row.person {
-                Some(person) => self.caches.remember_row(person),
-                None => self.caches.forget_row(number),
-            }
-        }
-        Published {
-            counters: self.counters,
-            overrides: self.overrides,
-            types: (!self.types_changed.is_empty()).then_some(self.types),
-            warnings: self.warnings,
-        }
-    }
-}
-
-/// What a commit changed outside the database.
-pub(super) struct Published {
-    pub(super) counters: Counters,
-    pub(super) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
-    pub(super) types: Option<GroupTypes>,
-    pub(super) warnings: Vec<Warning>,
-}
-
-impl PersonRow {
-    fn write(
-        &self,
-        batch: &mut OwnedWriteBatch,
-        tables: &Tables,
-        number: i64,
-    ) -> Result<(), IdentityError> {
-        if !self.is_changed {
-            return Ok(());
-        }
-        let key = codec::key(self.project, &[&number.to_be_bytes()]);
-        let uuid_key = codec::key(self.project, &[self.uuid.as_bytes()]);
-        match &self.person {
-            Some(person) => {
-                batch.insert(&tables.persons, key, codec::encode_person(person)?);
-                if !self.is_stored {
-                    batch.insert(&tables.uuids, uuid_key, number.to_be_bytes());
-                }
-            }
-            None if self.is_stored => {
-                batch.remove(&tables.persons, key);
-                batch.remove(&tables.uuids, uuid_key);
-            }
-            None => {}
-        }
-        for (position, id) in &self.attached {
-            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
-            batch.insert(&tables.person_ids, codec::key(self.project, &parts), id.as_bytes());
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ impl Identities {
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
-        let types = (**shared.types.load()).clone();
+        let types = shared.types.load_full();
         let mut overlay = Overlay::new(self.view(), &writer.caches, writer.counters, types);
         for record in records {
             overlay.fold(record)?;
@@ -136,7 +136,7 @@ impl Identities {
             shared.overrides.store(Arc::new(next));
         }
         if let Some(types) = published.types {
-            shared.types.store(Arc::new(types));
+            shared.types.store(types);
         }
         let sequence = published.counters.applied;
         shared.applied.send_replace(sequence);
@@ -281,6 +281,12 @@ impl Identities {
         key: &str,
     ) -> Result<Option<Group>, IdentityError> {
         self.view().group(project, type_index, key)
+    }
+
+    /// Writes all buffers to files, as the database does when they are full.
+    #[cfg(test)]
+    pub(super) fn flush(&self) -> Result<(), IdentityError> {
+        self.shared.tables.flush()
     }
 
     /// Number and memory in bytes of the known ids in the cache.

@@ -64,6 +64,17 @@ impl Tables {
         Ok(tables)
     }
 
+    #[cfg(test)]
+    pub(super) fn flush(&self) -> Result<(), IdentityError> {
+        let small = [&self.overrides, &self.groups, &self.meta];
+        for keyspace in
+            [&self.ids, &self.persons, &self.person_ids, &self.uuids].into_iter().chain(small)
+        {
+            keyspace.rotate_memtable_and_wait()?;
+        }
+        Ok(())
+    }
+
     fn check_format(&self) -> Result<(), IdentityError> {
         let Some(found) = self.meta.get(codec::FORMAT_KEY)? else {
             self.meta.insert(codec::FORMAT_KEY, codec::FORMAT.to_be_bytes())?;

@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use super::Change;
 use super::Decision;
-use super::GROUP_TYPES_MAX;
 use super::NOISE;
 use super::PROPERTIES_MAX_BYTES;
 use super::State;
-use super::TypeSlot;
 use super::decide;
-use super::merge_group;
-use super::type_slot;
+use super::group::GROUP_TYPES_MAX;
+use super::group::TypeSlot;
+use super::group::merge_group;
+use super::group::type_slot;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;

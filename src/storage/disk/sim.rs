@@ -16,14 +16,18 @@
 //! - After a failed `sync_data` the unsynced writes still read back, but no later sync brings
 //!   them to the disk (Linux marks the pages clean).
 
+mod contents;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use parking_lot::MutexGuard;
@@ -31,9 +35,15 @@ use parking_lot::MutexGuard;
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
-
-/// What a drive writes at once or not at all: the smallest sector in use.
-const SECTOR_BYTES: usize = 512;
+use crate::storage::disk::sim::contents::Random;
+use crate::storage::disk::sim::contents::SimFile;
+use crate::storage::disk::sim::contents::copy_at;
+use crate::storage::disk::sim::contents::to_u64;
+use crate::storage::disk::sim::contents::to_usize;
+use crate::storage::disk::sim::state::FileId;
+use crate::storage::disk::sim::state::State;
+use crate::storage::disk::sim::state::Target;
+use crate::storage::disk::sim::state::power_off;
 
 /// Room on a new disk: more than a test fills.
 const CAPACITY_BYTES: u64 = 1 << 40;
@@ -98,8 +108,7 @@ impl SimDisk {
         for (id, file) in &state.files {
             if names.values().any(|target| *target == Target::File(*id)) {
                 let contents = file.surviving(survival, &mut random);
-                let file = SimFile { durable: contents.clone(), contents, ..file.without_writes() };
-                files.insert(*id, file);
+                files.insert(*id, SimFile::settled(contents, file.modified));
             }
         }
         Self::with(State {
@@ -147,7 +156,7 @@ impl Disk for SimDisk {
         let id = FileId(state.next_file);
         state.next_file += 1;
         let modified = state.now();
-        state.files.insert(id, SimFile { modified, ..SimFile::default() });
+        state.files.insert(id, SimFile::settled(Vec::new(), modified));
         state.change_names(vec![(path, Some(Target::File(id)))]);
         Ok(self.handle(id))
     }
@@ -296,352 +305,7 @@ impl DiskFile for SimHandle {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FileId(u64);
-
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Dir,
-    File(FileId),
-}
-
-/// A parent sorts before its children, because paths compare by component.
-type Names = BTreeMap<PathBuf, Target>;
-
-/// One atomic change of names: what each path names from now on, `None` for nothing.
-type NameChange = Vec<(PathBuf, Option<Target>)>;
-
-struct State {
-    operations: u64,
-    cut_after: Option<u64>,
-    is_off: bool,
-    syncs_until_failure: Option<u64>,
-    capacity_bytes: u64,
-    next_file: u64,
-    files: BTreeMap<FileId, SimFile>,
-    /// As every running process sees them.
-    names: Names,
-    /// As they are certain to be found after a power cut.
-    durable_names: Names,
-    /// What separates the two, oldest first.
-    unsynced_names: Vec<NameChange>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            operations: 0,
-            cut_after: None,
-            is_off: false,
-            syncs_until_failure: None,
-            capacity_bytes: CAPACITY_BYTES,
-            next_file: 0,
-            files: BTreeMap::new(),
-            names: Names::new(),
-            durable_names: Names::new(),
-            unsynced_names: Vec::new(),
-        }
-    }
-}
-
-impl State {
-    /// Counts an operation, or cuts the power in it.
-    fn begin(&mut self) -> io::Result<()> {
-        if self.cut_after.is_some_and(|count| self.operations >= count) {
-            self.is_off = true;
-            return Err(power_off());
-        }
-        self.operations += 1;
-        Ok(())
-    }
-
-    /// A time that moves by one second per operation.
-    fn now(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(self.operations)
-    }
-
-    fn target(&self, path: &Path) -> Option<Target> {
-        if is_root(path) { Some(Target::Dir) } else { self.names.get(path).copied() }
-    }
-
-    fn file_at(&self, path: &Path) -> io::Result<FileId> {
-        match self.target(path) {
-            Some(Target::File(id)) => Ok(id),
-            Some(Target::Dir) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn file_mut(&mut self, id: FileId) -> io::Result<&mut SimFile> {
-        self.files.get_mut(&id).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn check_dir(&self, dir: &Path) -> io::Result<()> {
-        match self.target(dir) {
-            Some(Target::Dir) => Ok(()),
-            Some(Target::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    /// A new name can be made here.
-    fn check_free(&self, path: &Path) -> io::Result<()> {
-        if self.target(path).is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        path.parent().map_or(Ok(()), |parent| self.check_dir(parent))
-    }
-
-    fn check_room(&mut self, id: FileId, len: usize) -> io::Result<()> {
-        let free = self.free_bytes();
-        let more = len.saturating_sub(self.file_mut(id)?.contents.len());
-        if to_u64(more) > free { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-    }
-
-    fn free_bytes(&self) -> u64 {
-        let named = |id: &FileId| self.names.values().any(|target| *target == Target::File(*id));
-        let used = self.files.iter().filter(|(id, _)| named(id));
-        let used: u64 = used.map(|(_, file)| to_u64(file.contents.len())).sum();
-        self.capacity_bytes.saturating_sub(used)
-    }
-
-    fn entry(&self, path: &Path) -> io::Result<DiskEntry> {
-        let target = self.target(path).ok_or(io::ErrorKind::NotFound)?;
-        let file = match target {
-            Target::Dir => None,
-            Target::File(id) => self.files.get(&id),
-        };
-        Ok(DiskEntry {
-            path: path.to_path_buf(),
-            is_dir: target == Target::Dir,
-            len_bytes: file.map_or(0, |file| to_u64(file.contents.len())),
-            modified: file.map_or(SystemTime::UNIX_EPOCH, |file| file.modified),
-        })
-    }
-
-    fn change_names(&mut self, change: NameChange) {
-        apply(&mut self.names, &change);
-        self.unsynced_names.push(change);
-    }
-
-    fn sync_names(&mut self, dir: &Path) {
-        for change in &mut self.unsynced_names {
-            let is_here = |path: &Path| path.parent() == Some(dir);
-            let (here, elsewhere) =
-                std::mem::take(change).into_iter().partition(|(path, _)| is_here(path));
-            apply(&mut self.durable_names, &here);
-            *change = elsewhere;
-        }
-        self.unsynced_names.retain(|change| !change.is_empty());
-    }
-
-    fn surviving_names(&self, survival: Survival, random: &mut Random) -> Names {
-        let mut found = match survival {
-            Survival::Keep => self.names.clone(),
-            Survival::Lose | Survival::Mixed(_) => self.durable_names.clone(),
-        };
-        if matches!(survival, Survival::Mixed(_)) {
-            for change in &self.unsynced_names {
-                if random.below(2) == 1 {
-                    apply(&mut found, change);
-                }
-            }
-        }
-        // What is in a directory that was lost is lost with it.
-        let mut reachable = Names::new();
-        for (path, target) in found {
-            let parent = path.parent().unwrap_or(Path::new(""));
-            if is_root(parent) || reachable.get(parent) == Some(&Target::Dir) {
-                reachable.insert(path, target);
-            }
-        }
-        reachable
-    }
-}
-
-#[derive(Clone, Debug)]
-struct SimFile {
-    /// As every running process sees them.
-    contents: Vec<u8>,
-    /// As they are certain to be found after a power cut.
-    durable: Vec<u8>,
-    /// What separates the two, oldest first.
-    unsynced: Vec<Write>,
-    modified: SystemTime,
-}
-
-impl Default for SimFile {
-    fn default() -> Self {
-        Self {
-            contents: Vec::new(),
-            durable: Vec::new(),
-            unsynced: Vec::new(),
-            modified: SystemTime::UNIX_EPOCH,
-        }
-    }
-}
-
-/// Bytes at an offset, and the length of the file after them. An allocation has no bytes.
-#[derive(Clone, Debug)]
-struct Write {
-    offset: usize,
-    bytes: Vec<u8>,
-    len_after: usize,
-    /// Whether the next sync will write it: false once a sync has failed.
-    is_dirty: bool,
-}
-
-impl Write {
-    fn end(&self) -> usize {
-        self.offset.saturating_add(self.bytes.len())
-    }
-
-    /// The sectors that it touches, as byte ranges.
-    fn sectors(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let first = self.offset / SECTOR_BYTES;
-        let after_last =
-            if self.bytes.is_empty() { first } else { self.end().div_ceil(SECTOR_BYTES) };
-        (first..after_last).map(|sector| (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES))
-    }
-}
-
-impl SimFile {
-    fn write(&mut self, bytes: &[u8], offset: usize, modified: SystemTime) {
-        let end = offset.saturating_add(bytes.len());
-        if !bytes.is_empty() && end > self.contents.len() {
-            extend_to(&mut self.contents, end);
-        }
-        copy_at(&mut self.contents, offset, bytes);
-        self.modified = modified;
-        self.push(offset, bytes.to_vec());
-    }
-
-    fn grow(&mut self, len: usize) {
-        if len > self.contents.len() {
-            extend_to(&mut self.contents, len);
-            self.push(0, Vec::new());
-        }
-    }
-
-    fn push(&mut self, offset: usize, bytes: Vec<u8>) {
-        let len_after = self.contents.len();
-        self.unsynced.push(Write { offset, bytes, len_after, is_dirty: true });
-    }
-
-    fn sync(&mut self) {
-        extend_to(&mut self.durable, self.contents.len());
-        let writes = std::mem::take(&mut self.unsynced);
-        for (from, to) in writes.iter().filter(|write| write.is_dirty).flat_map(Write::sectors) {
-            let to = to.min(self.contents.len());
-            copy_at(&mut self.durable, from, self.contents.get(from..to).unwrap_or_default());
-        }
-    }
-
-    fn forget_dirt(&mut self) {
-        for write in &mut self.unsynced {
-            write.is_dirty = false;
-        }
-    }
-
-    fn without_writes(&self) -> Self {
-        Self { modified: self.modified, ..Self::default() }
-    }
-
-    fn surviving(&self, survival: Survival, random: &mut Random) -> Vec<u8> {
-        match survival {
-            Survival::Lose => self.durable.clone(),
-            Survival::Keep => self.contents.clone(),
-            Survival::Mixed(_) => self.mixed(random),
-        }
-    }
-
-    fn mixed(&self, random: &mut Random) -> Vec<u8> {
-        let mut lengths = vec![self.durable.len()];
-        let mut sectors: BTreeMap<(usize, usize), Vec<&Write>> = BTreeMap::new();
-        for write in &self.unsynced {
-            lengths.push(write.len_after);
-            for sector in write.sectors() {
-                sectors.entry(sector).or_default().push(write);
-            }
-        }
-        let mut found = self.durable.clone();
-        extend_to(&mut found, self.contents.len());
-        for ((from, to), writes) in sectors {
-            let kept = random.below(writes.len() + 1);
-            for write in writes.into_iter().take(kept) {
-                let (from, to) = (from.max(write.offset), to.min(write.end()));
-                let bytes = write.bytes.get(from - write.offset..to.saturating_sub(write.offset));
-                copy_at(&mut found, from, bytes.unwrap_or_default());
-            }
-        }
-        let length = lengths.get(random.below(lengths.len())).copied().unwrap_or_default();
-        found.truncate(length);
-        found
-    }
-}
-
-/// `SplitMix64` (Steele, Lea, Flood, 2014): small, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        let bound = to_u64(bound).max(1);
-        usize::try_from(self.next() % bound).unwrap_or(0)
-    }
-}
-
-fn apply(names: &mut Names, change: &NameChange) {
-    for (path, target) in change {
-        match target {
-            Some(target) => names.insert(path.clone(), *target),
-            None => names.remove(path),
-        };
-    }
-}
-
-/// Makes `contents` at least `len` long. Not `resize`: without optimization that goes byte by byte,
-/// and this is what a test of thousands of disks does most.
-fn extend_to(contents: &mut Vec<u8>, len: usize) {
-    contents.extend_from_slice(&vec![0; len.saturating_sub(contents.len())]);
-}
-
-/// Copies `bytes` into `contents` where they fit.
-fn copy_at(contents: &mut [u8], offset: usize, bytes: &[u8]) {
-    let end = offset.saturating_add(bytes.len());
-    if let Some(place) = contents.get_mut(offset..end) {
-        place.copy_from_slice(bytes);
-    }
-}
-
 /// One spelling per path: without `.` and doubled slashes.
 fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
-
-fn is_root(path: &Path) -> bool {
-    path.as_os_str().is_empty() || path.parent().is_none()
-}
-
-fn power_off() -> io::Error {
-    io::Error::other("simulated power cut")
-}
-
-fn to_usize(bytes: u64) -> io::Result<usize> {
-    usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge.into())
-}
-
-fn to_u64(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,149 @@
+//! From an overlay to one batch, and after the commit to the caches.
+//!
+//! [`Overlay::write`] puts every changed row once into the batch: the entries of a batch have no
+//! order among themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fjall::OwnedWriteBatch;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::cache::IdState;
+use crate::identity::change::Warning;
+use crate::identity::codec;
+use crate::identity::codec::Counters;
+use crate::identity::overlay::Overlay;
+use crate::identity::overlay::PersonRow;
+use crate::identity::store::GroupTypes;
+use crate::identity::tables::Tables;
+
+impl Overlay<'_> {
+    /// Puts every changed row into the batch.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be encoded, or a counter cannot be read.
+    pub(in crate::identity) fn write(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+    ) -> Result<(), IdentityError> {
+        for row in self.ids.values() {
+            let Some((project, id)) = &row.changed else { continue };
+            let number = match row.state {
+                IdState::Person(number) => number,
+                IdState::Unknown | IdState::Personless => 0,
+            };
+            let key = codec::key(*project, &[id.as_bytes()]);
+            batch.insert(&tables.ids, key, number.to_be_bytes());
+        }
+        for (number, row) in &self.persons {
+            row.write(batch, tables, *number)?;
+        }
+        for (project, number, position) in &self.detached {
+            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
+            batch.remove(&tables.person_ids, codec::key(*project, &parts));
+        }
+        for ((project, from), to) in &self.overrides {
+            let key = codec::key(*project, &[from.as_bytes()]);
+            batch.insert(&tables.overrides, key, &to.as_bytes()[..]);
+        }
+        self.write_projects(batch, tables)?;
+        batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
+        Ok(())
+    }
+
+    /// What there is once per project, and groups.
+    fn write_projects(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+    ) -> Result<(), IdentityError> {
+        for ((project, index, key), group) in &self.groups {
+            let key = codec::key(*project, &[&[*index], key.as_bytes()]);
+            batch.insert(&tables.groups, key, codec::encode_group(group)?);
+        }
+        let mut changed = self.types_changed.clone();
+        changed.sort_unstable();
+        changed.dedup();
+        for project in changed {
+            let types = self.types.get(&project).map_or(&[][..], |types| types);
+            let key = codec::meta_key(codec::TYPES_PREFIX, project);
+            batch.insert(&tables.meta, key, codec::encode_types(types)?);
+        }
+        for (project, more) in &self.counts {
+            let before = i64::try_from(self.view.person_count(*project)?).unwrap_or(i64::MAX);
+            let count = before.saturating_add(*more);
+            let key = codec::meta_key(codec::COUNT_PREFIX, *project);
+            batch.insert(&tables.meta, key, count.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Tells the caches what the database holds now, and returns the rest of what changed. Only
+    /// after the batch was committed.
+    pub(in crate::identity) fn publish(self) -> Published {
+        for (fingerprint, row) in self.ids {
+            // Known ids are many and asked for all the time; unknown ones become known at once.
+            if row.state != IdState::Unknown {
+                self.caches.remember_id(fingerprint, row.state);
+            }
+        }
+        for (number, row) in self.persons {
+            match row.person {
+                Some(person) => self.caches.remember_row(person),
+                None => self.caches.forget_row(number),
+            }
+        }
+        Published {
+            counters: self.counters,
+            overrides: self.overrides,
+            types: (!self.types_changed.is_empty()).then_some(self.types),
+            warnings: self.warnings,
+        }
+    }
+}
+
+/// What a commit changed outside the database.
+pub(in crate::identity) struct Published {
+    pub(in crate::identity) counters: Counters,
+    pub(in crate::identity) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
+    pub(in crate::identity) types: Option<Arc<GroupTypes>>,
+    pub(in crate::identity) warnings: Vec<Warning>,
+}
+
+impl PersonRow {
+    fn write(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        tables: &Tables,
+        number: i64,
+    ) -> Result<(), IdentityError> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let key = codec::key(self.project, &[&number.to_be_bytes()]);
+        let uuid_key = codec::key(self.project, &[self.uuid.as_bytes()]);
+        match &self.person {
+            Some(person) => {
+                batch.insert(&tables.persons, key, codec::encode_person(person)?);
+                if !self.is_stored {
+                    batch.insert(&tables.uuids, uuid_key, number.to_be_bytes());
+                }
+            }
+            None if self.is_stored => {
+                batch.remove(&tables.persons, key);
+                batch.remove(&tables.uuids, uuid_key);
+            }
+            None => {}
+        }
+        for (position, id) in &self.attached {
+            let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
+            batch.insert(&tables.person_ids, codec::key(self.project, &parts), id.as_bytes());
+        }
+        Ok(())
+    }
+}
