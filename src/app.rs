@@ -44,6 +44,7 @@ use crate::storage::parquet::Layout;
 use crate::storage::store::Partitioning;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
+use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::writer::Wal;
@@ -51,7 +52,6 @@ use crate::tasks::CpuPool;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::PlaceLabels;
 
 /// Why the engines of a data directory do not open.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +157,9 @@ impl App {
         let store = events_store(&config, &disk, &clock).await?;
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let identities = Identities::open(&data_dir.join("identity"), limits)?;
-        let wal = open_log(&config, &disk, &store, &metrics)?;
+        // Both have seen these sequences, whatever became of the log: they are not given again.
+        let seen = store.flushed_through().max(Sequence(identities.applied_sequence()));
+        let wal = open_log(&config, &disk, seen)?;
         let threads = config.ingest.decode_threads.unwrap_or_else(cores);
         let cpu = CpuPool::new("decode", threads)?;
         let engines = Engines {
@@ -300,30 +302,22 @@ fn node_id(data_dir: &Path) -> Result<String, OpenError> {
     Ok(id)
 }
 
-fn open_log(
-    config: &Config,
-    disk: &Arc<dyn Disk>,
-    store: &Store,
-    metrics: &Metrics,
-) -> Result<Wal, OpenError> {
+/// The log, ready to continue after `seen`. Damage is counted by the replay, which meets it again.
+fn open_log(config: &Config, disk: &Arc<dyn Disk>, seen: Sequence) -> Result<Wal, OpenError> {
     let settings = WalSettings {
         dir: config.storage.data_dir.join("wal"),
         segment_max_bytes: config.storage.wal_segment_max_bytes.as_u64(),
     };
     let salt = Uuid::new_v4().as_u64_pair().1;
-    let flushed = store.flushed_through();
-    let (wal, recovered) = Wal::open(Arc::clone(disk), settings, flushed, salt)?;
+    let (wal, recovered) = Wal::open(Arc::clone(disk), settings, seen, salt)?;
     for corruption in &recovered.corruptions {
-        metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
         tracing::error!(?corruption, "damaged place in the log");
     }
     if recovered.torn_bytes > 0 {
-        tracing::info!(
-            bytes = recovered.torn_bytes,
-            "cut an unfinished, unacknowledged write off the log"
-        );
+        let bytes = recovered.torn_bytes;
+        tracing::info!(bytes, "cut an unfinished, unacknowledged write off the log");
     }
-    tracing::info!(last = recovered.last.0, flushed = flushed.0, "the log is open");
+    tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
     Ok(wal)
 }
 

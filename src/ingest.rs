@@ -220,7 +220,7 @@ impl Pipeline {
         );
         tasks.spawn_thread("derive", move || deriver.run())?;
         let replay = Replay {
-            reader: files.reader(flushed.min(derived)),
+            reader: files.reader(replay_from(&files, flushed.min(derived))),
             publisher: Arc::clone(&publisher),
             decoding: Arc::clone(&decoding),
             metadata: metadata.clone(),
@@ -383,6 +383,20 @@ impl Pipeline {
             tracing::warn!("requests were still on their way into the log at shutdown");
         }
     }
+}
+
+/// Where a replay begins: after `wanted`, unless the log no longer goes back that far. That is so
+/// only if the identity store was removed, and then what the log still has is the best there is.
+fn replay_from(files: &WalFiles, wanted: Sequence) -> Sequence {
+    let before_log = files.oldest().map_or(wanted, Sequence::previous);
+    if wanted < before_log {
+        tracing::error!(
+            wanted = wanted.next().0,
+            oldest = before_log.next().0,
+            "the identity store is older than the log: persons of before are missing"
+        );
+    }
+    wanted.max(before_log)
 }
 
 /// A request that waits for nothing but its place in the log.
