@@ -1,0 +1,468 @@
+//! One flag and one subject in, a verdict with its reason out.
+//!
+//! The order is early access, holdout, release conditions; the first that matches wins. What a flag
+//! needs to know of other flags and of cohorts comes through [`Dependencies`] and [`Cohorts`].
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::event::predicate::Predicate;
+use crate::event::predicate::Properties;
+use crate::event::predicate::filter::Expected;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Membership;
+use crate::event::predicate::filter::Scope;
+use crate::flags::bucket;
+use crate::flags::definition::Aggregation;
+use crate::flags::definition::Bucketing;
+use crate::flags::definition::Condition;
+use crate::flags::definition::Definition;
+use crate::flags::subject::Subject;
+
+/// What a flag is for a subject, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict<'d> {
+    /// Whether the flag is on.
+    pub enabled: bool,
+    /// The variant, for a flag that is on and has some.
+    pub variant: Option<&'d str>,
+    /// The strongest reason that was met.
+    pub reason: Reason,
+    /// The condition that the reason is about, from 0.
+    pub condition_index: Option<usize>,
+    /// The payload as stored.
+    pub payload: Option<&'d Value>,
+}
+
+/// Why a verdict is what it is; later ones are stronger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The flag depends on one that does not exist, or on itself.
+    MissingDependency,
+    /// The flag is switched off.
+    FlagDisabled,
+    /// The condition is about a group, and the request names none of that type.
+    NoGroupType,
+    /// The filters of the condition do not match.
+    NoConditionMatch,
+    /// The filters match; the rollout does not reach the subject.
+    OutOfRolloutBound,
+    /// The condition matches.
+    ConditionMatch,
+    /// The subject is kept out of the experiment.
+    HoldoutConditionValue,
+    /// The person joined or left the early access.
+    SuperConditionValue,
+}
+
+/// Why there is no verdict. The response carries `errorsWhileComputingFlags`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The hash keys of the person could not be read.
+    HashKeys,
+    /// The members of this cohort are not known.
+    Cohort(i64),
+    /// The verdict depends on this flag, which has none.
+    Dependency(i64),
+    /// The stored flag cannot be read.
+    Definition,
+}
+
+/// What is known of another flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependency<'d> {
+    /// It is false, or inactive.
+    Off,
+    /// It is on, perhaps with a variant.
+    On(Option<&'d str>),
+    /// It has no verdict.
+    Failed,
+    /// There is none, or it waits for the flag that asks.
+    Missing,
+}
+
+/// The verdicts on other flags.
+pub trait Dependencies {
+    /// What is known of the flag with this id.
+    fn dependency(&self, flag_id: i64) -> Dependency<'_>;
+}
+
+/// The members of cohorts.
+pub trait Cohorts {
+    /// Whether the person is in the cohort.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownCohort`]: that is not known, and the flag that asks fails.
+    fn contains(&self, cohort_id: i64, person: &Subject<'_>) -> Result<bool, UnknownCohort>;
+}
+
+/// The members of a cohort are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCohort;
+
+/// Knows no cohort: see the head of [`crate::flags`].
+#[derive(Clone, Copy, Debug)]
+pub struct NoCohorts;
+
+impl Cohorts for NoCohorts {
+    fn contains(&self, _: i64, _: &Subject<'_>) -> Result<bool, UnknownCohort> {
+        Err(UnknownCohort)
+    }
+}
+
+/// What evaluation asks of the world beyond the flag and the subject.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Other flags.
+    pub flags: &'a dyn Dependencies,
+    /// Cohorts.
+    pub cohorts: &'a dyn Cohorts,
+}
+
+/// Evaluates one flag.
+///
+/// # Errors
+///
+/// [`Failure`]: something that the verdict depends on is not known.
+pub fn evaluate<'d>(
+    flag: &'d Definition,
+    subject: &Subject<'_>,
+    surroundings: Surroundings<'_>,
+) -> Result<Verdict<'d>, Failure> {
+    if !flag.active {
+        return Ok(Verdict::off(Reason::FlagDisabled, None));
+    }
+    let is_missing = |id| surroundings.flags.dependency(id) == Dependency::Missing;
+    if flag.dependencies().any(is_missing) {
+        return Ok(Verdict::off(Reason::MissingDependency, None));
+    }
+    if flag.continuity && subject.hash_keys_failed() {
+        return Err(Failure::HashKeys);
+    }
+    let evaluation = Evaluation { flag, subject, surroundings };
+    if let Some(verdict) = evaluation.enrollment() {
+        return Ok(verdict);
+    }
+    if let Some(verdict) = evaluation.holdout() {
+        return Ok(verdict);
+    }
+    evaluation.conditions()
+}
+
+impl<'d> Verdict<'d> {
+    /// A flag that is false.
+    pub fn off(reason: Reason, condition_index: Option<usize>) -> Self {
+        Self { enabled: false, variant: None, reason, condition_index, payload: None }
+    }
+
+    /// A sentence for people, as PostHog words it.
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self.reason {
+            Reason::ConditionMatch => match self.condition_index {
+                Some(index) => return Cow::Owned(format!("Matched condition set {}", index + 1)),
+                None => "Matched condition set",
+            },
+            Reason::MissingDependency => "Flag cannot be evaluated due to missing dependency",
+            Reason::FlagDisabled => "Feature flag is disabled",
+            Reason::NoGroupType => "No group type",
+            Reason::NoConditionMatch => "No matching condition set",
+            Reason::OutOfRolloutBound => "Out of rollout bound",
+            Reason::HoldoutConditionValue => "Holdout condition value",
+            Reason::SuperConditionValue => "Super condition value",
+        })
+    }
+}
+
+impl Reason {
+    /// The wire name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::MissingDependency => "missing_dependency",
+            Self::FlagDisabled => "flag_disabled",
+            Self::NoGroupType => "no_group_type",
+            Self::NoConditionMatch => "no_condition_match",
+            Self::OutOfRolloutBound => "out_of_rollout_bound",
+            Self::ConditionMatch => "condition_match",
+            Self::HoldoutConditionValue => "holdout_condition_value",
+            Self::SuperConditionValue => "super_condition_value",
+        }
+    }
+}
+
+impl Failure {
+    /// The wire name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::HashKeys => "hash_key_override_error",
+            Self::Cohort(_) => "dependency_not_found_cohort",
+            Self::Dependency(_) => "dependency_failed_flag",
+            Self::Definition => "invalid_definition",
+        }
+    }
+
+    /// A sentence for people.
+    pub fn description(self) -> Cow<'static, str> {
+        match self {
+            Self::HashKeys => Cow::Borrowed("Hash keys of the person could not be read"),
+            Self::Cohort(id) => Cow::Owned(format!("Members of cohort {id} are not known")),
+            Self::Dependency(id) => Cow::Owned(format!("Flag {id} could not be evaluated")),
+            Self::Definition => Cow::Borrowed("The definition of the flag cannot be read"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Evaluation<'d, 'e> {
+    flag: &'d Definition,
+    subject: &'e Subject<'e>,
+    surroundings: Surroundings<'e>,
+}
+
+/// What one condition says.
+#[derive(Clone, Copy, PartialEq)]
+enum Attempt<'d> {
+    Match(Option<&'d str>),
+    /// Its filters match, its rollout does not.
+    OutOfRollout,
+    /// For this reason; or it was not tried at all.
+    NoMatch(Reason),
+}
+
+/// What the filters of a condition say.
+enum Filters {
+    Match,
+    NoMatch,
+    /// They match if the flag with this id, which has no verdict, is what they ask for.
+    MatchIf(i64),
+}
+
+/// An answer that the flag would give if the failed flag were what a condition asks for.
+/// `answer` is the variant of a match.
+struct Alternative<'d> {
+    failed: i64,
+    answer: Option<Option<&'d str>>,
+}
+
+impl<'d> Evaluation<'d, '_> {
+    fn enrollment(&self) -> Option<Verdict<'d>> {
+        let enrollment = self.flag.enrollment.as_deref()?;
+        let value = self.subject.property(enrollment)?;
+        let enabled = match value {
+            Value::Bool(enrolled) => *enrolled,
+            Value::String(enrolled) => enrolled.eq_ignore_ascii_case("true"),
+            _ => false,
+        };
+        Some(Verdict {
+            enabled,
+            variant: None,
+            reason: Reason::SuperConditionValue,
+            condition_index: Some(0),
+            payload: self.flag.payload(None),
+        })
+    }
+
+    fn holdout(&self) -> Option<Verdict<'d>> {
+        let holdout = self.flag.holdout.as_ref()?;
+        let place = || bucket::holdout(self.subject.holdout_identifier(self.flag));
+        if !reaches(holdout.rollout, place) {
+            return None;
+        }
+        let variant = Some(&*holdout.variant);
+        Some(Verdict {
+            enabled: true,
+            variant,
+            reason: Reason::HoldoutConditionValue,
+            condition_index: None,
+            payload: self.flag.payload(variant),
+        })
+    }
+
+    fn conditions(&self) -> Result<Verdict<'d>, Failure> {
+        let mut best: Option<(Reason, usize)> = None;
+        let mut alternatives = Vec::new();
+        for (index, condition) in self.flag.conditions.iter().enumerate() {
+            let (attempt, failed) = self.attempt(condition)?;
+            let ends = self.flag.early_exit && attempt == Attempt::OutOfRollout;
+            match (attempt, failed) {
+                (Attempt::Match(variant), Some(failed)) => {
+                    alternatives.push(Alternative { failed, answer: Some(variant) });
+                    continue;
+                }
+                (Attempt::Match(variant), None) => {
+                    settle(&alternatives, Some(variant))?;
+                    return Ok(self.on(variant, index));
+                }
+                (_, Some(failed)) if ends => {
+                    alternatives.push(Alternative { failed, answer: None })
+                }
+                (_, None) if ends => {
+                    settle(&alternatives, None)?;
+                    return Ok(Verdict::off(Reason::OutOfRolloutBound, Some(index)));
+                }
+                _ => {}
+            }
+            let reason = attempt.reason();
+            if best.is_none_or(|(strongest, _)| strongest <= reason) {
+                best = Some((reason, index));
+            }
+        }
+        settle(&alternatives, None)?;
+        let (reason, index) = best.unzip();
+        Ok(Verdict::off(reason.unwrap_or(Reason::NoConditionMatch), index))
+    }
+
+    /// Tries one condition; with the id of the failed flag that a match would rest on.
+    fn attempt(&self, condition: &Condition) -> Result<(Attempt<'d>, Option<i64>), Failure> {
+        if let Some(reason) = self.not_to_try(condition) {
+            return Ok((Attempt::NoMatch(reason), None));
+        }
+        let failed = match self.filters(condition)? {
+            Filters::NoMatch => return Ok((Attempt::NoMatch(Reason::NoConditionMatch), None)),
+            Filters::Match => None,
+            Filters::MatchIf(failed) => Some(failed),
+        };
+        let identifier = || self.subject.identifier(self.flag, condition.aggregation);
+        if !reaches(condition.rollout, || bucket::rollout(&self.flag.key, identifier())) {
+            return Ok((Attempt::OutOfRollout, failed));
+        }
+        let variant = match condition.variant {
+            Some(pinned) => self.flag.variants.get(pinned).map(|variant| &*variant.key),
+            None if self.flag.variants.is_empty() => None,
+            None => self.variant_at(bucket::variant(&self.flag.key, identifier())),
+        };
+        Ok((Attempt::Match(variant), failed))
+    }
+
+    /// Without anybody to hash, a condition says nothing about the subject.
+    fn not_to_try(&self, condition: &Condition) -> Option<Reason> {
+        match condition.aggregation {
+            Aggregation::Person => {
+                let lacks_device = self.flag.bucketing == Bucketing::DeviceId
+                    && self.subject.device_id().is_none()
+                    && self.flag.needs_hash(condition);
+                lacks_device.then_some(Reason::OutOfRolloutBound)
+            }
+            Aggregation::Group(index) => {
+                let group = self.subject.group(index);
+                let has_key = group.is_some_and(|group| group.key.is_some());
+                (!has_key).then_some(Reason::NoGroupType)
+            }
+        }
+    }
+
+    /// Cohorts are asked last: they cost most, and may fail the flag.
+    fn filters(&self, condition: &Condition) -> Result<Filters, Failure> {
+        let mut failed = None;
+        for filter in &condition.filters {
+            let matches = match filter {
+                Filter::Cohort { .. } => true,
+                Filter::Property { scope, predicate } => {
+                    self.property(*scope, predicate, condition.aggregation)
+                }
+                Filter::Flag { id, expected } => {
+                    let dependency = self.surroundings.flags.dependency(*id);
+                    if dependency == Dependency::Failed && *expected != Expected::Nothing {
+                        failed = Some(*id);
+                        continue;
+                    }
+                    is_expected(dependency, expected)
+                }
+            };
+            if !matches {
+                return Ok(Filters::NoMatch);
+            }
+        }
+        for filter in &condition.filters {
+            if let Filter::Cohort { id, membership } = filter
+                && !self.cohort(*id, *membership)?
+            {
+                return Ok(Filters::NoMatch);
+            }
+        }
+        Ok(failed.map_or(Filters::Match, Filters::MatchIf))
+    }
+
+    fn property(&self, scope: Scope, predicate: &Predicate, aggregation: Aggregation) -> bool {
+        let now = self.subject.now;
+        match (scope, aggregation) {
+            (Scope::Person, _) => predicate.matches(self.subject, now),
+            (Scope::PersonMetadata, _) => {
+                let value = self.subject.metadata.and_then(|columns| columns.get(&*predicate.key));
+                predicate.matches_value(value, now)
+            }
+            (Scope::Group(Some(index)), _) | (Scope::Group(None), Aggregation::Group(index)) => {
+                match self.subject.group(index) {
+                    Some(group) => predicate.matches(group, now),
+                    None => predicate.matches_value(None, now),
+                }
+            }
+            (Scope::Group(None), Aggregation::Person) => predicate.matches_value(None, now),
+            // There is no event.
+            (Scope::Event, _) => false,
+        }
+    }
+
+    fn cohort(&self, id: i64, membership: Membership) -> Result<bool, Failure> {
+        match self.surroundings.cohorts.contains(id, self.subject) {
+            Ok(inside) => Ok(inside == (membership == Membership::In)),
+            Err(UnknownCohort) => Err(Failure::Cohort(id)),
+        }
+    }
+
+    /// `None` if the shares do not reach so far.
+    fn variant_at(&self, place: f64) -> Option<&'d str> {
+        let mut end = 0.0;
+        let mut variants = self.flag.variants.iter();
+        let variant = variants.find(|variant| {
+            end += variant.rollout / 100.0;
+            place < end
+        });
+        variant.map(|variant| &*variant.key)
+    }
+
+    fn on(&self, variant: Option<&'d str>, index: usize) -> Verdict<'d> {
+        Verdict {
+            enabled: true,
+            variant,
+            reason: Reason::ConditionMatch,
+            condition_index: Some(index),
+            payload: self.flag.payload(variant),
+        }
+    }
+}
+
+impl Attempt<'_> {
+    fn reason(self) -> Reason {
+        match self {
+            Self::Match(_) => Reason::ConditionMatch,
+            Self::OutOfRollout => Reason::OutOfRolloutBound,
+            Self::NoMatch(reason) => reason,
+        }
+    }
+}
+
+/// A share of everybody needs no hash, so that it also reaches those who have no identifier.
+fn reaches(percent: f64, place: impl FnOnce() -> f64) -> bool {
+    percent >= 100.0 || place() <= percent / 100.0
+}
+
+fn is_expected(dependency: Dependency<'_>, expected: &Expected) -> bool {
+    match (dependency, expected) {
+        (Dependency::Off, Expected::Off) | (Dependency::On(_), Expected::On) => true,
+        (Dependency::On(variant), Expected::Variant(expected)) => variant == Some(expected),
+        _ => false,
+    }
+}
+
+/// A failed flag fails those that depend on it only if it could change their answer.
+fn settle(alternatives: &[Alternative<'_>], answer: Option<Option<&str>>) -> Result<(), Failure> {
+    match alternatives.iter().find(|alternative| alternative.answer != answer) {
+        Some(alternative) => Err(Failure::Dependency(alternative.failed)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

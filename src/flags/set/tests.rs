@@ -1,0 +1,285 @@
+//! Sets are built from tables of (id, key, active, filters).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::Answers;
+use super::Entry;
+use super::FlagSet;
+use super::Selection;
+use crate::clock::UnixMicros;
+use crate::event::predicate::Matching;
+use crate::flags::definition::Runtime;
+use crate::flags::definition::Stored;
+use crate::flags::evaluate::Failure;
+use crate::flags::evaluate::NoCohorts;
+use crate::flags::evaluate::Reason;
+use crate::flags::subject::Subject;
+
+fn stored<'a>(id: i64, key: &'a str, active: bool, filters: &'a Value) -> Stored<'a> {
+    Stored {
+        id,
+        key,
+        version: id + 100,
+        active,
+        continuity: key.starts_with("kept"),
+        bucketing: None,
+        runtime: None,
+        contexts: &[],
+        filters,
+        matching: Matching::Legacy,
+    }
+}
+
+fn set(flags: &[(i64, &str, bool, Value)]) -> FlagSet {
+    let entries = flags.iter().map(|(id, key, active, filters)| {
+        Arc::new(Entry::read(&stored(*id, key, *active, filters)))
+    });
+    FlagSet::new(entries)
+}
+
+fn open() -> Value {
+    json!({"groups": [{}]})
+}
+
+fn closed() -> Value {
+    json!({"groups": [{"rollout_percentage": 0}]})
+}
+
+/// On if the flags with these ids have these values.
+fn on_if(conditions: &[(i64, Value)]) -> Value {
+    let properties: Vec<_> = conditions
+        .iter()
+        .map(|(id, value)| {
+            let key = id.to_string();
+            json!({"key": key, "type": "flag", "operator": "flag_evaluates_to", "value": value})
+        })
+        .collect();
+    json!({"groups": [{"properties": properties}]})
+}
+
+fn evaluate<'s>(set: &'s FlagSet, selection: &Selection<'_>) -> Answers<'s> {
+    set.evaluate(&Subject::new("user-1", UnixMicros(0)), selection, &NoCohorts)
+}
+
+/// Keys of the answers, in order, with `+` for on, `-` for off, `?` for missing, `!` for failed.
+fn summary(answers: &Answers<'_>) -> String {
+    let mark = |answer: &super::Answer<'_>| match answer.result {
+        Err(_) => '!',
+        Ok(verdict) if verdict.reason == Reason::MissingDependency => '?',
+        Ok(verdict) if verdict.enabled => '+',
+        Ok(_) => '-',
+    };
+    let flags: Vec<_> =
+        answers.flags.iter().map(|answer| format!("{}{}", mark(answer), answer.key)).collect();
+    flags.join(" ")
+}
+
+#[test]
+fn dependencies_are_evaluated_first_wherever_they_stand() {
+    let yes = json!(true);
+    let variants = json!({
+        "groups": [{"variant": "blue"}],
+        "multivariate": {"variants": [{"key": "blue", "rollout_percentage": 100}]},
+    });
+    for (flags, expected, has_errors) in [
+        (vec![], "", false),
+        (
+            vec![
+                (1, "top", true, on_if(&[(2, yes.clone()), (3, json!("blue"))])),
+                (2, "middle", true, on_if(&[(3, yes.clone()), (3, yes.clone())])),
+                (3, "bottom", true, variants.clone()),
+            ],
+            "+top +middle +bottom",
+            false,
+        ),
+        (
+            vec![
+                (1, "a", true, on_if(&[(2, json!(false))])),
+                (2, "b", true, closed()),
+                (3, "c", true, on_if(&[(2, yes.clone())])),
+            ],
+            "+a -b -c",
+            false,
+        ),
+        // Inactive flags are absent, and false for others; their own dependencies do not count.
+        (
+            vec![
+                (1, "a", true, on_if(&[(2, yes.clone())])),
+                (2, "b", false, on_if(&[(1, yes.clone()), (99, yes.clone())])),
+                (3, "c", true, on_if(&[(2, json!(false))])),
+            ],
+            "-a +c",
+            false,
+        ),
+        // A missing flag makes those that depend on it missing, to any depth.
+        (
+            vec![
+                (1, "a", true, on_if(&[(99, yes.clone())])),
+                (2, "b", true, on_if(&[(1, json!(false))])),
+                (3, "c", true, open()),
+            ],
+            "?a ?b +c",
+            false,
+        ),
+        // A circle, one flag behind it, one flag before it.
+        (
+            vec![
+                (1, "a", true, on_if(&[(2, yes.clone()), (4, yes.clone())])),
+                (2, "b", true, on_if(&[(1, yes.clone())])),
+                (3, "behind", true, on_if(&[(2, json!(false))])),
+                (4, "before", true, open()),
+            ],
+            "?a ?b ?behind +before",
+            true,
+        ),
+        (vec![(1, "self", true, on_if(&[(1, yes.clone())]))], "?self", true),
+        // A flag that cannot be read fails, and those that depend on it; unless it is inactive.
+        (
+            vec![
+                (1, "broken", true, json!([])),
+                (2, "b", true, on_if(&[(1, yes.clone())])),
+                (3, "c", true, open()),
+            ],
+            "!broken !b +c",
+            true,
+        ),
+        (
+            vec![(1, "broken", false, json!([])), (2, "b", true, on_if(&[(1, json!(false))]))],
+            "+b",
+            false,
+        ),
+        // A flag that targets a cohort fails, as the head of the module says.
+        (
+            vec![
+                (
+                    1,
+                    "a",
+                    true,
+                    json!({"groups": [{"properties": [{"type": "cohort", "value": 5}]}]}),
+                ),
+                (2, "b", true, open()),
+            ],
+            "!a +b",
+            true,
+        ),
+    ] {
+        let set = set(&flags);
+        let answers = evaluate(&set, &Selection::default());
+        assert_eq!((summary(&answers).as_str(), answers.has_errors), (expected, has_errors));
+    }
+}
+
+#[test]
+fn failures_carry_id_version_and_code() {
+    let set = set(&[(7, "broken", true, json!(null))]);
+    let answers = evaluate(&set, &Selection::default());
+    let [answer] = &*answers.flags else { panic!("one flag") };
+    assert_eq!((answer.id, answer.key, answer.version), (7, "broken", 107));
+    assert_eq!(answer.result, Err(Failure::Definition));
+    for (failure, code) in [
+        (Failure::Definition, "invalid_definition"),
+        (Failure::HashKeys, "hash_key_override_error"),
+        (Failure::Cohort(5), "dependency_not_found_cohort"),
+        (Failure::Dependency(6), "dependency_failed_flag"),
+    ] {
+        assert_eq!(failure.code(), code);
+        assert!(!failure.description().is_empty());
+    }
+}
+
+#[test]
+fn keys_select_flags_and_bring_their_dependencies_along() {
+    let flags = set(&[
+        (1, "a", true, on_if(&[(2, json!(true))])),
+        (2, "b", true, on_if(&[(3, json!(true))])),
+        (3, "c", true, open()),
+        (4, "broken", true, json!([])),
+        (5, "off", false, open()),
+    ]);
+    for (keys, expected, has_errors) in [
+        (vec!["a"], "+a", false),
+        (vec!["c", "a", "a"], "+a +c", false),
+        (vec!["unknown", "off"], "", false),
+        (vec![], "", false),
+        (vec!["broken", "b"], "+b !broken", true),
+    ] {
+        let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
+        let answers = evaluate(&flags, &Selection { keys: Some(&keys), ..Selection::default() });
+        assert_eq!((summary(&answers).as_str(), answers.has_errors), (expected, has_errors));
+    }
+}
+
+#[test]
+fn runtime_contexts_and_surveys_select_flags() {
+    let filters = open();
+    let web = ["web".to_owned()];
+    let both = ["web".to_owned(), "app".to_owned()];
+    let server = Stored { runtime: Some("server"), ..stored(1, "server", true, &filters) };
+    let client = Stored { runtime: Some("client"), ..stored(2, "client", true, &filters) };
+    let anywhere = Stored { runtime: Some("all"), ..stored(3, "anywhere", true, &filters) };
+    let app = Stored { contexts: &both, ..stored(4, "app", true, &filters) };
+    let page = Stored { contexts: &web, ..stored(5, "page", true, &filters) };
+    let survey = stored(6, "survey-targeting-x", true, &filters);
+    let needy_filters = on_if(&[(2, json!(false))]);
+    let needy = stored(7, "needy", true, &needy_filters);
+    let flags = [server, client, anywhere, app, page, survey, needy];
+    let set = FlagSet::new(flags.iter().map(|flag| Arc::new(Entry::read(flag))));
+    let all = Selection::default();
+    let native = ["app".to_owned()];
+    let other = ["other".to_owned()];
+    for (selection, expected) in [
+        (all, "+server +client +anywhere +app +page +survey-targeting-x -needy"),
+        // A flag that is not for this runtime is false for those that depend on it.
+        (
+            Selection { runtime: Some(Runtime::Server), ..all },
+            "+server +anywhere +app +page +survey-targeting-x +needy",
+        ),
+        (
+            Selection { runtime: Some(Runtime::All), ..all },
+            "+anywhere +app +page +survey-targeting-x +needy",
+        ),
+        (
+            Selection { contexts: &native, ..all },
+            "+server +client +anywhere +app +survey-targeting-x -needy",
+        ),
+        (
+            Selection { contexts: &other, ..all },
+            "+server +client +anywhere +survey-targeting-x -needy",
+        ),
+        (Selection { surveys_only: true, ..all }, "+survey-targeting-x"),
+    ] {
+        assert_eq!(summary(&evaluate(&set, &selection)), expected, "{selection:?}");
+    }
+}
+
+#[test]
+fn flags_are_found_by_key_and_by_continuity() {
+    let flags =
+        set(&[(1, "a", true, open()), (2, "kept", true, open()), (3, "kept-off", false, open())]);
+    assert_eq!(flags.by_key("a").map(|entry| entry.id), Some(1));
+    assert!(flags.by_key("b").is_none());
+    assert_eq!(flags.continuity_keys().collect::<Vec<_>>(), ["kept"]);
+    assert_eq!(flags.entries().len(), 3);
+}
+
+/// Every chain of 2,000 flags, whatever the direction, is one pass and no recursion.
+#[test]
+fn long_chains_are_evaluated() {
+    for reversed in [false, true] {
+        let mut flags: Vec<_> =
+            (1..2000).map(|id| (id, format!("f{id}"), on_if(&[(id + 1, json!(true))]))).collect();
+        flags.push((2000, "f2000".to_owned(), open()));
+        if reversed {
+            flags.reverse();
+        }
+        let flags: Vec<_> =
+            flags.iter().map(|(id, key, f)| (*id, key.as_str(), true, f.clone())).collect();
+        let set = set(&flags);
+        let answers = evaluate(&set, &Selection::default());
+        assert_eq!(answers.flags.len(), 2000);
+        assert!(answers.flags.iter().all(|answer| answer.result.is_ok_and(|v| v.enabled)));
+    }
+}
