@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, clap::Args)]
 pub struct TelemetryConfig {
     /// Level, or a list of `target=level`
-    #[arg(long, env = "WEIR_LOG", default_value = "info")]
+    #[arg(long, env = "WEIR_LOG", default_value = "info,fjall=warn,lsm_tree=warn")]
     pub log: String,
     /// Form of a log line
     #[arg(long, env = "WEIR_LOG_FORMAT", default_value = "text")]

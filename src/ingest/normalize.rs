@@ -86,6 +86,7 @@ pub(super) struct Batch<'a, 'r> {
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
+    has_groups: bool,
     /// Members of the properties of the current event: from the key's quote to the value's end.
     members: Vec<Member>,
 }
@@ -127,6 +128,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
+            has_groups: false,
             members: Vec::new(),
         }
     }
@@ -417,6 +419,15 @@ impl<'a, 'r> Batch<'a, 'r> {
         })
     }
 
+    fn group_types_op(&self) -> Op {
+        Op {
+            distinct_id: String::new(),
+            event_id: Uuid::nil(),
+            timestamp: self.received.at,
+            kind: OpKind::GroupTypes(self.project.group_types.clone()),
+        }
+    }
+
     fn unknown_group_type(&mut self, name: &str) {
         let known = self.project.group_types.len() + self.unknown_group_types.len();
         if known < GROUP_TYPES_MAX && !self.unknown_group_types.iter().any(|known| known == name) {
@@ -496,6 +507,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         if !self.project.group_types.iter().any(|name| name == group_type) {
             self.unknown_group_type(group_type);
         }
+        self.has_groups = true;
         Some(OpKind::GroupUpdate {
             group_type: group_type.to_owned(),
             key: key.as_str().to_owned(),
@@ -503,7 +515,12 @@ impl<'a, 'r> Batch<'a, 'r> {
         })
     }
 
-    pub(super) fn finish(self) -> Built {
+    pub(super) fn finish(mut self) -> Built {
+        // The identity store numbers group types as it sees them: it is shown the project's own
+        // order before the first event that has a group, so that both agree for ever.
+        if self.has_groups {
+            self.ops.insert(0, self.group_types_op());
+        }
         Built {
             project: self.project.id,
             columns: self.columns,

@@ -10,6 +10,10 @@ use std::sync::Arc;
 use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::flags::definition::Stored;
+use crate::flags::set::Entry;
+use crate::flags::set::FlagSet;
 use crate::metadata::MetadataError;
 use crate::metadata::accounts;
 use crate::metadata::accounts::PersonalKey;
@@ -22,7 +26,7 @@ use crate::metadata::flags::StoredFlag;
 use crate::metadata::secrets::KeyHash;
 
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     projects: BTreeMap<ProjectId, Arc<Project>>,
     by_token: HashMap<String, Arc<Project>>,
@@ -30,8 +34,22 @@ pub struct Snapshot {
     keys: HashMap<KeyHash, Arc<PersonalKey>>,
     /// Flags that are not deleted, newest first. A project without flags may be absent.
     flags: HashMap<ProjectId, Arc<[Arc<StoredFlag>]>>,
+    /// The same flags, ready to be evaluated.
+    flag_sets: HashMap<ProjectId, Arc<FlagSet>>,
     /// By position. A project without groups is absent.
     group_types: HashMap<ProjectId, Arc<[String]>>,
+}
+
+/// Flag sets follow from the flags.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.projects == other.projects
+            && self.by_token == other.by_token
+            && self.users == other.users
+            && self.keys == other.keys
+            && self.flags == other.flags
+            && self.group_types == other.group_types
+    }
 }
 
 impl Snapshot {
@@ -76,6 +94,11 @@ impl Snapshot {
         self.group_types.get(&project).map_or(&[], |names| names)
     }
 
+    /// The flags of a project, ready to be evaluated; `None` if it has none.
+    pub fn flag_set(&self, project: ProjectId) -> Option<&Arc<FlagSet>> {
+        self.flag_sets.get(&project)
+    }
+
     /// Reads the whole store.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
@@ -92,7 +115,7 @@ impl Snapshot {
         }
         for (project, mut flags) in flags {
             flags.sort_by_key(|flag| newest_first(flag));
-            snapshot.flags.insert(project, flags.into());
+            snapshot.put_flags(project, flags);
         }
         let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
         let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(connection).await?;
@@ -147,12 +170,35 @@ impl Snapshot {
             let place = flags.partition_point(|other| newest_first(other) < newest_first(&flag));
             flags.insert(place, flag);
         }
+        self.put_flags(project, flags);
+    }
+
+    fn put_flags(&mut self, project: ProjectId, flags: Vec<Arc<StoredFlag>>) {
         if flags.is_empty() {
             self.flags.remove(&project);
-        } else {
-            self.flags.insert(project, flags.into());
+            self.flag_sets.remove(&project);
+            return;
         }
+        let entries = flags.iter().map(|flag| Arc::new(entry(flag)));
+        self.flag_sets.insert(project, Arc::new(FlagSet::new(entries)));
+        self.flags.insert(project, flags.into());
     }
+}
+
+/// The flag as its evaluation reads it.
+fn entry(flag: &StoredFlag) -> Entry {
+    Entry::read(&Stored {
+        id: flag.id.0,
+        key: &flag.key,
+        version: flag.version,
+        active: flag.active,
+        continuity: flag.ensure_experience_continuity,
+        bucketing: None,
+        runtime: None,
+        contexts: &[],
+        filters: &flag.filters,
+        matching: Matching::Legacy,
+    })
 }
 
 /// Sort key of the order in which flags are listed.

@@ -86,6 +86,8 @@ struct Shared {
     clock: Clock,
     /// Held for the length of a few pointer moves, never across I/O.
     state: Mutex<State>,
+    /// Held for a whole flush: memtables go to files one after the other, oldest first.
+    flushing: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -134,7 +136,9 @@ impl Store {
         let version = table.current();
         let state = State { active: Memtable::default(), frozen: VecDeque::new(), version };
         let state = Mutex::new(state);
-        let shared = Shared { table, layout, partitioning, app_id, settings, clock, state };
+        let flushing = tokio::sync::Mutex::new(());
+        let shared =
+            Shared { table, layout, partitioning, app_id, settings, clock, state, flushing };
         Self { shared: Arc::new(shared) }
     }
 
@@ -208,12 +212,13 @@ impl Store {
     }
 
     /// Writes the oldest frozen memtable into files and commits them together with the log
-    /// position. `None` if none is frozen. One caller at a time.
+    /// position. `None` if none is frozen.
     ///
     /// # Errors
     ///
     /// The memtable stays frozen and visible; try again later.
     pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
+        let _flushing = self.shared.flushing.lock().await;
         let oldest = self.shared.state.lock().frozen.front().cloned();
         let Some(memtable) = oldest else { return Ok(None) };
         let files = self.write(&memtable).await?;

@@ -1,13 +1,218 @@
-//! Placeholder.
+//! Flag evaluation for SDKs: `/flags` and `/decide`. The subject comes from the request and from
+//! one look-up in the identity store; the flags from the metadata snapshot. No plan, no lock.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::app::App;
-use crate::http::request::Request;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::flags::definition::Runtime;
+use crate::flags::evaluate::NoCohorts;
+use crate::flags::set::Answer;
+use crate::flags::set::FlagSet;
+use crate::flags::set::Selection;
+use crate::flags::subject::GroupTypes;
+use crate::flags::subject::Subject;
+use crate::http::request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::identity::view::View;
+use crate::metadata::snapshot::Snapshot;
+use crate::wire::encoding::decode;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::encoding::hints::PathKind;
+use crate::wire::flags::Endpoint;
+use crate::wire::flags::Query;
+use crate::wire::flags::request::Request;
+use crate::wire::flags::request::RequestError;
+use crate::wire::flags::response;
+use crate::wire::flags::response::FlagRecord;
 
-macro_rules! none { () => { Err(Problem::not_found("Not found.")) } }
-pub async fn flags(_: &App, _: Request) -> Result<Response, Problem> { none!() }
-pub fn list(_: &App, _: &str, _: &Request) -> Result<Response, Problem> { none!() }
-pub async fn create(_: &App, _: &str, _: Request) -> Result<Response, Problem> { none!() }
-pub async fn update(_: &App, _: &str, _: &str, _: Request) -> Result<Response, Problem> { none!() }
-pub async fn retrieve(_: &App, _: &str, _: &str, _: Request) -> Result<Response, Problem> { none!() }
+/// Largest body of a request, as sent and decoded (PostHog's limit).
+const BODY_MAX_BYTES: u64 = 2 << 20;
+
+/// `POST /flags` and `POST /decide`.
+pub async fn flags(app: &App, request: request::Request) -> Result<Response, Problem> {
+    let endpoint = match request.path().starts_with("/decide") {
+        true => Endpoint::Decide,
+        false => Endpoint::Flags,
+    };
+    let query = Query::parse(endpoint, request.query_string());
+    let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+    let hints = Hints::new(
+        request.query_string(),
+        header("content-type"),
+        header("content-encoding"),
+        PathKind::Legacy,
+    );
+    let request_id = match Uuid::try_parse(request.request_id.as_str()) {
+        Ok(id) => id.to_string(),
+        Err(_) => Uuid::new_v4().to_string(),
+    };
+    let body = request.body.read(BODY_MAX_BYTES).await?;
+    let body = decode(body, &hints, BODY_MAX_BYTES).map_err(|error| match error.kind() {
+        Kind::TooLarge => Problem::of(Kind::TooLarge, &error),
+        _ => Problem::invalid_payload(format!("Malformed request data: {error}")),
+    })?;
+    let asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
+    let metadata = app.metadata.snapshot();
+    let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?;
+    let answering = Answering { app, metadata: &metadata, query: &query, asked: &asked };
+    let encoded = answering.answer(project.id, &request_id).await?;
+    Ok(Response::json_bytes(StatusCode::OK, encoded))
+}
+
+fn refused(error: RequestError) -> Problem {
+    match &error {
+        RequestError::MissingToken => Problem::invalid_api_key(),
+        _ => Problem::invalid_payload(error.to_string()),
+    }
+}
+
+/// One request being answered.
+struct Answering<'r> {
+    app: &'r App,
+    metadata: &'r Snapshot,
+    query: &'r Query,
+    asked: &'r Request,
+}
+
+impl Answering<'_> {
+    async fn answer(&self, project: ProjectId, request_id: &str) -> Result<Vec<u8>, Problem> {
+        let flags = self.metadata.flag_set(project).filter(|_| !self.asked.disable_flags);
+        let now = self.app.clock.now();
+        let mut response = response::Response {
+            query: self.query,
+            request_id,
+            evaluated_at: now.0 / 1000,
+            has_errors: false,
+            has_flags: self.metadata.flag_set(project).is_some(),
+        };
+        let encoded = match flags {
+            None => response.encode([].iter()),
+            Some(flags) => {
+                let known = self.known(project).await?;
+                let mut subject = Subject::new(self.asked.distinct_id.as_str(), now);
+                self.describe(project, &mut subject, &known);
+                let answers = self.evaluate(flags, &subject);
+                response.has_errors = answers.has_errors;
+                let records: Vec<FlagRecord<'_>> = answers.flags.iter().map(record).collect();
+                response.encode(records.iter())
+            }
+        };
+        encoded.map_err(|error| Problem::of(Kind::Internal, &error))
+    }
+
+    /// What is stored of the person and of the groups, as of every acknowledged event.
+    async fn known(&self, project: ProjectId) -> Result<Known, Problem> {
+        let mut known = Known::default();
+        if self.query.supplied_only {
+            return Ok(known);
+        }
+        let failed = |kind, error: &(dyn std::error::Error + 'static)| Problem::of(kind, error);
+        self.app.engine.wait().await.map_err(|error| failed(error.kind(), &error))?;
+        let view = self.app.identities.view();
+        let person = view.person_of(project, &self.asked.distinct_id);
+        let person = person.map_err(|error| failed(error.kind(), &error))?;
+        known.person = person.map(|person| person.properties);
+        self.groups(project, &view, &mut known)
+            .map_err(|error| failed(error.kind(), &error))?;
+        Ok(known)
+    }
+
+    fn groups(
+        &self,
+        project: ProjectId,
+        view: &View,
+        known: &mut Known,
+    ) -> Result<(), crate::identity::IdentityError> {
+        for (index, name) in (0_u8..).zip(self.metadata.group_types(project)) {
+            let Some(key) = self.asked.groups.get(name).and_then(group_key) else { continue };
+            if let Some(group) = view.group(project, index, &key)? {
+                known.groups.insert(index, group.properties);
+            }
+        }
+        Ok(())
+    }
+
+    fn describe<'s>(&'s self, project: ProjectId, subject: &mut Subject<'s>, known: &'s Known) {
+        subject.device_id = self.asked.device_id.as_deref();
+        subject.anon_distinct_id = self.asked.anon_distinct_id.as_deref();
+        subject.stored = known.person.as_ref();
+        subject.supplied = Some(&self.asked.person_properties);
+        let types = self.metadata.group_types(project);
+        let types = GroupTypes::new((0..).zip(types.iter().map(String::as_str)));
+        subject.add_groups(&types, Some(&self.asked.groups), Some(&self.asked.group_properties));
+        for (index, properties) in &known.groups {
+            subject.store_group(*index, properties);
+        }
+    }
+
+    fn evaluate<'s>(
+        &self,
+        flags: &'s FlagSet,
+        subject: &Subject<'_>,
+    ) -> crate::flags::set::Answers<'s> {
+        let runtime = self.asked.evaluation_runtime.as_deref();
+        let selection = Selection {
+            keys: self.asked.flag_keys.as_deref(),
+            runtime: runtime.map(|name| Runtime::parse(Some(name))),
+            contexts: &self.asked.evaluation_contexts,
+            surveys_only: self.query.surveys_only,
+        };
+        flags.evaluate(subject, &selection, &NoCohorts)
+    }
+}
+
+/// What the identity store has of the subject.
+#[derive(Debug, Default)]
+struct Known {
+    person: Option<Map<String, Value>>,
+    groups: BTreeMap<u8, Map<String, Value>>,
+}
+
+fn group_key(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        _ => None,
+    }
+}
+
+fn record<'a>(answer: &'a Answer<'_>) -> FlagRecord<'a> {
+    let blank = FlagRecord {
+        key: answer.key,
+        id: answer.id,
+        version: answer.version,
+        enabled: false,
+        variant: None,
+        reason_code: "",
+        reason_description: Cow::Borrowed(""),
+        condition_index: None,
+        payload: None,
+        failed: false,
+    };
+    match &answer.result {
+        Ok(verdict) => FlagRecord {
+            enabled: verdict.enabled,
+            variant: verdict.variant,
+            reason_code: verdict.reason.code(),
+            reason_description: verdict.description(),
+            condition_index: verdict.condition_index,
+            payload: verdict.payload,
+            ..blank
+        },
+        Err(failure) => FlagRecord {
+            reason_code: failure.code(),
+            reason_description: failure.description(),
+            failed: true,
+            ..blank
+        },
+    }
+}
