@@ -2,7 +2,7 @@
 //!
 //! Stored JSON becomes a checked [`definition::Definition`]; all definitions of a project become a
 //! [`set::FlagSet`], ordered so that a flag comes after the flags it depends on; a request becomes
-//! a [`subject::Subject`]; [`set::FlagSet::evaluate`] answers with a verdict for each flag, and
+//! a [`subject::Subject`]; [`set::FlagSet::evaluate`] answers with a [`verdict::Verdict`] for each flag, and
 //! [`evaluate::evaluate`] is the rule for one of them. [`bucket`] is the hash that both sides, the
 //! SDKs and this server, must compute alike. All of it is pure: no I/O, no clock, no locks.
 //!
@@ -18,3 +18,4 @@ pub mod definition;
 pub mod evaluate;
 pub mod set;
 pub mod subject;
+pub mod verdict;

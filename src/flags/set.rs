@@ -13,12 +13,12 @@ use crate::flags::definition::Stored;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::evaluate::Dependencies;
 use crate::flags::evaluate::Dependency;
-use crate::flags::evaluate::Failure;
-use crate::flags::evaluate::Reason;
 use crate::flags::evaluate::Surroundings;
-use crate::flags::evaluate::Verdict;
 use crate::flags::evaluate::evaluate;
 use crate::flags::subject::Subject;
+use crate::flags::verdict::Failure;
+use crate::flags::verdict::Reason;
+use crate::flags::verdict::Verdict;
 
 /// Keys of the flags that decide who sees a survey start so.
 const SURVEY_TARGETING: &str = "survey-targeting-";

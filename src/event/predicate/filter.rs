@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use crate::event::predicate::Matching;
-use crate::event::predicate::Operator;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::PredicateError;
+use crate::event::predicate::operator::Operator;
 
 /// A filter of a flag, a cohort or an insight.
 #[derive(Debug)]

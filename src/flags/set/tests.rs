@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
@@ -13,10 +15,12 @@ use crate::clock::UnixMicros;
 use crate::event::predicate::Matching;
 use crate::flags::definition::Runtime;
 use crate::flags::definition::Stored;
-use crate::flags::evaluate::Failure;
 use crate::flags::evaluate::NoCohorts;
-use crate::flags::evaluate::Reason;
+use crate::flags::subject::GroupTypes;
 use crate::flags::subject::Subject;
+use crate::flags::verdict::Failure;
+use crate::flags::verdict::Reason;
+use crate::flags::verdict::Verdict;
 
 fn stored<'a>(id: i64, key: &'a str, active: bool, filters: &'a Value) -> Stored<'a> {
     Stored {
@@ -77,6 +81,13 @@ fn summary(answers: &Answers<'_>) -> String {
     flags.join(" ")
 }
 
+/// Checks the summary and the error flag of a set.
+fn check(flags: &[(i64, &str, bool, Value)], expected: &str, has_errors: bool) {
+    let set = set(flags);
+    let answers = evaluate(&set, &Selection::default());
+    assert_eq!((summary(&answers).as_str(), answers.has_errors), (expected, has_errors));
+}
+
 #[test]
 fn dependencies_are_evaluated_first_wherever_they_stand() {
     let yes = json!(true);
@@ -84,92 +95,160 @@ fn dependencies_are_evaluated_first_wherever_they_stand() {
         "groups": [{"variant": "blue"}],
         "multivariate": {"variants": [{"key": "blue", "rollout_percentage": 100}]},
     });
-    for (flags, expected, has_errors) in [
-        (vec![], "", false),
-        (
-            vec![
-                (1, "top", true, on_if(&[(2, yes.clone()), (3, json!("blue"))])),
-                (2, "middle", true, on_if(&[(3, yes.clone()), (3, yes.clone())])),
-                (3, "bottom", true, variants.clone()),
-            ],
-            "+top +middle +bottom",
-            false,
-        ),
-        (
-            vec![
-                (1, "a", true, on_if(&[(2, json!(false))])),
-                (2, "b", true, closed()),
-                (3, "c", true, on_if(&[(2, yes.clone())])),
-            ],
-            "+a -b -c",
-            false,
-        ),
-        // Inactive flags are absent, and false for others; their own dependencies do not count.
-        (
-            vec![
-                (1, "a", true, on_if(&[(2, yes.clone())])),
-                (2, "b", false, on_if(&[(1, yes.clone()), (99, yes.clone())])),
-                (3, "c", true, on_if(&[(2, json!(false))])),
-            ],
-            "-a +c",
-            false,
-        ),
-        // A missing flag makes those that depend on it missing, to any depth.
-        (
-            vec![
-                (1, "a", true, on_if(&[(99, yes.clone())])),
-                (2, "b", true, on_if(&[(1, json!(false))])),
-                (3, "c", true, open()),
-            ],
-            "?a ?b +c",
-            false,
-        ),
-        // A circle, one flag behind it, one flag before it.
-        (
-            vec![
-                (1, "a", true, on_if(&[(2, yes.clone()), (4, yes.clone())])),
-                (2, "b", true, on_if(&[(1, yes.clone())])),
-                (3, "behind", true, on_if(&[(2, json!(false))])),
-                (4, "before", true, open()),
-            ],
-            "?a ?b ?behind +before",
-            true,
-        ),
-        (vec![(1, "self", true, on_if(&[(1, yes.clone())]))], "?self", true),
-        // A flag that cannot be read fails, and those that depend on it; unless it is inactive.
-        (
-            vec![
-                (1, "broken", true, json!([])),
-                (2, "b", true, on_if(&[(1, yes.clone())])),
-                (3, "c", true, open()),
-            ],
-            "!broken !b +c",
-            true,
-        ),
-        (
-            vec![(1, "broken", false, json!([])), (2, "b", true, on_if(&[(1, json!(false))]))],
-            "+b",
-            false,
-        ),
-        // A flag that targets a cohort fails, as the head of the module says.
-        (
-            vec![
-                (
-                    1,
-                    "a",
-                    true,
-                    json!({"groups": [{"properties": [{"type": "cohort", "value": 5}]}]}),
-                ),
-                (2, "b", true, open()),
-            ],
-            "!a +b",
-            true,
-        ),
-    ] {
-        let set = set(&flags);
-        let answers = evaluate(&set, &Selection::default());
-        assert_eq!((summary(&answers).as_str(), answers.has_errors), (expected, has_errors));
+    check(&[], "", false);
+    check(
+        &[
+            (1, "top", true, on_if(&[(2, yes.clone()), (3, json!("blue"))])),
+            (2, "middle", true, on_if(&[(3, yes.clone()), (3, yes.clone())])),
+            (3, "bottom", true, variants),
+        ],
+        "+top +middle +bottom",
+        false,
+    );
+    check(
+        &[
+            (1, "a", true, on_if(&[(2, json!(false))])),
+            (2, "b", true, closed()),
+            (3, "c", true, on_if(&[(2, yes)])),
+        ],
+        "+a -b -c",
+        false,
+    );
+}
+
+#[test]
+fn inactive_flags_are_absent_and_false_for_others() {
+    let yes = json!(true);
+    check(
+        &[
+            (1, "a", true, on_if(&[(2, yes.clone())])),
+            // What an inactive flag depends on does not count: no circle, nothing missing.
+            (2, "b", false, on_if(&[(1, yes.clone()), (99, yes)])),
+            (3, "c", true, on_if(&[(2, json!(false))])),
+        ],
+        "-a +c",
+        false,
+    );
+    check(
+        &[(1, "unreadable", false, json!([])), (2, "b", true, on_if(&[(1, json!(false))]))],
+        "+b",
+        false,
+    );
+}
+
+#[test]
+fn missing_flags_and_circles_leave_what_depends_on_them_off() {
+    let yes = json!(true);
+    check(
+        &[
+            (1, "a", true, on_if(&[(99, yes.clone())])),
+            (2, "b", true, on_if(&[(1, json!(false))])),
+            (3, "c", true, open()),
+        ],
+        "?a ?b +c",
+        false,
+    );
+    check(
+        &[
+            (1, "a", true, on_if(&[(2, yes.clone()), (4, yes.clone())])),
+            (2, "b", true, on_if(&[(1, yes.clone())])),
+            (3, "behind", true, on_if(&[(2, json!(false))])),
+            (4, "before", true, open()),
+        ],
+        "?a ?b ?behind +before",
+        true,
+    );
+    check(&[(1, "self", true, on_if(&[(1, yes)]))], "?self", true);
+}
+
+#[test]
+fn unreadable_flags_and_unknown_cohorts_fail() {
+    let yes = json!(true);
+    check(
+        &[
+            (1, "broken", true, json!([])),
+            (2, "b", true, on_if(&[(1, yes)])),
+            (3, "c", true, open()),
+        ],
+        "!broken !b +c",
+        true,
+    );
+    let cohort = json!({"groups": [{"properties": [{"type": "cohort", "value": 5}]}]});
+    check(&[(1, "a", true, cohort), (2, "b", true, open())], "!a +b", true);
+}
+
+/// One line of the oracle that `tests/fixtures/flags/sdk.py` writes.
+#[derive(Deserialize)]
+struct Line {
+    now: i64,
+    matching: u8,
+    flags: Vec<SdkFlag>,
+    subjects: Vec<SdkSubject>,
+}
+
+#[derive(Deserialize)]
+struct SdkFlag {
+    id: i64,
+    key: String,
+    active: bool,
+    filters: Value,
+}
+
+#[derive(Deserialize)]
+struct SdkSubject {
+    distinct_id: String,
+    person: Map<String, Value>,
+    #[serde(default)]
+    groups: Map<String, Value>,
+    #[serde(default)]
+    group: Value,
+    flags: Map<String, Value>,
+    payloads: Map<String, Value>,
+}
+
+/// The value of a flag and its payload as SDKs see them.
+fn sdk_value(verdict: &Verdict<'_>) -> (Value, Value) {
+    let value = match verdict.variant {
+        Some(variant) if verdict.enabled => json!(variant),
+        _ => json!(verdict.enabled),
+    };
+    (value, verdict.payload.cloned().unwrap_or_default())
+}
+
+/// What posthog 7.91.1 resolves locally is what the server answers.
+#[test]
+fn the_python_sdk_evaluates_alike() {
+    let types = GroupTypes::new([(0, "organization")]);
+    let mut compared = 0;
+    for line in include_str!("../../../tests/fixtures/flags/sdk.jsonl").lines() {
+        let line: Line = serde_json::from_str(line).expect("the fixture is JSON");
+        let matching = if line.matching == 1 { Matching::Legacy } else { Matching::Explicit };
+        let read = |flag: &SdkFlag| {
+            let stored = stored(flag.id, &flag.key, flag.active, &flag.filters);
+            Arc::new(Entry::read(&Stored { matching, ..stored }))
+        };
+        let set = FlagSet::new(line.flags.iter().map(read));
+        for sdk in &line.subjects {
+            let mut subject = Subject::new(&*sdk.distinct_id, UnixMicros(line.now * 1_000_000));
+            let group = Map::from_iter([("organization".to_owned(), sdk.group.clone())]);
+            subject.supplied = Some(&sdk.person);
+            subject.add_groups(&types, Some(&sdk.groups), Some(&group));
+            let answers = set.evaluate(&subject, &Selection::default(), &NoCohorts);
+            assert!(!answers.has_errors);
+            for answer in &answers.flags {
+                let Some(expected) = sdk.flags.get(answer.key) else { continue };
+                let payload = sdk.payloads.get(answer.key).cloned().unwrap_or_default();
+                let actual = sdk_value(answer.result.as_ref().expect("a verdict"));
+                let filters = &line.flags.iter().find(|flag| flag.key == answer.key);
+                let filters = filters.map(|flag| flag.filters.to_string());
+                let row =
+                    format!("{} {} {filters:?} {:?}", sdk.distinct_id, answer.key, sdk.person);
+                assert_eq!(actual, (expected.clone(), payload), "{row}");
+                compared += 1;
+            }
+        }
     }
+    assert!(compared > 500, "{compared}");
 }
 
 #[test]
