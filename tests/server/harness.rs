@@ -1,0 +1,371 @@
+//! A real server on a directory of its own, and the few ways to ask it. No expectations here.
+//!
+//! The server is the binary as a user gets it, so that what is tested is what is shipped: its
+//! command line, its signals, its files. HTTP is spoken by hand over a blocking socket, one request
+//! per connection: a client library would repair or refuse the requests that tests want to send.
+
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::net::TcpStream;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Project API key of every test server.
+pub(crate) const TOKEN: &str = "phc_test_project_token";
+
+/// Personal API key of every test server.
+pub(crate) const KEY: &str = "phx_test_personal_key_0123456789abcdef";
+
+/// Time between two looks at something that is about to happen.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Longest time for the server to start or to end, on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest time for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One server and its data directory; both end with the value.
+#[derive(Debug)]
+pub(crate) struct TestServer {
+    directory: TempDir,
+    settings: Vec<(String, String)>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl TestServer {
+    /// Starts a server with default settings, on a free port, and waits until it is ready.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings as environment variables, such as `("WEIR_BODY_MAX_BYTES", "1MiB")`.
+    pub(crate) fn start_with(settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let mut server = Self {
+            directory: tempfile::tempdir().expect("a directory for the server"),
+            settings: settings.collect(),
+            running: None,
+        };
+        server.run();
+        server
+    }
+
+    /// The data directory.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// A client of the running server.
+    pub(crate) fn client(&self) -> Client {
+        Client { address: self.running.as_ref().expect("the server runs").address }
+    }
+
+    /// Where the server listens, as in `http://127.0.0.1:8000`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.client().address)
+    }
+
+    /// Ends the server as a crash does (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        let mut running = self.running.take().expect("the server runs");
+        running.process.kill().expect("the server can be killed");
+        running.process.wait().expect("the server's end");
+    }
+
+    /// Ends the server as an operator does (SIGTERM): it flushes, and exits without an error.
+    pub(crate) fn stop(&mut self) {
+        let mut running = self.running.take().expect("the server runs");
+        let id = rustix::process::Pid::from_child(&running.process);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("SIGTERM");
+        let ended = patiently(|| running.process.try_wait().expect("the server's state"));
+        let Some(status) = ended else {
+            running.process.kill().expect("the server can be killed");
+            panic!("the server does not end after SIGTERM; it said:\n{}", self.stderr());
+        };
+        assert!(status.success(), "after SIGTERM: {status}; the server said:\n{}", self.stderr());
+    }
+
+    /// Starts the server again on the same directory, after [`Self::kill`] or [`Self::stop`] or a
+    /// SIGKILL from here.
+    pub(crate) fn restart(&mut self) {
+        if self.running.is_some() {
+            self.kill();
+        }
+        self.run();
+    }
+
+    /// The rows of an SQL query, as `weir query` prints them. Works with and without the server.
+    pub(crate) fn query(&self, sql: &str) -> Vec<Value> {
+        let output = self.weir(&["query", "--format", "json"]).arg(sql).output().expect("weir");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "weir query {sql}\n{stderr}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.lines().map(|row| serde_json::from_str(row).expect("a JSON row")).collect()
+    }
+
+    /// The one number that an SQL query answers.
+    pub(crate) fn count(&self, sql: &str) -> u64 {
+        let rows = self.query(sql);
+        let number = match &rows[..] {
+            [Value::Object(row)] => row.values().next().and_then(Value::as_u64),
+            _ => None,
+        };
+        number.unwrap_or_else(|| panic!("not one number: {sql}: {rows:?}"))
+    }
+
+    /// Live files of the events table, as `weir inspect` prints them.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let output = self.weir(&["inspect", "--files"]).output().expect("weir inspect");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.lines().map(PathBuf::from).collect()
+    }
+
+    /// Asks over HTTP; see [`Client::send`].
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
+        let sent = self.client().send(method, path, headers, body.as_ref());
+        sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// GET with the personal API key.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[("authorization", &bearer())], "")
+    }
+
+    /// POST of JSON with the personal API key.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send_json("POST", path, body)
+    }
+
+    /// PATCH of JSON with the personal API key.
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send_json("PATCH", path, body)
+    }
+
+    /// DELETE with the personal API key.
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[("authorization", &bearer())], "")
+    }
+
+    /// Sends events to `/batch/` as they are.
+    pub(crate) fn capture(&self, events: &Value) -> Answer {
+        let body = serde_json::json!({"api_key": TOKEN, "batch": events}).to_string();
+        self.send("POST", "/batch/", &[("content-type", "application/json")], body)
+    }
+
+    fn send_json(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let headers = [("authorization", &*bearer()), ("content-type", "application/json")];
+        self.send(method, path, &headers, body.to_string())
+    }
+
+    fn weir(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.args(arguments).arg("--data-dir").arg(self.data_dir());
+        command
+    }
+
+    fn run(&mut self) {
+        let output = |name: &str| File::create(self.directory.path().join(name)).expect("a file");
+        let mut command = self.weir(&["serve", "--listen", "127.0.0.1:0"]);
+        command
+            .env("WEIR_PROJECT_API_KEY", TOKEN)
+            .env("WEIR_PERSONAL_API_KEY", KEY)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(output("stdout"))
+            .stderr(output("stderr"));
+        let mut process = command.spawn().expect("the server starts");
+        let started = patiently(|| match process.try_wait().expect("the server's state") {
+            Some(status) => Some(Err(status)),
+            None => address(&self.directory.path().join("stdout")).map(Ok),
+        });
+        let said = self.stderr();
+        let address = started.unwrap_or_else(|| panic!("no address; the server said:\n{said}"));
+        let address = address.unwrap_or_else(|status: ExitStatus| panic!("{status}:\n{said}"));
+        self.running = Some(Running { process, address });
+        let ready = patiently(|| {
+            let answer = self.client().send("GET", "/_readiness", &[], b"").ok()?;
+            (answer.status == 200).then_some(())
+        });
+        ready.unwrap_or_else(|| panic!("not ready; the server said:\n{}", self.stderr()));
+    }
+
+    fn stderr(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            // Nothing depends on the directory any more.
+            let _ = running.process.kill();
+            let _ = running.process.wait();
+        }
+        if thread::panicking() {
+            eprintln!("the server said:\n{}", self.stderr());
+        }
+    }
+}
+
+/// The `weir` under test. `WEIR_TEST_BINARY` names another one, such as that of a package.
+pub(crate) fn binary() -> PathBuf {
+    let other = std::env::var_os("WEIR_TEST_BINARY").map(PathBuf::from);
+    other.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weir")))
+}
+
+/// Calls `look` until it sees something; `None` if it never does.
+pub(crate) fn patiently<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(seen) = look() {
+            return Some(seen);
+        }
+        if waited > PATIENCE {
+            return None;
+        }
+        thread::sleep(TICK);
+        waited += TICK;
+    }
+}
+
+fn address(stdout: &Path) -> Option<SocketAddr> {
+    let text = std::fs::read_to_string(stdout).ok()?;
+    let (line, _) = text.split_once('\n')?;
+    line.strip_prefix("weir listens on http://")?.parse().ok()
+}
+
+fn bearer() -> String {
+    format!("Bearer {KEY}")
+}
+
+/// Sends requests to one server; may be copied to other threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    address: SocketAddr,
+}
+
+impl Client {
+    /// Sends one request on a connection of its own and reads the answer to its end. Only `host`,
+    /// `connection` and `content-length` are added to `headers`.
+    pub(crate) fn send(
+        self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        let mut socket = TcpStream::connect(self.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        let address = self.address;
+        let length = body.len();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n"
+        );
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body);
+        let written = socket.write_all(&request);
+        // A server that refuses a body answers before it has read all of it.
+        let mut answer = Vec::new();
+        match socket.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(_) if Answer::parse(&answer).is_some() => {}
+            Err(error) => return Err(written.err().unwrap_or(error)),
+        }
+        Answer::parse(&answer).ok_or_else(|| io::Error::other("the answer was cut short"))
+    }
+}
+
+/// What the server answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// Status code.
+    pub(crate) status: u16,
+    /// Names in lower case, and values.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body, out of its chunks.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of the header `name`, in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// `None` if `bytes` are not one whole answer.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let head = std::str::from_utf8(bytes.get(..end)?).ok()?;
+        let rest = bytes.get(end + 4..)?;
+        let mut lines = head.split("\r\n");
+        let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        });
+        let mut answer =
+            Self { status, headers: headers.collect::<Option<_>>()?, body: Vec::new() };
+        answer.body = match (answer.header("transfer-encoding"), answer.header("content-length")) {
+            (Some("chunked"), _) => unchunked(rest)?,
+            (_, Some(length)) => rest.get(..length.parse().ok()?)?.to_vec(),
+            _ => rest.to_vec(),
+        };
+        Some(answer)
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.status, String::from_utf8_lossy(&self.body))
+    }
+}
+
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|window| window == b"\r\n")?;
+        let size = std::str::from_utf8(rest.get(..end)?).ok()?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(end + 2..end + 2 + size)?);
+        rest = rest.get(end + 4 + size..)?;
+    }
+}

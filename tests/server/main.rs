@@ -1,0 +1,4 @@
+//! The one integration test: a real server process, asked over HTTP and the command line.
+
+mod capture;
+mod harness;
