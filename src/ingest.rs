@@ -80,6 +80,12 @@ const DECODERS_MAX: usize = 64;
 /// Unit in which bytes in flight are counted; a semaphore has at most 2^29 permits for sure.
 const BUDGET_UNIT_BYTES: u64 = 1024;
 
+/// How long a request waits for a flush before it is answered 503.
+const FLUSH_WAIT: Duration = Duration::from_secs(5);
+
+/// Longest time between two looks for room.
+const FLUSH_LOOK: Duration = Duration::from_millis(100);
+
 /// What compressed bodies of events are taken to inflate to until it is known: JSON of SDKs gets 5
 /// to 15 times smaller under gzip.
 const INFLATE_RATIO: u64 = 12;
@@ -275,7 +281,7 @@ impl Pipeline {
     /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
     pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
         let shared = &*self.shared;
-        let permit = self.admit(&request)?;
+        let permit = self.admit(&request).await?;
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
@@ -306,7 +312,7 @@ impl Pipeline {
     }
 
     /// Whether there is room for the request, and its share of what may be in flight.
-    fn admit(&self, request: &CaptureRequest) -> Result<OwnedSemaphorePermit, IngestError> {
+    async fn admit(&self, request: &CaptureRequest) -> Result<OwnedSemaphorePermit, IngestError> {
         let shared = &*self.shared;
         if shared.health.is_identity_failed() {
             return Err(IngestError::Unavailable("the identity store failed; restart the server"));
@@ -314,9 +320,9 @@ impl Pipeline {
         if shared.health.is_disk_low() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
-        if !shared.health.is_replaying() && shared.store.is_full() {
-            return Err(IngestError::Overloaded("the memtables are full"));
-        }
+        // A flush takes about a second; a sender that waits for it keeps its batch and its place.
+        let room = tokio::time::timeout(FLUSH_WAIT, self.wait_for_room());
+        room.await.map_err(|_| IngestError::Overloaded("the memtables are full"))?;
         if shared.wal.size_bytes() >= shared.wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
@@ -328,6 +334,15 @@ impl Pipeline {
         Arc::clone(&shared.budget)
             .try_acquire_many_owned(units)
             .map_err(|_| IngestError::Overloaded("too many bytes are in flight"))
+    }
+
+    /// While the log is replayed new records only go to the log, whatever the memtables hold.
+    async fn wait_for_room(&self) {
+        let Shared { health, store, .. } = &*self.shared;
+        while !health.is_replaying() && store.is_full() {
+            // The time-out covers a flush that ended between the look and the wait.
+            let _ = tokio::time::timeout(FLUSH_LOOK, store.flushed()).await;
+        }
     }
 
     /// Bytes to columns and to the log record, on the CPU pool.

@@ -1,6 +1,6 @@
 //! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
 //! watches the disk. Two threads, so that a long merge never delays a flush. The decisions are
-//! made in `storage` (`Store::is_flush_due`, `compaction::choose`); here they are carried out.
+//! made in `storage` (`Store::insert`, `compaction::choose`); here they are carried out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,9 +88,7 @@ impl Maintenance {
                 disk_seen = Some(now);
                 self.watch();
             }
-            if self.store.is_flush_due() && !self.store.is_full() {
-                self.store.freeze();
-            }
+            self.store.freeze_aged();
             if self.flush_frozen().is_err() {
                 shutdown.pause_thread(RETRY_PAUSE);
             }

@@ -18,7 +18,7 @@ pub struct StorageConfig {
     #[arg(long, env = "WEIR_WAL_MAX_BYTES", default_value = "4GiB")]
     pub wal_max_bytes: ByteSize,
     /// Memory of the active memtable at which it is frozen and flushed to Parquet
-    #[arg(long, env = "WEIR_MEMTABLE_MAX_BYTES", default_value = "128MiB")]
+    #[arg(long, env = "WEIR_MEMTABLE_MAX_BYTES", default_value = "64MiB")]
     pub memtable_max_bytes: ByteSize,
     /// Age of the oldest event of the active memtable at which it is flushed
     #[arg(long, env = "WEIR_MEMTABLE_MAX_AGE", default_value = "60s", value_parser = humantime::parse_duration)]

@@ -81,7 +81,7 @@ pub enum Resource {
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
 const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
-const GET_PATCH: &str = "GET, PATCH, HEAD, OPTIONS";
+const GET_PUT_PATCH: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
 
 /// Finds the endpoint.
 fn find(method: &Method, path: &str) -> Route {
@@ -122,13 +122,14 @@ fn find_project(method: &Method, path: &str) -> Route {
         ("event_definitions", None) => (Resource::EventDefinitions, GET),
         ("event_definitions", Some(id)) => (Resource::EventDefinition(id), GET),
         ("feature_flags", None) => (Resource::FeatureFlags, GET_POST),
-        ("feature_flags", Some(id)) => (Resource::FeatureFlag(id), GET_PATCH),
+        ("feature_flags", Some(id)) => (Resource::FeatureFlag(id), GET_PUT_PATCH),
         ("query", None) => (Resource::Query, POST),
         _ => return Route::Unknown,
     };
     let allowed = match methods {
         GET_POST => is(Method::GET) || is(Method::POST),
-        GET_PATCH => is(Method::GET) || is(Method::PATCH),
+        // DELETE has an answer of its own, which refuses it.
+        GET_PUT_PATCH => [Method::GET, Method::PUT, Method::PATCH, Method::DELETE].contains(method),
         POST => is(Method::POST),
         _ => is(Method::GET),
     };
@@ -182,9 +183,7 @@ impl Router {
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),
-            Route::Project { project, resource } => {
-                self.project(&project, resource, request).await
-            }
+            Route::Project { project, resource } => self.project(&project, resource, request).await,
         }
     }
 
@@ -207,7 +206,10 @@ impl Router {
                 _ => feature_flags::list(app, project, &request),
             },
             Resource::FeatureFlag(id) => match request.method {
-                Method::PATCH => feature_flags::update(app, project, &id, request).await,
+                Method::PUT | Method::PATCH => {
+                    feature_flags::update(app, project, &id, request).await
+                }
+                Method::DELETE => feature_flags::delete(app, project, &request, GET_PUT_PATCH),
                 _ => feature_flags::retrieve(app, project, &id, request).await,
             },
             Resource::Query => query::query(app, project, request).await,
@@ -234,7 +236,7 @@ mod tests {
     use hyper::Method;
 
     use super::GET;
-    use super::GET_PATCH;
+    use super::GET_PUT_PATCH;
     use super::Kind;
     use super::POST;
     use super::Resource;
@@ -244,6 +246,7 @@ mod tests {
     #[test]
     fn paths_find_their_endpoints_with_and_without_a_slash() {
         let project = |resource| Route::Project { project: "1".to_owned(), resource };
+        let flag = || project(Resource::FeatureFlag("3".to_owned()));
         for (method, path, expected) in [
             (Method::POST, "/capture", Route::Capture(Kind::Legacy)),
             (Method::POST, "/e", Route::Capture(Kind::Legacy)),
@@ -262,7 +265,9 @@ mod tests {
             (Method::GET, "/api/projects/1/persons", project(Resource::Persons)),
             (Method::GET, "/api/projects/1/persons/7", project(Resource::Person("7".into()))),
             (Method::POST, "/api/projects/1/feature_flags", project(Resource::FeatureFlags)),
-            (Method::DELETE, "/api/projects/1/feature_flags/3", Route::WrongMethod(GET_PATCH)),
+            (Method::PUT, "/api/projects/1/feature_flags/3", flag()),
+            (Method::DELETE, "/api/projects/1/feature_flags/3", flag()),
+            (Method::POST, "/api/projects/1/feature_flags/3", Route::WrongMethod(GET_PUT_PATCH)),
             (Method::GET, "/api/projects/1/persons/7/8/9", Route::Unknown),
         ] {
             for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {

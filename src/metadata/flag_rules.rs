@@ -340,8 +340,8 @@ fn shape(path: &str, problem: &str) -> Violation {
     Violation::filters(format!("{path}: {problem}"))
 }
 
-/// What Python calls the type of a JSON value; part of a documented error text.
-fn python_type(value: &Value) -> &'static str {
+/// What Python calls the type of a JSON value; part of documented error texts.
+pub fn python_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
         Value::Bool(_) => "bool",

@@ -112,40 +112,49 @@ fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, Arr
     })
 }
 
-/// Gathers rows of `batches` into one record batch of `schema`, in the order of `places`.
-///
-/// # Errors
-///
-/// The batches do not fit `schema`: a programmer error.
-pub fn gather(
-    batches: &[Arc<Rows>],
-    schema: &SchemaRef,
-    places: &[Place],
-) -> Result<RecordBatch, ArrowError> {
-    let indices: Vec<(usize, usize)> =
-        places.iter().map(|place| (place.batch(), place.row())).collect();
-    let columns = schema.fields().iter().enumerate().map(|(position, field)| {
-        gather_column(batches, position, field.data_type(), &indices)
-    });
-    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
+/// The columns of all batches of a sort, side by side, from which sorted batches are gathered.
+#[derive(Debug)]
+pub struct Gather {
+    schema: SchemaRef,
+    /// By column of the schema, then by batch; `None` where no batch has the column.
+    columns: Vec<Option<Vec<ArrayRef>>>,
 }
 
-fn gather_column(
-    batches: &[Arc<Rows>],
-    position: usize,
-    data_type: &DataType,
-    indices: &[(usize, usize)],
-) -> Result<ArrayRef, ArrowError> {
-    let column = |rows: &Arc<Rows>| rows.columns.get(position).cloned().flatten();
-    if batches.iter().all(|rows| column(rows).is_none()) {
-        return Ok(new_null_array(data_type, indices.len()));
+impl Gather {
+    /// Of `batches`, as rows of `schema`.
+    pub fn new(batches: &[Arc<Rows>], schema: &SchemaRef) -> Self {
+        let rows_max = batches.iter().map(|rows| rows.len).max().unwrap_or(0);
+        let fields = schema.fields().iter().enumerate();
+        let columns = fields.map(|(position, field)| {
+            let of = |rows: &Arc<Rows>| rows.columns.get(position).cloned().flatten();
+            if batches.iter().all(|rows| of(rows).is_none()) {
+                return None;
+            }
+            // One array of NULLs serves every batch that lacks the column.
+            let nulls = new_null_array(field.data_type(), rows_max);
+            let array = |rows: &Arc<Rows>| of(rows).unwrap_or_else(|| nulls.slice(0, rows.len));
+            Some(batches.iter().map(array).collect())
+        });
+        Self { schema: Arc::clone(schema), columns: columns.collect() }
     }
-    let arrays: Vec<ArrayRef> = batches
-        .iter()
-        .map(|rows| column(rows).unwrap_or_else(|| new_null_array(data_type, rows.len)))
-        .collect();
-    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-    interleave(&arrays, indices)
+
+    /// The rows at `places`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// The batches do not fit the schema: a programmer error.
+    pub fn rows(&self, places: &[Place]) -> Result<RecordBatch, ArrowError> {
+        let indices: Vec<(usize, usize)> =
+            places.iter().map(|place| (place.batch(), place.row())).collect();
+        let columns = self.columns.iter().zip(self.schema.fields()).map(|(arrays, field)| {
+            let Some(arrays) = arrays else {
+                return Ok(new_null_array(field.data_type(), indices.len()));
+            };
+            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+            interleave(&arrays, &indices)
+        });
+        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_, _>>()?)
+    }
 }
 
 #[cfg(test)]
@@ -161,8 +170,8 @@ mod tests {
     use arrow::datatypes::Schema;
     use proptest::prelude::*;
 
+    use super::Gather;
     use super::Rows;
-    use super::gather;
     use super::sorted;
 
     proptest! {
@@ -197,7 +206,7 @@ mod tests {
             ]));
             let mut expected: Vec<_> = batches.concat();
             expected.sort();
-            let batch = gather(&rows, &schema, &places).unwrap();
+            let batch = Gather::new(&rows, &schema).rows(&places).unwrap();
             prop_assert_eq!(batch.num_rows(), expected.len());
             prop_assert_eq!(batch.column(3).null_count(), expected.len());
             for (row, (number, text, other)) in expected.iter().enumerate() {

@@ -10,6 +10,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -28,6 +29,7 @@ use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
 use crate::storage::rows::Rows;
 use crate::storage::sort;
+use crate::storage::sort::Gather;
 use crate::storage::sort::Place;
 use crate::storage::wal::Sequence;
 
@@ -88,6 +90,8 @@ struct Shared {
     state: Mutex<State>,
     /// Held for a whole flush: memtables go to files one after the other, oldest first.
     flushing: tokio::sync::Mutex<()>,
+    /// Told after every flush.
+    room: Notify,
 }
 
 struct State {
@@ -95,6 +99,15 @@ struct State {
     /// Waiting for their flush, oldest first. They stay visible until their files are.
     frozen: VecDeque<Arc<Memtable>>,
     version: Arc<TableVersion>,
+}
+
+impl State {
+    fn freeze(&mut self) {
+        if !self.active.is_empty() {
+            let closed = std::mem::take(&mut self.active);
+            self.frozen.push_back(Arc::new(closed));
+        }
+    }
 }
 
 /// What one reader sees: a version of the files and the rows that are not in it. Pinned: it does
@@ -137,8 +150,9 @@ impl Store {
         let state = State { active: Memtable::default(), frozen: VecDeque::new(), version };
         let state = Mutex::new(state);
         let flushing = tokio::sync::Mutex::new(());
+        let room = Notify::new();
         let shared =
-            Shared { table, layout, partitioning, app_id, settings, clock, state, flushing };
+            Shared { table, layout, partitioning, app_id, settings, clock, state, flushing, room };
         Self { shared: Arc::new(shared) }
     }
 
@@ -158,31 +172,46 @@ impl Store {
         Sequence(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
     }
 
-    /// Makes the rows of a durable log record visible. Call it in log order.
+    /// Makes the rows of a durable log record visible, and freezes the memtable that is full with
+    /// them if another may wait for its flush. Call it in log order.
     ///
     /// # Errors
     ///
     /// The rows do not fit: a programmer error.
     pub fn insert(&self, rows: Rows, sequence: Sequence) -> Result<(), ArrowError> {
         let now = self.shared.clock.monotonic();
-        self.shared.state.lock().active.insert(rows, sequence, now)
+        let mut state = self.shared.state.lock();
+        state.active.insert(rows, sequence, now)?;
+        if self.is_large(&state) && state.frozen.len() < self.shared.settings.frozen_memtables_max {
+            state.freeze();
+        }
+        Ok(())
     }
 
-    /// Whether the active memtable has reached its size or age.
-    pub fn is_flush_due(&self) -> bool {
-        let state = self.shared.state.lock();
-        let settings = &self.shared.settings;
-        let bytes = u64::try_from(state.active.memory_bytes()).unwrap_or(u64::MAX);
+    /// Freezes the active memtable if its oldest rows have reached their age.
+    pub fn freeze_aged(&self) {
+        let mut state = self.shared.state.lock();
         let age = state.active.age(self.shared.clock.monotonic());
-        bytes >= settings.memtable_max_bytes.as_u64() || age >= settings.memtable_max_age
+        let settings = &self.shared.settings;
+        if age >= settings.memtable_max_age && state.frozen.len() < settings.frozen_memtables_max {
+            state.freeze();
+        }
     }
 
     /// Whether the active memtable is full while as many as may wait are waiting.
     pub fn is_full(&self) -> bool {
         let state = self.shared.state.lock();
+        self.is_large(&state) && state.frozen.len() >= self.shared.settings.frozen_memtables_max
+    }
+
+    fn is_large(&self, state: &State) -> bool {
         let bytes = u64::try_from(state.active.memory_bytes()).unwrap_or(u64::MAX);
         bytes >= self.shared.settings.memtable_max_bytes.as_u64()
-            && state.frozen.len() >= self.shared.settings.frozen_memtables_max
+    }
+
+    /// Waits until [`Store::is_full`] may have changed: a flush has made room.
+    pub async fn flushed(&self) {
+        self.shared.room.notified().await;
     }
 
     /// Memory of all memtables.
@@ -194,11 +223,7 @@ impl Store {
 
     /// Closes the active memtable, if it has anything; rows that come go to a new one.
     pub fn freeze(&self) {
-        let mut state = self.shared.state.lock();
-        if !state.active.is_empty() {
-            let full = std::mem::take(&mut state.active);
-            state.frozen.push_back(Arc::new(full));
-        }
+        self.shared.state.lock().freeze();
     }
 
     /// What a reader sees now.
@@ -240,6 +265,8 @@ impl Store {
         let mut state = self.shared.state.lock();
         state.frozen.pop_front();
         state.version = version;
+        drop(state);
+        self.shared.room.notify_waiters();
         Ok(Some(flushed))
     }
 
@@ -262,6 +289,7 @@ impl Store {
         let shared = &*self.shared;
         let batches = memtable.batches();
         let places = sort::sorted(batches, &shared.layout.sort)?;
+        let gather = Gather::new(batches, &shared.table.spec().schema);
         let mut files = Vec::new();
         for (partition, places) in self.partitioned(batches, places) {
             let name = format!("part-{:020}-{}.parquet", memtable.last().0, Uuid::new_v4());
@@ -273,8 +301,7 @@ impl Store {
                 (Some(partition), &name),
             )?;
             for places in places.chunks(GATHER_ROWS) {
-                let batch = sort::gather(batches, &shared.table.spec().schema, places)?;
-                file.write(&batch).await?;
+                file.write(&gather.rows(places)?).await?;
             }
             files.push(file.finish().await?);
         }

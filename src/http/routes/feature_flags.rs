@@ -1,13 +1,175 @@
-//! Placeholder.
+//! Feature flags, managed: list, create, retrieve, change. What a flag may look like is decided by
+//! `metadata`, what it answers for a person by `flags`; neither is here.
+//!
+//! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
+
+mod body;
+mod fields;
+
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header::ALLOW;
+use hyper::header::HeaderValue;
 
 use crate::app::App;
+use crate::error::Kind;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::page::Page;
 use crate::http::request::Request;
+use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::body::Required;
+use crate::http::routes::feature_flags::fields::Fields;
+use crate::metadata::MetadataError;
+use crate::metadata::flags::FlagId;
+use crate::metadata::snapshot::Snapshot;
 
-macro_rules! none { () => { Err(Problem::not_found("Not found.")) } }
-pub async fn flags(_: &App, _: Request) -> Result<Response, Problem> { none!() }
-pub fn list(_: &App, _: &str, _: &Request) -> Result<Response, Problem> { none!() }
-pub async fn create(_: &App, _: &str, _: Request) -> Result<Response, Problem> { none!() }
-pub async fn update(_: &App, _: &str, _: &str, _: Request) -> Result<Response, Problem> { none!() }
-pub async fn retrieve(_: &App, _: &str, _: &str, _: Request) -> Result<Response, Problem> { none!() }
+/// What the scopes of keys call flags.
+const SCOPE: &str = "feature_flag";
+
+/// `GET feature_flags/`: the flags that are not deleted, newest first.
+pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, request, Action::Read)?;
+    let page = Page::of(request);
+    let found = app.metadata.list_flags(asker.project.id, page.limit, page.offset);
+    let bodies = found.flags.iter().map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(request, public_url, found.count, bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST feature_flags/`.
+pub async fn create(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    let new = body::new_flag(Fields::read(request).await?)?;
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.create_flag(project, user, new).await };
+    let written = app.tasks.0.detach("create-flag", write).await;
+    let flag = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(Response::json(StatusCode::CREATED, &FlagBody::new(&flag, &snapshot, &asker)))
+}
+
+/// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
+/// restored.
+pub async fn retrieve(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+}
+
+/// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
+/// a field that is absent as it was.
+pub async fn update(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    let (project, id) = (asker.project.id, flag_id(id)?);
+    // An unknown flag is told before a bad body.
+    app.metadata.flag(project, id).await.map_err(problem)?;
+    let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
+    let patch = body::flag_patch(Fields::read(request).await?, required)?;
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.update_flag(project, id, patch).await };
+    let written = app.tasks.0.detach("update-flag", write).await;
+    let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
+}
+
+/// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (`api.md`,
+/// Endpoints). `allow` are the methods that are not.
+pub fn delete(
+    app: &App,
+    project: &str,
+    request: &Request,
+    allow: &'static str,
+) -> Result<Response, Problem> {
+    asker(&app.metadata.snapshot(), project, request, Action::Write)?;
+    let allow = HeaderValue::from_static(allow);
+    Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, allow))
+}
+
+/// What a request does to flags, as scopes call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Read,
+    Write,
+}
+
+/// Who asks, if they may.
+fn asker(
+    snapshot: &Snapshot,
+    project: &str,
+    request: &Request,
+    action: Action,
+) -> Result<Principal, Problem> {
+    let principal = auth::principal(snapshot, request, project)?;
+    let action = match action {
+        Action::Read => "read",
+        Action::Write => "write",
+    };
+    auth::require(&principal, SCOPE, action)?;
+    Ok(principal)
+}
+
+fn flag_id(text: &str) -> Result<FlagId, Problem> {
+    text.parse().map(FlagId).map_err(|_| Problem::not_found("Not found."))
+}
+
+/// The answer to a failed look-up or write.
+fn problem(error: MetadataError) -> Problem {
+    match error {
+        MetadataError::NotFound(_) => Problem::not_found("Not found."),
+        MetadataError::Rejected(violation) => {
+            let attr = violation.attr.map_or(Attr::Null, |attr| Attr::Name(attr.into()));
+            Problem::new(Kind::Invalid, violation.code, violation.detail).with_attr(attr)
+        }
+        other => Problem::of(other.kind(), &other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flag_id;
+    use super::problem;
+    use crate::http::response::Response;
+    use crate::metadata::MetadataError;
+    use crate::metadata::flag_rules;
+    use crate::metadata::flags::FlagId;
+
+    /// "`:id` is an integer" (`api.md`); the paths of endpoints that are not there end here too.
+    #[test]
+    fn ids_are_integers() {
+        assert_eq!(flag_id("7").unwrap(), FlagId(7));
+        for text in ["", "my-flag", "activity", "1.5", "7 ", "99999999999999999999"] {
+            assert_eq!(Response::from(flag_id(text).unwrap_err()).status, 404, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_of_the_store_have_their_status() {
+        for (error, status) in [
+            (MetadataError::NotFound("flag"), 404),
+            (MetadataError::Rejected(flag_rules::key_is_taken()), 400),
+            (MetadataError::Database(sqlx::Error::PoolClosed), 503),
+            (MetadataError::Corrupt { table: "flags", problem: "key".to_owned() }, 500),
+        ] {
+            let text = error.to_string();
+            assert_eq!(Response::from(problem(error)).status, status, "{text}");
+        }
+    }
+}

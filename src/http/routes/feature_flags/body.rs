@@ -1,0 +1,333 @@
+//! Flags as JSON: what a client writes becomes a [`NewFlag`] or a [`FlagPatch`], what is stored
+//! becomes a [`FlagBody`]. The rules that tie fields together are in `metadata`.
+
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::response::Problem;
+use crate::http::routes::feature_flags::SCOPE;
+use crate::http::routes::feature_flags::fields::Fields;
+use crate::metadata::accounts::User;
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::NewFlag;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::snapshot::Snapshot;
+
+/// What a body must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Required {
+    /// It may be empty.
+    Nothing,
+    /// `key`.
+    Key,
+}
+
+/// Reads a change. The first field that is wrong, in the order of `api.md`, is the error.
+pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagPatch, Problem> {
+    let name = fields.text("name")?;
+    if required == Required::Key {
+        fields.require("key")?;
+    }
+    Ok(FlagPatch {
+        name,
+        key: fields.text("key")?,
+        filters: fields.value("filters")?,
+        deleted: fields.boolean("deleted")?,
+        active: fields.boolean("active")?,
+        created_at: fields.time("created_at")?,
+        // PostHog's column may be null, and null is read as false.
+        ensure_experience_continuity: fields
+            .nullable_boolean("ensure_experience_continuity")?
+            .map(Option::unwrap_or_default),
+        // Any JSON: PostHog's own pages send a list.
+        rollback_conditions: fields.nullable_value("rollback_conditions"),
+        performed_rollback: fields.nullable_boolean("performed_rollback")?,
+        tags: fields.texts("tags")?,
+        usage_dashboard: None,
+        analytics_dashboards: fields.ids("analytics_dashboards")?,
+        has_enriched_analytics: fields.nullable_boolean("has_enriched_analytics")?,
+    })
+}
+
+/// Reads a new flag.
+pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
+    let given = flag_patch(fields, Required::Key)?;
+    Ok(NewFlag {
+        name: given.name.unwrap_or_default(),
+        key: given.key.unwrap_or_default(),
+        filters: given.filters,
+        active: given.active,
+        deleted: given.deleted.unwrap_or_default(),
+        created_at: given.created_at,
+        ensure_experience_continuity: given.ensure_experience_continuity.unwrap_or_default(),
+        rollback_conditions: given.rollback_conditions.flatten(),
+        performed_rollback: given.performed_rollback.flatten(),
+        tags: given.tags.unwrap_or_default(),
+        analytics_dashboards: given.analytics_dashboards.unwrap_or_default(),
+        has_enriched_analytics: given.has_enriched_analytics.flatten(),
+    })
+}
+
+/// A flag as clients get it: the fields of `api.md` in its order, then `version` and `updated_at`.
+#[derive(Debug, Serialize)]
+pub(super) struct FlagBody<'a> {
+    id: i64,
+    name: &'a str,
+    key: &'a str,
+    filters: &'a Value,
+    deleted: bool,
+    active: bool,
+    created_by: Option<UserBody<'a>>,
+    created_at: String,
+    is_simple_flag: bool,
+    /// A number as it was given, or null.
+    rollout_percentage: &'a Value,
+    ensure_experience_continuity: bool,
+    /// Nothing makes experiments, surveys or early-access features, so flags have none.
+    experiment_set: [i64; 0],
+    surveys: Map<String, Value>,
+    features: Map<String, Value>,
+    rollback_conditions: Option<&'a Value>,
+    performed_rollback: Option<bool>,
+    /// Whether who asks may change it.
+    can_edit: bool,
+    tags: &'a [String],
+    usage_dashboard: Option<i64>,
+    analytics_dashboards: &'a [i64],
+    has_enriched_analytics: Option<bool>,
+    version: i64,
+    updated_at: String,
+}
+
+/// A user inside another object.
+#[derive(Debug, Serialize)]
+struct UserBody<'a> {
+    id: i64,
+    uuid: String,
+    distinct_id: &'a str,
+    first_name: &'a str,
+    email: &'a str,
+    is_email_verified: bool,
+}
+
+impl<'a> FlagBody<'a> {
+    /// What `asker` gets of `flag`; `snapshot` has its creator.
+    pub(super) fn new(flag: &'a StoredFlag, snapshot: &'a Snapshot, asker: &Principal) -> Self {
+        let created_by = flag.created_by.and_then(|user| snapshot.user(user));
+        Self {
+            id: flag.id.0,
+            name: &flag.name,
+            key: &flag.key,
+            filters: &flag.filters,
+            deleted: flag.deleted,
+            active: flag.active,
+            created_by: created_by.map(|user| UserBody::new(user)),
+            created_at: flag.created_at.to_rfc3339(),
+            is_simple_flag: flag.is_simple(),
+            rollout_percentage: flag.rollout_percentage(),
+            ensure_experience_continuity: flag.ensure_experience_continuity,
+            experiment_set: [],
+            surveys: Map::new(),
+            features: Map::new(),
+            rollback_conditions: flag.rollback_conditions.as_ref(),
+            performed_rollback: flag.performed_rollback,
+            can_edit: auth::require(asker, SCOPE, "write").is_ok(),
+            tags: &flag.tags,
+            usage_dashboard: flag.usage_dashboard,
+            analytics_dashboards: &flag.analytics_dashboards,
+            has_enriched_analytics: flag.has_enriched_analytics,
+            version: flag.version,
+            updated_at: flag.updated_at.to_rfc3339(),
+        }
+    }
+}
+
+impl<'a> UserBody<'a> {
+    fn new(user: &'a User) -> Self {
+        Self {
+            id: user.id.0,
+            uuid: user.uuid.to_string(),
+            distinct_id: &user.distinct_id,
+            first_name: &user.first_name,
+            email: &user.email,
+            is_email_verified: user.is_email_verified,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::FlagBody;
+    use super::Required;
+    use super::flag_patch;
+    use super::new_flag;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+    use crate::http::auth::Principal;
+    use crate::http::response::Problem;
+    use crate::http::routes::feature_flags::fields::Fields;
+    use crate::metadata::Metadata;
+    use crate::metadata::first_start::FirstStart;
+    use crate::metadata::flags::NewFlag;
+    use crate::metadata::secrets::Seed;
+
+    const NOON: UnixMicros = UnixMicros(1_795_262_400_000_000);
+
+    fn fields(value: &Value) -> Fields {
+        Fields::parse("application/json", value.to_string().as_bytes()).unwrap()
+    }
+
+    fn told<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
+        format!("{:?}", result.unwrap_err())
+    }
+
+    /// Every writable field of `api.md`.
+    #[test]
+    fn every_writable_field_is_read() {
+        let body = json!({
+            "name": "Beta", "key": "beta", "filters": {"groups": []}, "deleted": true,
+            "active": false, "created_at": "2026-11-21T12:00:00Z",
+            "ensure_experience_continuity": true, "rollback_conditions": {"a": 1},
+            "performed_rollback": true, "tags": ["x"], "analytics_dashboards": [3],
+            "has_enriched_analytics": true,
+        });
+        let new = new_flag(fields(&body)).unwrap();
+        assert_eq!((new.name.as_str(), new.key.as_str()), ("Beta", "beta"));
+        assert_eq!(new.filters, Some(json!({"groups": []})));
+        assert_eq!((new.deleted, new.active), (true, Some(false)));
+        assert_eq!(new.created_at, Some(NOON));
+        assert!(new.ensure_experience_continuity);
+        assert_eq!(new.rollback_conditions, Some(json!({"a": 1})));
+        assert_eq!(new.performed_rollback, Some(true));
+        assert_eq!((new.tags, new.analytics_dashboards), (vec!["x".to_owned()], vec![3]));
+        assert_eq!(new.has_enriched_analytics, Some(true));
+
+        let patch = flag_patch(fields(&body), Required::Nothing).unwrap();
+        assert_eq!((patch.name.as_deref(), patch.key.as_deref()), (Some("Beta"), Some("beta")));
+        assert_eq!((patch.deleted, patch.active), (Some(true), Some(false)));
+        assert_eq!(patch.usage_dashboard, None, "clients do not write it");
+    }
+
+    #[test]
+    fn absent_fields_stay_and_null_empties() {
+        let patch = flag_patch(fields(&json!({})), Required::Nothing).unwrap();
+        assert_eq!(format!("{patch:?}"), format!("{:?}", super::FlagPatch::default()));
+        let body = json!({
+            "rollback_conditions": null, "performed_rollback": null,
+            "has_enriched_analytics": null, "ensure_experience_continuity": null,
+        });
+        let patch = flag_patch(fields(&body), Required::Nothing).unwrap();
+        assert_eq!(patch.rollback_conditions, Some(None));
+        assert_eq!(patch.performed_rollback, Some(None));
+        assert_eq!(patch.has_enriched_analytics, Some(None));
+        assert_eq!(patch.ensure_experience_continuity, Some(false));
+    }
+
+    #[test]
+    fn the_first_wrong_field_is_told() {
+        for (body, code, attr) in [
+            (json!({}), "required", "key"),
+            (json!({"active": 7}), "required", "key"),
+            (json!({"name": [], "active": 7}), "invalid_input", "name"),
+            (json!({"key": null}), "null", "key"),
+            (json!({"key": {}}), "invalid_input", "key"),
+            (json!({"key": "a", "filters": null}), "null", "filters"),
+            (json!({"key": "a", "created_at": "soon", "tags": 1}), "invalid_input", "created_at"),
+            (json!({"key": "a", "tags": "x"}), "not_a_list", "tags"),
+        ] {
+            let text = told(new_flag(fields(&body)));
+            assert!(text.contains(&format!("code: \"{code}\"")), "{text}");
+            assert!(text.contains(&format!("Name(\"{attr}\")")), "{text}");
+        }
+        assert!(told(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
+    }
+
+    /// Names and order from the table of `api.md`; the values follow from what was written.
+    #[tokio::test]
+    async fn flags_are_shown_as_documented() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metadata.db");
+        let metadata = Metadata::open(&path, Clock::test(NOON)).await.unwrap();
+        let seed = Seed::new(&mut StdRng::seed_from_u64(1));
+        let started = metadata.first_start(FirstStart::default(), &seed).await.unwrap();
+        let (project, user) = (started.project, started.user);
+        let new = NewFlag { key: "beta".to_owned(), ..NewFlag::default() };
+        let flag = metadata.create_flag(project.id, user.id, new).await.unwrap();
+        let snapshot = metadata.snapshot();
+        let key = Arc::clone(snapshot.key_by_value(&started.personal_key.unwrap()).unwrap());
+        let asker = Principal { key, user: Arc::clone(&user), project };
+
+        let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker)).unwrap();
+        let expected = json!({
+            "id": flag.id.0,
+            "name": "",
+            "key": "beta",
+            "filters": {"groups": [{"properties": [], "rollout_percentage": null}]},
+            "deleted": false,
+            "active": true,
+            "created_by": {
+                "id": user.id.0,
+                "uuid": user.uuid.to_string(),
+                "distinct_id": user.distinct_id,
+                "first_name": user.first_name,
+                "email": user.email,
+                "is_email_verified": user.is_email_verified,
+            },
+            "created_at": "2026-11-21T12:00:00.000000Z",
+            "is_simple_flag": true,
+            "rollout_percentage": null,
+            "ensure_experience_continuity": false,
+            "experiment_set": [],
+            "surveys": {},
+            "features": {},
+            "rollback_conditions": null,
+            "performed_rollback": null,
+            "can_edit": true,
+            "tags": [],
+            "usage_dashboard": null,
+            "analytics_dashboards": [],
+            "has_enriched_analytics": null,
+            "version": 1,
+            "updated_at": "2026-11-21T12:00:00.000000Z",
+        });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+        let order = [
+            "id",
+            "name",
+            "key",
+            "filters",
+            "deleted",
+            "active",
+            "created_by",
+            "created_at",
+            "is_simple_flag",
+            "rollout_percentage",
+            "ensure_experience_continuity",
+            "experiment_set",
+            "surveys",
+            "features",
+            "rollback_conditions",
+            "performed_rollback",
+            "can_edit",
+            "tags",
+            "usage_dashboard",
+            "analytics_dashboards",
+            "has_enriched_analytics",
+        ];
+        let mut rest = text.as_str();
+        for name in order {
+            let place = rest.find(&format!("\"{name}\":"));
+            rest = &rest[place.unwrap_or_else(|| panic!("{name} is missing or too early"))..];
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The fields of a JSON body, taken one by one and checked for their type: [`Fields`]. What the
+//! values mean is not here.
+//!
+//! Values are read as liberally, and refused in the same words, as by Django REST Framework, on
+//! which PostHog's API stands: numbers are texts, `"true"` is a boolean. Its `invalid` becomes
+//! `invalid_input` on the way out (drf-exceptions-hog), its other codes stay.
+
+use std::borrow::Cow;
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::time::parse_timestamp;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::metadata::flag_rules::python_type;
+
+/// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
+const BODY_MAX_BYTES: u64 = 1 << 20;
+
+/// What counts as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
+const TRUE: [&str; 13] =
+    ["t", "T", "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"];
+const FALSE: [&str; 13] =
+    ["f", "F", "n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"];
+
+/// What a boolean that may be null takes for null.
+const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
+
+/// The fields of one body. Those that nobody takes are ignored.
+#[derive(Debug)]
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Reads the body of `request`.
+    pub(super) async fn read(request: Request) -> Result<Self, Problem> {
+        let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        let body = request.body.read(BODY_MAX_BYTES).await?;
+        Self::parse(&content_type, &body)
+    }
+
+    /// Reads a JSON object; nothing at all counts as an empty one. An empty media type is JSON.
+    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
+        if body.is_empty() {
+            return Ok(Self(Map::new()));
+        }
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
+            return Err(Problem::unsupported_media_type(content_type));
+        }
+        match serde_json::from_slice(body).map_err(|error| Problem::parse_error(&error))? {
+            Value::Object(fields) => Ok(Self(fields)),
+            other => {
+                let kind = python_type(&other);
+                let detail = format!("Invalid data. Expected a dictionary, but got {kind}.");
+                Err(Problem::new(Kind::Invalid, "invalid_input", detail))
+            }
+        }
+    }
+
+    /// Refuses a body that lacks the field.
+    pub(super) fn require(&self, name: &'static str) -> Result<(), Problem> {
+        if self.0.contains_key(name) {
+            return Ok(());
+        }
+        Err(refused(name, "required", "This field is required."))
+    }
+
+    /// A field of any type, null excepted.
+    pub(super) fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
+        match self.0.remove(name) {
+            Some(Value::Null) => Err(refused(name, "null", "This field may not be null.")),
+            other => Ok(other),
+        }
+    }
+
+    /// A field of any type; `Some(None)` for null.
+    pub(super) fn nullable_value(&mut self, name: &'static str) -> Option<Option<Value>> {
+        self.0.remove(name).map(|value| Some(value).filter(|value| !value.is_null()))
+    }
+
+    /// A text, without white space around it.
+    pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        self.value(name)?.map(|value| text(name, &value)).transpose()
+    }
+
+    /// A boolean.
+    pub(super) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
+        self.value(name)?.map(|value| boolean(name, &value)).transpose()
+    }
+
+    /// A boolean; `Some(None)` for null.
+    pub(super) fn nullable_boolean(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<bool>>, Problem> {
+        let read = |value: Value| match value {
+            Value::Null => Ok(None),
+            Value::String(text) if NULL.contains(&text.as_str()) => Ok(None),
+            value => boolean(name, &value).map(Some),
+        };
+        self.0.remove(name).map(read).transpose()
+    }
+
+    /// A point in time.
+    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<UnixMicros>, Problem> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        let time = value.as_str().and_then(parse_timestamp);
+        time.map(Some).ok_or_else(|| {
+            let detail = "Datetime has wrong format. Use one of these formats instead: \
+                          YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].";
+            refused(name, "invalid_input", detail)
+        })
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let numbered = items.iter().enumerate();
+        let texts = numbered.map(|(index, item)| text(format!("{name}__{index}"), item));
+        texts.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A list of ids: integers, as numbers or texts.
+    pub(super) fn ids(&mut self, name: &'static str) -> Result<Option<Vec<i64>>, Problem> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let id = |item: &Value| {
+            let id = item.as_i64().or_else(|| item.as_str()?.trim().parse().ok());
+            id.ok_or_else(|| {
+                let kind = python_type(item);
+                let detail = format!("Incorrect type. Expected pk value, received {kind}.");
+                refused(name, "incorrect_type", detail)
+            })
+        };
+        items.iter().map(id).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn list(&mut self, name: &'static str) -> Result<Option<Vec<Value>>, Problem> {
+        match self.value(name)? {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(other) => {
+                let kind = python_type(&other);
+                let detail = format!("Expected a list of items but got type \"{kind}\".");
+                Err(refused(name, "not_a_list", detail))
+            }
+        }
+    }
+}
+
+fn text(name: impl Into<Cow<'static, str>>, value: &Value) -> Result<String, Problem> {
+    match value {
+        Value::String(text) => Ok(text.trim().to_owned()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(refused(name, "invalid_input", "Not a valid string.")),
+    }
+}
+
+fn boolean(name: &'static str, value: &Value) -> Result<bool, Problem> {
+    let found = match value {
+        Value::Bool(value) => Some(*value),
+        Value::String(text) if text == "1" || TRUE.contains(&text.as_str()) => Some(true),
+        Value::String(text) if text == "0" || FALSE.contains(&text.as_str()) => Some(false),
+        Value::Number(number) if number.as_f64() == Some(1.0) => Some(true),
+        Value::Number(number) if number.as_f64() == Some(0.0) => Some(false),
+        _ => None,
+    };
+    found.ok_or_else(|| refused(name, "invalid_input", "Must be a valid boolean."))
+}
+
+fn refused(
+    name: impl Into<Cow<'static, str>>,
+    code: &'static str,
+    detail: impl Into<Cow<'static, str>>,
+) -> Problem {
+    Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Name(name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Fields;
+    use crate::http::response::Problem;
+    use crate::http::response::Response;
+
+    fn fields(value: &serde_json::Value) -> Fields {
+        Fields::parse("application/json", value.to_string().as_bytes()).unwrap()
+    }
+
+    /// Status, code and field of an error, as in its `Debug` text.
+    fn told<T: std::fmt::Debug>(result: Result<T, Problem>) -> (u16, String) {
+        let problem = result.unwrap_err();
+        let text = format!("{problem:?}");
+        (Response::from(problem).status.as_u16(), text)
+    }
+
+    #[test]
+    fn bodies_are_json_objects() {
+        for (content_type, body) in [
+            ("application/json", "{}"),
+            ("Application/JSON ; charset=utf-8", "{\"a\": 1}"),
+            ("", " {} "),
+            ("", ""),
+            ("text/plain", ""),
+        ] {
+            assert!(Fields::parse(content_type, body.as_bytes()).is_ok(), "{content_type} {body}");
+        }
+        for (content_type, body, status, code) in [
+            ("text/plain", "{}", 415, "unsupported_media_type"),
+            ("application/x-www-form-urlencoded", "key=a", 415, "unsupported_media_type"),
+            ("application/jsonp", "{}", 415, "unsupported_media_type"),
+            ("application/json", "{", 400, "parse_error"),
+            ("application/json", "{} {}", 400, "parse_error"),
+            ("application/json", " ", 400, "parse_error"),
+            ("application/json", "[]", 400, "but got list."),
+            ("application/json", "\"key\"", 400, "but got str."),
+        ] {
+            let (found, text) = told(Fields::parse(content_type, body.as_bytes()));
+            assert_eq!(found, status, "{content_type} {body}");
+            assert!(text.contains(code), "{text}");
+        }
+        assert_eq!(told(Fields::parse("", b"{\"key\": \"\xff\"}")).0, 400);
+    }
+
+    #[test]
+    fn booleans_are_what_django_takes_for_them() {
+        for (value, expected) in [
+            (json!(true), true),
+            (json!("true"), true),
+            (json!("Yes"), true),
+            (json!(1), true),
+            (json!("1"), true),
+            (json!(1.0), true),
+            (json!(false), false),
+            (json!("False"), false),
+            (json!("off"), false),
+            (json!(0), false),
+            (json!("0"), false),
+        ] {
+            let read = fields(&json!({"active": value})).boolean("active").unwrap();
+            assert_eq!(read, Some(expected), "{value}");
+        }
+        for value in [json!("tRue"), json!(2), json!(""), json!("null"), json!([]), json!({})] {
+            let (_, text) = told(fields(&json!({"active": value})).boolean("active"));
+            assert!(text.contains("Must be a valid boolean."), "{text}");
+        }
+        let (_, text) = told(fields(&json!({"active": null})).boolean("active"));
+        assert!(text.contains("This field may not be null."), "{text}");
+        for value in [json!(null), json!("null"), json!("")] {
+            let read = fields(&json!({"a": value})).nullable_boolean("a").unwrap();
+            assert_eq!(read, Some(None), "{value}");
+        }
+        assert_eq!(fields(&json!({})).nullable_boolean("a").unwrap(), None);
+    }
+
+    #[test]
+    fn texts_are_trimmed_and_numbers_are_texts() {
+        for (value, expected) in [
+            (json!(" beta \n"), "beta"),
+            (json!(""), ""),
+            (json!("  "), ""),
+            (json!(7), "7"),
+            (json!(1.5), "1.5"),
+        ] {
+            let read = fields(&json!({"name": value})).text("name").unwrap();
+            assert_eq!(read.as_deref(), Some(expected), "{value}");
+        }
+        for value in [json!(true), json!([]), json!({"a": 1})] {
+            let (_, text) = told(fields(&json!({"name": value})).text("name"));
+            assert!(text.contains("Not a valid string."), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_name_the_item_at_fault() {
+        let mut ids = fields(&json!({"ids": [1, "2", " 3"]}));
+        assert_eq!(ids.ids("ids").unwrap(), Some(vec![1, 2, 3]));
+        for (value, detail) in [
+            (json!({"ids": "1"}), "Expected a list of items but got type \\\"str\\\"."),
+            (json!({"ids": [true]}), "Incorrect type. Expected pk value, received bool."),
+            (json!({"ids": [1, 1.5]}), "Incorrect type. Expected pk value, received float."),
+            (json!({"ids": null}), "This field may not be null."),
+        ] {
+            let (_, text) = told(fields(&value).ids("ids"));
+            assert!(text.contains(detail), "{text}");
+        }
+        let (_, text) = told(fields(&json!({"tags": ["a", "b", {}]})).texts("tags"));
+        assert!(text.contains("tags__2"), "{text}");
+    }
+
+    #[test]
+    fn times_are_texts() {
+        let at = |text: &str| {
+            let time = fields(&json!({"at": text})).time("at").unwrap().unwrap();
+            time.to_rfc3339()
+        };
+        assert_eq!(at("2026-11-21T08:00:00Z"), "2026-11-21T08:00:00.000000Z");
+        assert_eq!(at("2026-11-21T08:00:00.5+01:00"), "2026-11-21T07:00:00.500000Z");
+        for value in [json!("yesterday"), json!(""), json!(1_700_000_000), json!(true)] {
+            let (_, text) = told(fields(&json!({"at": value})).time("at"));
+            assert!(text.contains("Datetime has wrong format."), "{text}");
+        }
+    }
+}
