@@ -1,0 +1,204 @@
+//! Kill -9 under load: what was acknowledged is there, once, whatever moment the process ended in.
+//!
+//! Several connections send batches without a pause, and retry what was not acknowledged, as SDKs
+//! do; a random moment later the server is killed and started again. Small memtables and frequent
+//! compactions make flushes, commits, merges of files and truncations of the log happen all the
+//! time, so that kills hit them too. What a power cut does to unsynced writes is not seen here: the
+//! kernel survives. The storage tests cut power at every write on a simulated disk.
+//!
+//! `WEIR_KILL_ROUNDS` sets the number of rounds, `WEIR_KILL_SEED` repeats a run's moments and data.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::harness::Client;
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+
+/// Rounds of an ordinary run; the full run has 20.
+const ROUNDS: u64 = 4;
+
+/// Connections that send at once.
+const WRITERS: u64 = 4;
+
+/// Events of one batch, at most.
+const BATCH_MAX: usize = 60;
+
+/// Flushes every few hundred milliseconds, merges every two files at once, and forgets nothing of
+/// it for the sake of the test's length.
+const SETTINGS: [(&str, &str); 5] = [
+    ("WEIR_MEMTABLE_MAX_AGE", "150ms"),
+    ("WEIR_MEMTABLE_MAX_BYTES", "256KiB"),
+    ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
+    ("WEIR_COMPACTION_INTERVAL", "200ms"),
+    ("WEIR_COMPACTION_FILES_MIN", "2"),
+];
+
+/// What one writer knows at the end of a round.
+#[derive(Debug, Default)]
+struct Told {
+    /// Answered 200, with the distinct id they were sent for.
+    acknowledged: HashMap<String, String>,
+    /// Sent without an answer: may be there or not, but whole and once.
+    unknown: Vec<Value>,
+}
+
+/// Sends batches until told to stop, or until the server is gone.
+fn write(client: Client, mut random: StdRng, retries: Vec<Value>, stop: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    let mut retries = retries;
+    while !stop.load(Ordering::Relaxed) {
+        // First what the last round left open, then new events.
+        let batch = retries.pop().unwrap_or_else(|| batch(&mut random));
+        let body = json!({"api_key": TOKEN, "batch": batch}).to_string();
+        let headers = [("content-type", "application/json")];
+        match client.send("POST", "/batch/", &headers, body.as_bytes()) {
+            Ok(answer) if answer.status == 200 => {
+                for event in batch.as_array().into_iter().flatten() {
+                    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+                    told.acknowledged.insert(text("uuid"), text("distinct_id"));
+                }
+            }
+            // Busy with flushing: nothing is stored, so the batch is as good as never sent.
+            Ok(answer) => {
+                assert_eq!(answer.status, 503, "{answer}");
+                told.unknown.push(batch);
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(_) => told.unknown.push(batch),
+        }
+    }
+    told.unknown.extend(retries);
+    told
+}
+
+fn batch(random: &mut StdRng) -> Value {
+    let events = (0..random.random_range(1..=BATCH_MAX)).map(|_| {
+        let uuid = Uuid::from_u128(random.random());
+        let person = random.random_range(0..50);
+        // Several months, so that one flush writes several files.
+        let month = random.random_range(1..=3);
+        json!({
+            "uuid": uuid,
+            "event": "load",
+            "distinct_id": format!("person {person}"),
+            "timestamp": format!("2026-0{month}-15T12:00:00Z"),
+            "properties": {"$set": {"last": uuid}, "pad": "x".repeat(200)},
+        })
+    });
+    Value::Array(events.collect())
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var_os(name)
+        .map(|value| value.to_str().and_then(|text| text.parse().ok()).expect(name))
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills() {
+    let rounds = setting("WEIR_KILL_ROUNDS").unwrap_or(ROUNDS);
+    let seed = setting("WEIR_KILL_SEED").unwrap_or_else(|| rand::rng().random());
+    println!("WEIR_KILL_ROUNDS={rounds} WEIR_KILL_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut server = TestServer::start_with(&SETTINGS);
+    let mut acknowledged = HashMap::new();
+    let mut open: Vec<Value> = Vec::new();
+    for round in 0..rounds {
+        let moment = Duration::from_millis(random.random_range(20..1500));
+        // Every third round ends in order: the flush of a SIGTERM is part of the history.
+        let in_order = round % 3 == 2;
+        let stop = AtomicBool::new(false);
+        let client = server.client();
+        let told: Vec<Told> = thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let random = StdRng::seed_from_u64(random.random());
+                    let retries = open.iter().skip(usize::try_from(writer).unwrap());
+                    let retries = retries.step_by(usize::try_from(WRITERS).unwrap());
+                    let (retries, stop) = (retries.cloned().collect(), &stop);
+                    scope.spawn(move || write(client, random, retries, stop))
+                })
+                .collect();
+            thread::sleep(moment);
+            if in_order {
+                stop.store(true, Ordering::Relaxed);
+            } else {
+                server.kill();
+                stop.store(true, Ordering::Relaxed);
+            }
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        open.clear();
+        for told in told {
+            acknowledged.extend(told.acknowledged);
+            open.extend(told.unknown);
+        }
+        if in_order {
+            server.stop();
+        }
+        server.restart();
+        check(&server, &acknowledged, &open, round);
+    }
+    assert!(acknowledged.len() > 100, "the load was no load: {}", acknowledged.len());
+    server.stop();
+    check(&server, &acknowledged, &open, rounds);
+}
+
+/// Every acknowledged event is there; nothing is there twice, and nothing that was not sent.
+fn check(server: &TestServer, acknowledged: &HashMap<String, String>, open: &[Value], round: u64) {
+    let twice = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";
+    assert_eq!(server.query(twice), Vec::<Value>::new(), "round {round}");
+    let mut stored = HashMap::new();
+    // Answers have a largest number of rows, so this asks for one slice of the ids at a time.
+    for slice in 0..16 {
+        let sql = format!("SELECT uuid, distinct_id FROM events WHERE left(uuid, 1) = '{slice:x}'");
+        for row in server.query(&sql) {
+            let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+            stored.insert(text("uuid"), text("distinct_id"));
+        }
+    }
+    let lost: Vec<_> = acknowledged.keys().filter(|uuid| !stored.contains_key(*uuid)).collect();
+    assert!(
+        lost.is_empty(),
+        "round {round}: {} of {} lost: {lost:?}",
+        lost.len(),
+        acknowledged.len()
+    );
+    let sent: HashSet<&str> = open
+        .iter()
+        .flat_map(|batch| batch.as_array().into_iter().flatten())
+        .filter_map(|event| event["uuid"].as_str())
+        .collect();
+    for (uuid, distinct_id) in &stored {
+        match acknowledged.get(uuid) {
+            Some(expected) => assert_eq!(distinct_id, expected, "round {round}: {uuid}"),
+            None => assert!(sent.contains(uuid.as_str()), "round {round}: nobody sent {uuid}"),
+        }
+    }
+    // Batches are whole or absent.
+    for batch in open {
+        let uuids: Vec<&str> = batch
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|event| event["uuid"].as_str())
+            .collect();
+        let there = uuids.iter().filter(|uuid| stored.contains_key(**uuid)).count();
+        assert!(there == 0 || there == uuids.len(), "round {round}: {there} of {}", uuids.len());
+    }
+    // Every event made its person, and the persons are read from another store.
+    let persons: HashSet<&String> = stored.values().collect();
+    let sql = "SELECT count(DISTINCT distinct_id) FROM person_distinct_ids";
+    assert_eq!(server.count(sql), u64::try_from(persons.len()).unwrap(), "round {round}");
+}
