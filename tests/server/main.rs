@@ -3,3 +3,4 @@
 mod capture;
 mod crash;
 mod harness;
+mod sdk;
