@@ -126,7 +126,10 @@ async fn serve(
     let address =
         ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
     lock.announce(&address)?;
-    greet(&url, &started)?;
+    // Whoever started the server may have closed its end after the first line.
+    if let Err(error) = greet(&url, &started) {
+        tracing::warn!(%error, "cannot write to standard output");
+    }
     refresh_metadata(&back, app.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret));
     let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
@@ -171,7 +174,7 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
 }
 
 /// Tells the operator where the server is and, at the first start, its keys and a line to try.
-fn greet(url: &str, started: &Started) -> anyhow::Result<()> {
+fn greet(url: &str, started: &Started) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "weir listens on {url}")?;
     if let Some(key) = &started.personal_key {
@@ -189,6 +192,5 @@ fn greet(url: &str, started: &Started) -> anyhow::Result<()> {
             "  curl {url}/api/projects/{project}/persons/ -H 'Authorization: Bearer {key}'\n"
         )?;
     }
-    out.flush()?;
-    Ok(())
+    out.flush()
 }
