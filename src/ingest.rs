@@ -16,6 +16,7 @@ pub mod prepare;
 pub mod publish;
 pub mod recent;
 pub mod replay;
+pub mod salvage;
 pub mod tape;
 
 use std::net::IpAddr;
