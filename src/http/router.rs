@@ -182,9 +182,7 @@ impl Router {
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),
-            Route::Project { project, resource } => {
-                self.project(&project, resource, request).await
-            }
+            Route::Project { project, resource } => self.project(&project, resource, request).await,
         }
     }
 

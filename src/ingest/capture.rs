@@ -231,7 +231,8 @@ impl<'a> Inner<'a> {
                 }
             }
             // Columns of their own; the caller sets them.
-            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {}
+            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {
+            }
         }
     }
 }

@@ -4,7 +4,6 @@
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
-
 use hashbrown::HashMap;
 use hashbrown::HashSet;
 use serde_json::Map;
@@ -370,11 +369,7 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Sets the properties column: the object as it was written, unless something must come out
     /// of it or go into it.
-    fn properties(
-        &mut self,
-        cursor: Cursor<'a>,
-        fields: &Fields<'a>,
-    ) -> Result<(), PrepareError> {
+    fn properties(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
         let inner = &fields.inner;
         let lifted = [
             ("$set", &fields.set, &inner.set),
