@@ -2,5 +2,6 @@
 
 mod capture;
 mod crash;
+mod feature_flags;
 mod harness;
 mod sdk;
