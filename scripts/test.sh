@@ -28,8 +28,12 @@ for component in rustfmt clippy; do
 done
 scripts/test-tools.sh
 
-step format
+step format and source rules
 cargo fmt --check
+tidy=$(mktemp)
+CARGO_MANIFEST_DIR=$PWD rustc --edition 2024 --test -o "$tidy" tests/tidy.rs
+"$tidy" --quiet
+rm "$tidy"
 
 # Lints in the release profile, where the dependencies are built anyway; `cargo clippy` would check all of them once
 # more. Cargo keeps what another compiler driver makes apart from the rest.

@@ -38,7 +38,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
 ];
 
-/// Crates behind one door: (crate, where it may be named). A place is a file without `.rs`, or a
+/// Crates behind one door: (crate, where it may be named outside of tests). A place is a file without `.rs`, or a
 /// directory with everything in it.
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
@@ -121,7 +121,7 @@ fn modules_use_only_lower_layers() {
 #[test]
 fn outside_things_have_one_door() {
     check(|file, errors| {
-        for (number, line) in file.code() {
+        for (number, line) in file.production() {
             for (name, places) in DOORS {
                 let named = words_before(line, "::").any(|word| word == *name);
                 if named && !places.iter().any(|place| file.is_in(place)) {
@@ -174,10 +174,7 @@ fn files_are_introduced_named_and_small() {
 #[test]
 fn nothing_panics_outside_tests() {
     check(|file, errors| {
-        if file.is_test() {
-            return;
-        }
-        for (number, line) in file.code().take_while(|(_, line)| !starts_inline_tests(line)) {
+        for (number, line) in file.production() {
             for panic in PANICS.iter().filter(|panic| line.contains(**panic)) {
                 errors.push(file.at(number, &format!("{panic} can bring the process down")));
             }
@@ -213,14 +210,15 @@ impl Source {
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
+    /// The same without tests; inline tests stand at the end of their file.
+    fn production(&self) -> impl Iterator<Item = (usize, &str)> {
+        let code = self.code().take_while(|(_, line)| *line != "mod tests {");
+        code.filter(|_| !self.is_test())
+    }
+
     fn at(&self, line: usize, message: &str) -> String {
         format!("src/{}:{line}: {message}", self.path)
     }
-}
-
-/// Inline tests stand at the end of their file.
-fn starts_inline_tests(line: &str) -> bool {
-    line == "mod tests {"
 }
 
 /// The identifiers that follow `marker` in `line`, where the marker is a word of its own.
