@@ -49,7 +49,6 @@ use crate::metadata::MetadataError;
 use crate::query::rows::Format;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
-use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::OutcomeLabels;
 
