@@ -25,9 +25,14 @@ pub struct Cli {
     command: Command,
 }
 
+/// What holds for all settings.
+const SERVE_HELP: &str = "Sizes are bytes or carry a unit (64MiB); times carry one (500ms, 10s, 5m). \
+     A flag wins over its variable, the variable over the file of --config.";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
+    #[command(after_help = SERVE_HELP)]
     Serve(Box<serve::ServeArgs>),
     /// Ask SQL of a data directory, or of the server that runs on it
     Query(query::QueryArgs),

@@ -86,3 +86,40 @@ pub fn with_file_defaults(
 pub fn config_file() -> Option<std::path::PathBuf> {
     std::env::var_os("WEIR_CONFIG").map(std::path::PathBuf::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+
+    use super::Config;
+
+    /// One row of the table in README.md for each setting, in the order of `--help`.
+    fn rows() -> String {
+        let mut rows = String::new();
+        let command = Config::augment_args(clap::Command::new("weir"));
+        for argument in command.get_arguments() {
+            let name = argument.get_long().expect("every setting is a flag");
+            let variable = format!("WEIR_{}", name.replace('-', "_").to_uppercase());
+            assert_eq!(argument.get_env(), Some(variable.as_ref()), "{name}");
+            let help = argument.get_help().expect("every setting is explained").to_string();
+            let defaults = argument.get_default_values().first();
+            let default = defaults.map(|value| format!("`{}`", value.display()));
+            let (help, told) = match help.split_once(" [default: ") {
+                Some((help, told)) => (help, Some(told.trim_end_matches(']').to_owned())),
+                None => (help.as_str(), None),
+            };
+            let default = default.or(told).expect("every setting has a default");
+            rows += &format!("| `{name}` | {default} | {help} |\n");
+        }
+        rows
+    }
+
+    #[test]
+    fn readme_lists_every_setting_as_it_is() {
+        let rows = rows();
+        assert!(
+            include_str!("../README.md").contains(&rows),
+            "put these rows into README.md:\n{rows}"
+        );
+    }
+}

@@ -55,7 +55,7 @@ use crate::ingest::replay::Replay;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
-use crate::query::Progress;
+use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::files::WalFiles;

@@ -1,4 +1,114 @@
 //! Weir: an event-analytics server.
+//!
+//! Events come in over HTTP in the shapes of the PostHog SDKs, are durable at the 200, become
+//! Parquet files in a Delta table, and persons, event definitions, feature flags and SQL are
+//! answered from them. This page is the map: the roads, what always holds, and where things belong.
+//!
+//! # Bird's eye
+//!
+//! ```text
+//!  edges         cli   http   synth        arguments, sockets, JSON answers; made-up events
+//!  composition   app   maintenance         opens and wires everything; flush, merge, vacuum
+//!  roads         ingest   query            writes; questions. They do not know each other
+//!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
+//!  rules         flags   identity          verdicts; who is who
+//!  vocabulary    event   wire              ids, time, columns; encodings and JSON shapes of SDKs
+//!  foundations   error  clock  config  telemetry  tasks
+//! ```
+//!
+//! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
+//! share what is behind them. There is no global state. Sockets are served by one asynchronous
+//! runtime, questions computed by another; bodies are decoded on a pool of threads
+//! ([`tasks::CpuPool`]); the log, the deriver, the flush and the merge have one thread each.
+//!
+//! # The road of an event
+//!
+//! 1. [`http::router::Router`] finds the endpoint; [`http::routes::capture::capture`] reads the
+//!    bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a
+//!    client that hangs up cuts nothing in half. `accept` is the whole road; read it first.
+//! 2. `Pipeline::admit` refuses while there is no room, before anything is done.
+//! 3. [`ingest::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
+//!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
+//!    [`ingest::tape`] is read once by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
+//!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
+//!    the server makes come from the seed and time of [`ingest::prepare::Received`].
+//! 4. [`ingest::envelope::Envelope::encode`] makes the log record: the body as it was received, and
+//!    the seed, the time and the hints that lead from it to the same columns again.
+//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
+//!    ([`storage::wal::writer::Wal::append`]), syncs once ([`storage::wal::writer::Wal::sync`]),
+//!    publishes each and wakes its waiter: the 200.
+//! 6. Publication ([`ingest::publish`]) drops retries by the window of recent ids
+//!    ([`ingest::dedup::Window`]), makes the rows visible
+//!    ([`storage::store::Store::insert`]) and hands persons and names to the deriver
+//!    ([`ingest::derive`]), which calls [`identity::store::Identities::apply`] and
+//!    [`metadata::Metadata::upsert_definitions`].
+//! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
+//!    memtables into Parquet files and one Delta commit that also says how far the log is now in
+//!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
+//!    [`query::merge`] merges them, [`storage::delta::DeltaTable::vacuum`] removes what was
+//!    replaced.
+//!
+//! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
+//! steps 3 and 6. New requests are logged meanwhile; the replay comes to them in turn.
+//!
+//! # The road of a question
+//!
+//! 1. A route ([`http::routes::query`], [`http::routes::persons`],
+//!    [`http::routes::event_definitions`]) checks the key ([`http::auth::principal`]) and calls
+//!    [`query::Engine::view`] or [`query::Engine::sql`].
+//! 2. [`query::Engine::wait`] waits until persons and definitions are as of the newest record
+//!    published before the call.
+//! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
+//!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
+//!    files by their statistics, adds the memtables and resolves merged persons.
+//! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
+//!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
+//!
+//! # The road of a flag
+//!
+//! 1. [`http::routes::flags::flags`] decodes the body ([`wire::encoding::decode`],
+//!    [`wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
+//!    ([`metadata::Metadata::snapshot`]).
+//! 2. It looks up the person and the groups, as of every acknowledged event
+//!    ([`identity::store::Identities::view`]), and builds a [`flags::subject::Subject`].
+//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock.
+//! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
+//!
+//! # What always holds
+//!
+//! | invariant | checked by |
+//! |---|---|
+//! | Modules use only lower ones; crates have one door each; files say what they are. | `tests/tidy.rs` |
+//! | What was answered with 200 is there after a crash; what was not is absent or whole. | `storage/wal/tests/crash.rs`, `storage/delta/tests/crash.rs` on a simulated disk; `tests/server/crash.rs` with `kill -9` |
+//! | Damage in the log is found, counted, and costs only what is damaged. | `storage/wal/tests/damage.rs` |
+//! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
+//! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
+//! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
+//! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
+//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs` |
+//! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
+//! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
+//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
+//! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
+//! | The settings of the README are the settings. | `config.rs` |
+//!
+//! # Where does X go?
+//!
+//! | a new | goes to |
+//! |---|---|
+//! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
+//! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize.rs` |
+//! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
+//! | rule about persons | `identity/decide.rs` |
+//! | operator of properties | `event/predicate/operator.rs` |
+//! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
+//! | table for SQL | `query`, registered in [`query::Engine::view`] |
+//! | stored thing of the operator | a migration in `schemas/metadata`, a file in `metadata` |
+//! | background job | a decision in `storage`, its loop in [`maintenance`] |
+//! | setting | `config/`, and the table of the README |
+//! | metric | [`telemetry::metrics`] |
+//! | command | `cli/` |
+//! | file access | [`storage::disk`] for what must be durable |
 
 pub mod clock;
 pub mod config;

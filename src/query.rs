@@ -37,7 +37,6 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
-use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::query::QueryConfig;
@@ -48,8 +47,8 @@ use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::rows::Format;
+use crate::storage::progress::Progress;
 use crate::storage::store::Store;
-use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::OutcomeLabels;
 
@@ -153,20 +152,6 @@ pub struct Sources {
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
-}
-
-/// How far the road of writes has got.
-#[derive(Clone, Debug)]
-pub enum Progress {
-    /// A running server's: the newest published record, and whether the replay is over.
-    Live {
-        /// The newest published record.
-        published: watch::Receiver<Sequence>,
-        /// Whether the log of before the start is published.
-        ready: watch::Receiver<bool>,
-    },
-    /// Nothing moves any more.
-    Still,
 }
 
 impl std::fmt::Debug for Engine {

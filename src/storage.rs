@@ -6,6 +6,7 @@ pub mod disk;
 pub mod durable;
 pub mod memtable;
 pub mod parquet;
+pub mod progress;
 pub mod rows;
 pub mod sort;
 pub mod store;

@@ -189,6 +189,9 @@ pub fn events_schema() -> SchemaRef {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::PARTITION_COLUMN;
     use super::PROMOTED;
     use super::column;
     use super::events_schema;
@@ -222,5 +225,43 @@ mod tests {
     fn forbidden_characters_are_escaped() {
         assert_eq!(promoted_column_name("a b=c%"), "p_a%20b%3Dc%25");
         assert_eq!(promoted_column_name("$os"), "p_$os");
+    }
+
+    /// The table as readers of its files see it, with the types of Delta.
+    fn described() -> String {
+        let column = |name: &str, data_type: &DataType, nullable: bool| {
+            let data_type = match data_type {
+                DataType::Int64 => "long",
+                DataType::Float64 => "double",
+                DataType::Boolean => "boolean",
+                DataType::Timestamp(..) => "timestamp",
+                DataType::Utf8View => "string",
+                other => panic!("{other} has no name here"),
+            };
+            format!("{{\"name\": {name:?}, \"type\": \"{data_type}\", \"nullable\": {nullable}}}")
+        };
+        let schema = events_schema();
+        let mut columns: Vec<String> = schema
+            .fields()
+            .iter()
+            .map(|field| column(field.name(), field.data_type(), field.is_nullable()))
+            .collect();
+        columns.push(column(PARTITION_COLUMN, &DataType::Utf8View, true));
+        let columns = columns.join(",\n    ");
+        format!(
+            "{{\n  \"table\": \"events\",\n  \"version\": 1,\n  \"partitioned_by\": \
+             [\"{PARTITION_COLUMN}\"],\n  \"columns\": [\n    {columns}\n  ]\n}}\n"
+        )
+    }
+
+    /// Tables in the field have these columns: one that is here stays, and a new one goes to the
+    /// end. `UPDATE=1` writes the file anew.
+    #[test]
+    fn the_published_schema_is_the_one_in_use() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/arrow/events.v1.json");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, described()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), described());
     }
 }

@@ -61,7 +61,7 @@ fn newest(file: &DataFile) -> i64 {
 }
 
 fn ids_of(batch: &RecordBatch) -> Vec<(ProjectId, Uuid)> {
-    debug_assert!(column::PROJECT_ID < column::UUID, "the file has them in this order");
+    const { assert!(column::PROJECT_ID < column::UUID, "the file has them in this order") };
     let projects = batch
         .column_by_name("project_id")
         .map(|column| column.as_primitive::<Int64Type>().values().iter().copied().map(ProjectId));

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// A file system. Paths are absolute or relative to the process; all calls block.
+#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
     /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
@@ -44,6 +45,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 }
 
 /// An open file of a [`Disk`]. Positioned reads and writes, so that one handle serves many.
+#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Writes all of `bytes` at `offset`, extending the file if needed.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

@@ -1,3 +1,5 @@
+//! Bodies as SDKs and careless clients send them, against a second JSON parser.
+
 use std::convert::Infallible;
 
 use proptest::prelude::*;

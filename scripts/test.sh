@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# All checks, cheap ones first: format, source rules, lints, then the tests, which drive a real server with
+# released SDKs and read its files with other engines. Settings, all optional:
+#   CARGO_TARGET_DIR  where builds go (default ~/.cache/weir/target: dependencies are built once, for all checkouts)
+#   WEIR_TOOLS        where SDKs and table readers are installed (default ~/.cache/weir/tools)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
+step() { printf '\n== %s\n' "$*"; }
+
+step tools
+missing=()
+command -v cargo >/dev/null || { echo "cargo is missing: see https://rustup.rs" >&2; exit 1; }
+command -v cc >/dev/null || missing+=(build-essential)
+python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "the tests need these packages, please install them: ${missing[*]}" >&2
+        exit 1
+    fi
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+for component in rustfmt clippy; do
+    cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$component"
+done
+scripts/test-tools.sh
+
+step format and source rules
+cargo fmt --check
+tidy=$(mktemp)
+CARGO_MANIFEST_DIR=$PWD rustc --edition 2024 --test -o "$tidy" tests/tidy.rs
+"$tidy" --quiet
+rm "$tidy"
+
+# Lints in the release profile, where the dependencies are built anyway; `cargo clippy` would check all of them once
+# more. Cargo keeps what another compiler driver makes apart from the rest.
+step lints
+RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
+    CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__-Copt-level=0__CLIPPY_HACKERY__-Cdebuginfo=0" \
+    cargo build --release --locked --all-targets
+
+step tests
+cargo test --release --locked
