@@ -126,3 +126,6 @@ impl LogThread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

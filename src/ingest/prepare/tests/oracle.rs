@@ -2,6 +2,8 @@
 //! tapes, offsets or columns. Bodies are made as values, then written with white space, escapes and
 //! orders of keys that no SDK would use and every JSON parser must take.
 
+#![expect(clippy::cast_possible_truncation, reason = "choices are small")]
+
 use std::collections::BTreeMap;
 
 use chrono::DateTime;

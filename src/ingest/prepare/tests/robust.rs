@@ -131,7 +131,7 @@ proptest! {
             match kind {
                 0 => body[at] = byte,
                 1 => body.insert(at, byte),
-                2 => drop(body.remove(at)),
+                2 => _ = body.remove(at),
                 _ => {
                     let again = body[at..body.len().min(at + usize::from(byte))].to_vec();
                     body.splice(at..at, again);

@@ -1,0 +1,220 @@
+//! What each station of the write road costs for one event.
+//!
+//! `cargo bench --bench ingest`. Every group reports elements per second, and an element is one
+//! event of the made-up mix of SDK traffic in `weir::synth` (about 1,100 bytes of JSON), so that
+//! 1 Melem/s is a microsecond for each event. All stations run on one thread.
+
+#![expect(clippy::expect_used, reason = "a bench that cannot go on has nothing to report")]
+
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use criterion::BatchSize;
+use criterion::Criterion;
+use criterion::Throughput;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use weir::clock::UnixMicros;
+use weir::event::id::ProjectId;
+use weir::event::schema::BLOOM_COLUMNS;
+use weir::event::schema::SORT_COLUMNS;
+use weir::event::schema::STATISTICS_COLUMNS;
+use weir::event::schema::column;
+use weir::event::schema::events_schema;
+use weir::ingest::envelope::Envelope;
+use weir::ingest::prepare::Prepared;
+use weir::ingest::prepare::Preparer;
+use weir::ingest::prepare::ProjectFacts;
+use weir::ingest::prepare::Received;
+use weir::ingest::tape::Scratch;
+use weir::storage::delta::TableSpec;
+use weir::storage::memtable::Memtable;
+use weir::storage::parquet::Effort;
+use weir::storage::parquet::FileWriter;
+use weir::storage::parquet::Layout;
+use weir::storage::rows::Rows;
+use weir::storage::sort;
+use weir::storage::wal::Sequence;
+use weir::synth::Settings;
+use weir::synth::Stream;
+use weir::wire::encoding::Decoder;
+use weir::wire::encoding::hints::Hints;
+use weir::wire::encoding::hints::PathKind;
+
+const TOKEN: &str = "phc_bench";
+/// Events of a body, as in the batches of busy servers.
+const BATCH_EVENTS: usize = 500;
+/// Bodies of the memtable that is written to a file: 50,000 rows.
+const MEMTABLE_BATCHES: u64 = 100;
+/// Rows that the flush gathers at a time.
+const GATHER_ROWS: usize = 4096;
+/// Largest event and body of the default configuration.
+const EVENT_MAX_BYTES: usize = 1 << 20;
+const BODY_MAX_BYTES: u64 = 100 << 20;
+/// 2026-11-21T08:00:00Z.
+const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(30)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(4))
+        .configure_from_args();
+    let body = stream().batch(BATCH_EVENTS).body;
+    bodies(&mut criterion, &body);
+    columns(&mut criterion, &body);
+    log(&mut criterion, &body);
+    files(&mut criterion);
+    criterion.final_summary();
+}
+
+fn stream() -> Stream {
+    Stream::new(1, Settings::new(TOKEN, NOW))
+}
+
+fn elements(count: usize) -> Throughput {
+    Throughput::Elements(u64::try_from(count).expect("small"))
+}
+
+fn received() -> Received {
+    Received {
+        at: NOW,
+        client_ip: Some([203, 0, 113, 7].into()),
+        sent_at_query_millis: None,
+        engage: false,
+        seed: 1,
+    }
+}
+
+fn project(token: &str) -> Option<ProjectFacts> {
+    let group_types = vec!["company".to_owned()];
+    (token == TOKEN).then_some(ProjectFacts { id: ProjectId(1), group_types })
+}
+
+fn prepare(preparer: &Preparer, body: Vec<u8>) -> Prepared {
+    preparer.prepare(body, &received(), &project).expect("synth writes valid bodies")
+}
+
+/// Bytes as received to bytes of JSON, and those to a tape.
+fn bodies(criterion: &mut Criterion, body: &[u8]) {
+    let mut group = criterion.benchmark_group("body");
+    group.throughput(elements(BATCH_EVENTS));
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body).expect("memory takes it");
+    let packed = Bytes::from(encoder.finish().expect("memory takes it"));
+    let hints = Hints::new("", None, Some(b"gzip"), PathKind::Modern);
+    let mut decoder = Decoder::new();
+    group.bench_function("gzip decode", |bencher| {
+        bencher.iter(|| {
+            let decoded = decoder.decode(packed.clone(), &hints, BODY_MAX_BYTES);
+            let buffer = decoded.expect("it is gzip").into_vec();
+            assert_eq!(buffer.len(), body.len());
+            decoder.recycle(buffer);
+        });
+    });
+    let mut scratch = Scratch::default();
+    group.bench_function("parse", |bencher| {
+        bencher.iter(|| scratch.parse(black_box(body), |root| root.offset()));
+    });
+    group.finish();
+}
+
+/// Bytes of JSON to columns; the parse included.
+fn columns(criterion: &mut Criterion, body: &[u8]) {
+    let preparer = Preparer::new(EVENT_MAX_BYTES);
+    assert_eq!(prepare(&preparer, body.to_vec()).rows, BATCH_EVENTS);
+    let mut group = criterion.benchmark_group("prepare");
+    group.throughput(elements(BATCH_EVENTS));
+    group.bench_function("body to columns", |bencher| {
+        let copy = || body.to_vec();
+        bencher.iter_batched(copy, |body| prepare(&preparer, body), BatchSize::LargeInput);
+    });
+    // The slow path: one event that the parser refuses.
+    let mut damaged = body.to_vec();
+    let batch = b"\"batch\":[";
+    let at = damaged.windows(batch.len()).position(|window| window == batch);
+    let at = at.expect("synth sends a batch") + batch.len();
+    damaged.splice(at..at, *b"{\"event\":01},");
+    assert_eq!(prepare(&preparer, damaged.clone()).rows, BATCH_EVENTS);
+    group.bench_function("body with an unreadable event to columns", |bencher| {
+        let copy = || damaged.clone();
+        bencher.iter_batched(copy, |body| prepare(&preparer, body), BatchSize::LargeInput);
+    });
+    group.finish();
+}
+
+/// A plain body to the log's record: LZ4 is nearly all of it.
+fn log(criterion: &mut Criterion, body: &[u8]) {
+    let envelope = Envelope {
+        project: ProjectId(1),
+        received: received(),
+        hints: Hints::default(),
+        body: Bytes::copy_from_slice(body),
+    };
+    let (head, packed) = envelope.encode();
+    let record = [&head[..], &packed[..]].concat();
+    let mut group = criterion.benchmark_group("log");
+    group.throughput(elements(BATCH_EVENTS));
+    group.bench_function("encode a record", |bencher| bencher.iter(|| envelope.encode()));
+    group.bench_function("decode a record", |bencher| {
+        let copy = || record.clone();
+        bencher.iter_batched(copy, Envelope::decode, BatchSize::LargeInput);
+    });
+    group.finish();
+}
+
+/// A memtable to a Parquet file in memory, step by step.
+fn files(criterion: &mut Criterion) {
+    let preparer = Preparer::new(EVENT_MAX_BYTES);
+    let mut stream = stream();
+    let mut memtable = Memtable::default();
+    for sequence in 1..=MEMTABLE_BATCHES {
+        let prepared = prepare(&preparer, stream.batch(BATCH_EVENTS).body);
+        let Prepared { rows: len, columns, memory_bytes, .. } = prepared;
+        let rows = Rows { len, columns, memory_bytes };
+        memtable.insert(rows, Sequence(sequence), Duration::ZERO).expect("columns fit");
+    }
+    let batches = memtable.batches();
+    let schema = events_schema();
+    let places = sort::sorted(batches, &SORT_COLUMNS).expect("columns fit");
+    let gather = || -> Vec<_> {
+        let chunks = places.chunks(GATHER_ROWS);
+        chunks.map(|places| sort::gather(batches, &schema, places).expect("columns fit")).collect()
+    };
+    let sorted = gather();
+
+    let mut group = criterion.benchmark_group("flush");
+    group.sample_size(10).throughput(elements(memtable.rows()));
+    group.bench_function("sort", |bencher| bencher.iter(|| sort::sorted(batches, &SORT_COLUMNS)));
+    group.bench_function("gather", |bencher| bencher.iter(gather));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let layout = Layout {
+        sort: SORT_COLUMNS.to_vec(),
+        bloom: BLOOM_COLUMNS.to_vec(),
+        statistics: STATISTICS_COLUMNS.to_vec(),
+        unique: vec![column::UUID, column::PROPERTIES, column::ELEMENTS_CHAIN],
+    };
+    let spec = TableSpec { name: "events", schema: events_schema(), partition_column: None };
+    for (name, effort) in [("encode", Effort::Flush), ("encode as a merge does", Effort::Merge)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+                let write = async {
+                    let place = (None, "bench.parquet");
+                    let mut file = FileWriter::new(&store, &spec, &layout, effort, place)?;
+                    for batch in &sorted {
+                        file.write(batch).await?;
+                    }
+                    file.finish().await
+                };
+                runtime.block_on(write).expect("memory takes it")
+            });
+        });
+    }
+    group.finish();
+}

@@ -1,0 +1,301 @@
+//! The road from bytes to rows with the power cut at every operation of the disk: what was
+//! acknowledged is there once, whatever else happened, and a client that heard nothing may send
+//! again. The log thread's commits, the publisher, the memtables, flushes and the log's truncation
+//! are the real ones; the replay is driven here, as the real one needs the metadata's database.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use bytes::Bytes;
+use clap::Parser;
+use futures::TryStreamExt;
+use object_store::ObjectStore;
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+use url::Url;
+use uuid::Uuid;
+
+use super::Commit;
+use super::LogFailed;
+use super::LogThread;
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::config::storage::StorageConfig;
+use crate::event::id::ProjectId;
+use crate::event::schema::PARTITION_COLUMN;
+use crate::event::schema::SORT_COLUMNS;
+use crate::event::schema::STATISTICS_COLUMNS;
+use crate::event::schema::column;
+use crate::event::schema::events_schema;
+use crate::event::time::Month;
+use crate::event::time::month_of;
+use crate::ingest::dedup::Window;
+use crate::ingest::derive::Derivation;
+use crate::ingest::envelope::Envelope;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::Preparer;
+use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Received;
+use crate::ingest::publish::Missing;
+use crate::ingest::publish::Mode;
+use crate::ingest::publish::Publisher;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
+use crate::storage::disk::sim::SimDisk;
+use crate::storage::disk::sim::Survival;
+use crate::storage::durable::DurableStore;
+use crate::storage::parquet::Layout;
+use crate::storage::parquet::read_columns;
+use crate::storage::store::Partitioning;
+use crate::storage::store::Store;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalSettings;
+use crate::storage::wal::reader::Item;
+use crate::storage::wal::writer::Wal;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::encoding::hints::Hints;
+
+/// 2026-11-21T08:00:00Z.
+const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+const TABLE: &str = "/data/events";
+const PROJECT: ProjectId = ProjectId(7);
+/// Requests of a life, and events of each.
+const REQUESTS: u32 = 8;
+const EVENTS: u32 = 3;
+
+type Answer = oneshot::Receiver<Result<Sequence, LogFailed>>;
+
+#[derive(clap::Parser)]
+struct Settings {
+    #[command(flatten)]
+    storage: StorageConfig,
+}
+
+/// Request `number`, as its client sends it every time. Its events are in two months.
+fn body(number: u32) -> Bytes {
+    let event = |index: u32| {
+        let id = Uuid::from_u128(u128::from(number * EVENTS + index + 1));
+        let month = if index == 0 { 10 } else { 11 };
+        format!(
+            r#"{{"event":"e{number}","distinct_id":"u","uuid":"{id}","timestamp":"2026-{month}-05T00:00:00Z"}}"#
+        )
+    };
+    let events: Vec<String> = (0..EVENTS).map(event).collect();
+    format!(r#"{{"api_key":"k","batch":[{}]}}"#, events.join(",")).into()
+}
+
+fn prepared(body: &Bytes, received: &Received) -> Prepared {
+    let facts = |_: &str| Some(ProjectFacts { id: PROJECT, group_types: Vec::new() });
+    Preparer::new(1 << 20).prepare(body.to_vec(), received, &facts).expect("a valid body")
+}
+
+/// A node that is running.
+struct Node {
+    log: LogThread,
+    store: Store,
+    /// Kept, so that the publisher can send.
+    _derivations: mpsc::Receiver<Derivation>,
+}
+
+/// Starts a node: table, log, replay. `None` if the power goes meanwhile.
+fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
+    let clock = Clock::test(NOW);
+    let store = runtime.block_on(open_store(disk, &clock))?;
+    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
+    let flushed = store.flushed_through();
+    let (wal, recovered) = Wal::open(Arc::new(disk.clone()), settings, flushed, 7).ok()?;
+    assert!(recovered.last >= flushed, "the log goes on behind the files");
+    let (derivations, inbox) = mpsc::channel(1000);
+    let mut window = Window::new(1000);
+    for id in runtime.block_on(ids_in_files(&store))? {
+        window.insert(PROJECT, id.parse().expect("a uuid"));
+    }
+    let metrics = Arc::new(Metrics::new());
+    let last = wal.last_durable();
+    let (publisher, _) =
+        Publisher::new(store.clone(), window, last, derivations, Arc::clone(&metrics));
+    replay(&wal, &publisher, flushed);
+    publisher.lock().mode = Mode::Live;
+    let (_, inbox_of_log) = mpsc::channel(1);
+    let log = LogThread { wal, inbox: inbox_of_log, publisher, metrics, clock };
+    Some(Node { log, store, _derivations: inbox })
+}
+
+async fn open_store(disk: &SimDisk, clock: &Clock) -> Option<Store> {
+    let objects = DurableStore::new(Arc::new(disk.clone()), Path::new(TABLE));
+    objects.recover().ok()?;
+    let objects: Arc<dyn ObjectStore> = Arc::new(objects);
+    let location = Url::from_directory_path(TABLE).expect("absolute");
+    let schema = events_schema();
+    let spec = TableSpec { name: "events", schema, partition_column: Some(PARTITION_COLUMN) };
+    let table = DeltaTable::open_or_create(objects, location, spec, clock.clone()).await.ok()?;
+    let layout = Layout {
+        sort: SORT_COLUMNS.to_vec(),
+        bloom: Vec::new(),
+        statistics: STATISTICS_COLUMNS.to_vec(),
+        unique: vec![column::UUID, column::PROPERTIES],
+    };
+    let partitioning = Partitioning {
+        time_column: column::TIMESTAMP,
+        key: |time| month_of(time).0,
+        name: |month| Month(month).to_string(),
+    };
+    let settings = Settings::parse_from(["weir"]).storage;
+    Some(Store::new(table, (layout, partitioning), "node/1".to_owned(), settings, clock.clone()))
+}
+
+/// What the replay's thread does, without metadata: everything behind `flushed` that is durable.
+fn replay(wal: &Wal, publisher: &Arc<Mutex<Publisher>>, flushed: Sequence) {
+    let mut reader = wal.files().reader(flushed);
+    while let Ok(Some(item)) = reader.next(wal.last_durable()) {
+        let Item::Record { sequence, payload } = item else { continue };
+        let envelope = Envelope::decode(payload).expect("a record of ours");
+        let prepared = prepared(&envelope.body, &envelope.received);
+        let missing = Missing { rows: true, persons: true };
+        publisher.lock().publish(sequence, prepared, missing);
+    }
+}
+
+impl Node {
+    /// Sends a group of requests; returns those that were acknowledged.
+    fn send(&mut self, numbers: Range<u32>) -> BTreeSet<u32> {
+        let budget = Arc::new(Semaphore::new(100));
+        let mut answers = Vec::new();
+        let commit = |number: u32| {
+            let seed = u64::from(number);
+            let received = Received {
+                at: NOW,
+                client_ip: None,
+                sent_at_query_millis: None,
+                engage: false,
+                seed,
+            };
+            let body = body(number);
+            let prepared = prepared(&body, &received);
+            let envelope = Envelope { project: PROJECT, received, hints: Hints::default(), body };
+            let (head, body) = envelope.encode();
+            let permit = Arc::clone(&budget).try_acquire_owned().expect("room");
+            let (reply, answer) = oneshot::channel();
+            answers.push((number, answer));
+            Commit { head, body, prepared, permit, reply }
+        };
+        let group = numbers.map(commit).collect();
+        self.log.commit(group);
+        assert_eq!(budget.available_permits(), 100, "every permit came back");
+        let told = |(number, mut answer): (u32, Answer)| {
+            answer.try_recv().expect("every client is told").ok().map(|_| number)
+        };
+        answers.into_iter().filter_map(told).collect()
+    }
+
+    /// Writes what is in memory into files and cuts the log.
+    fn flush(&self, runtime: &Runtime) -> bool {
+        self.store.freeze();
+        match runtime.block_on(self.store.flush()) {
+            Ok(Some(flushed)) => self.log.wal.files().truncate_through(flushed.through).is_ok(),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// How often each event is there, in files and in memory.
+    fn counts(&self, runtime: &Runtime) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        let mut ids = runtime.block_on(ids_in_files(&self.store)).expect("readable files");
+        for batch in self.store.snapshot().batches {
+            let column = batch.columns[column::UUID].clone().expect("every row has an id");
+            ids.extend(column.as_string_view().iter().flatten().map(str::to_owned));
+        }
+        for id in ids {
+            *counts.entry(id).or_default() += 1;
+        }
+        counts
+    }
+}
+
+async fn ids_in_files(store: &Store) -> Option<Vec<String>> {
+    let mut ids = Vec::new();
+    for file in &store.table().current().files {
+        let batches = read_columns(store.table().store(), file, &["uuid"]).await.ok()?;
+        let batches: Vec<_> = batches.try_collect().await.ok()?;
+        for batch in batches {
+            ids.extend(batch.column(0).as_string::<i32>().iter().flatten().map(str::to_owned));
+        }
+    }
+    Some(ids)
+}
+
+/// A life: requests alone and in groups, flushes with more in memory and with none, and a restart.
+/// Returns what was acknowledged, and whether the life reached its end.
+fn live(runtime: &Runtime, disk: &SimDisk) -> (BTreeSet<u32>, bool) {
+    let mut acknowledged = BTreeSet::new();
+    let Some(mut node) = start(runtime, disk) else { return (acknowledged, false) };
+    acknowledged.extend(node.send(0..1));
+    acknowledged.extend(node.send(1..4));
+    if !node.flush(runtime) {
+        return (acknowledged, false);
+    }
+    // A retry of what is in files, with something new behind it.
+    acknowledged.extend(node.send(3..6));
+    drop(node);
+    let Some(mut node) = start(runtime, disk) else { return (acknowledged, false) };
+    acknowledged.extend(node.send(6..REQUESTS));
+    let finished = node.flush(runtime);
+    (acknowledged, finished)
+}
+
+#[test]
+fn what_was_acknowledged_is_there_once_after_a_power_cut() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    // The table is made beforehand: its creation has tests of its own.
+    let before = SimDisk::new();
+    assert!(start(&runtime, &before).is_some());
+    let before = before.power_on(Survival::Keep);
+    let of = |request: u32| {
+        (0..EVENTS)
+            .map(move |index| Uuid::from_u128(u128::from(request * EVENTS + index + 1)).to_string())
+    };
+    let mut partial = 0;
+    for cut in 0.. {
+        let disk = before.power_on(Survival::Keep);
+        disk.cut_after(cut);
+        let (acknowledged, finished) = live(&runtime, &disk);
+        for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(cut)] {
+            let context = format!("cut {cut}, {survival:?}, acknowledged {acknowledged:?}");
+            let disk = disk.power_on(survival);
+            let mut node = start(&runtime, &disk).expect(&context);
+            let counts = node.counts(&runtime);
+            assert!(counts.values().all(|count| *count == 1), "{context}: {counts:?}");
+            for request in 0..REQUESTS {
+                let found = of(request).filter(|id| counts.contains_key(id)).count();
+                let whole = usize::try_from(EVENTS).expect("small");
+                // All of a request or nothing of it.
+                assert!(found == 0 || found == whole, "{context}: {found} of request {request}");
+                assert!(
+                    found == whole || !acknowledged.contains(&request),
+                    "{context}: lost {request}"
+                );
+            }
+            partial += usize::from(counts.len() < of(0).count() * 8 && !counts.is_empty());
+            // Clients that heard nothing send again, and so do some that did.
+            assert_eq!(node.send(0..REQUESTS).len(), 8, "{context}");
+            assert!(node.flush(&runtime), "{context}");
+            let counts = node.counts(&runtime);
+            assert_eq!(counts.len(), of(0).count() * 8, "{context}");
+            assert!(counts.values().all(|count| *count == 1), "{context}: {counts:?}");
+        }
+        if finished {
+            assert_eq!(acknowledged.len(), 8);
+            assert!(cut > 40, "a life has more operations than {cut}");
+            break;
+        }
+    }
+    assert!(partial > 20, "cuts between requests: {partial}");
+}
