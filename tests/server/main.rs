@@ -3,4 +3,5 @@
 mod capture;
 mod crash;
 mod harness;
+mod lifecycle;
 mod sdk;
