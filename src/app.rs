@@ -258,7 +258,8 @@ pub async fn events_store(
         schema: events_schema(),
         partition_column: Some(PARTITION_COLUMN),
     };
-    let table = DeltaTable::open_or_create(Arc::new(objects), location, spec, clock.clone()).await?;
+    let table =
+        DeltaTable::open_or_create(Arc::new(objects), location, spec, clock.clone()).await?;
     let layout = Layout {
         sort: SORT_COLUMNS.to_vec(),
         bloom: BLOOM_COLUMNS.to_vec(),
@@ -271,13 +272,7 @@ pub async fn events_store(
         name: |month| Month(month).to_string(),
     };
     let app_id = node_id(&data_dir)?;
-    Ok(Store::new(
-        table,
-        (layout, partitioning),
-        app_id,
-        config.storage.clone(),
-        clock.clone(),
-    ))
+    Ok(Store::new(table, (layout, partitioning), app_id, config.storage.clone(), clock.clone()))
 }
 
 /// The name of this node in the transactions of the tables, made once per data directory: a copy

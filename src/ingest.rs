@@ -16,6 +16,7 @@ pub mod prepare;
 pub mod publish;
 pub mod recent;
 pub mod replay;
+pub mod salvage;
 pub mod tape;
 
 use std::net::IpAddr;
@@ -478,11 +479,9 @@ impl Decoding {
             let project = metadata.project_by_token(token)?;
             Some(self.facts(metadata, project.id))
         };
-        let prepared =
-            self.prepare(request.body.clone(), &request.hints, &received, &project)?;
+        let prepared = self.prepare(request.body.clone(), &request.hints, &received, &project)?;
         let CaptureRequest { hints, body, .. } = request;
-        let (head, body) =
-            Envelope { project: prepared.project, received, hints, body }.encode();
+        let (head, body) = Envelope { project: prepared.project, received, hints, body }.encode();
         Ok(Ready { head, body, prepared })
     }
 }

@@ -135,10 +135,11 @@ impl Maintenance {
     /// Removes the part of the log that is durable elsewhere: rows in files, and persons in their
     /// store. A failure only makes the next replay longer.
     fn cut_log(&self, flushed: Sequence) {
-        let cut = self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
-            let through = flushed.min(Sequence(derived));
-            self.pipeline.wal().truncate_through(through).map_err(|error| error.to_string())
-        });
+        let cut =
+            self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
+                let through = flushed.min(Sequence(derived));
+                self.pipeline.wal().truncate_through(through).map_err(|error| error.to_string())
+            });
         if let Err(error) = cut {
             tracing::warn!(error, "cannot cut the log");
         }
@@ -199,12 +200,8 @@ impl Maintenance {
         let began = self.clock.monotonic();
         let Some(merged) = self.merge(&chosen, shutdown).await? else { return Ok(false) };
         let (files, rows) = (chosen.len(), merged.rows);
-        let edit = Edit {
-            add: vec![merged],
-            remove: chosen,
-            transaction: None,
-            kind: EditKind::Compact,
-        };
+        let edit =
+            Edit { add: vec![merged], remove: chosen, transaction: None, kind: EditKind::Compact };
         self.store.replace(edit).await?;
         self.metrics.compactions.get_or_create(&EVENTS).inc();
         let took = self.clock.monotonic().saturating_sub(began);

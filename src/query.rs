@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::CatalogProvider;
+use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::catalog::MemorySchemaProvider;
-use datafusion::catalog::CatalogProvider;
-use datafusion::catalog::CatalogProviderList;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
@@ -321,7 +321,8 @@ impl Engine {
 /// One process-wide environment: its memory pool is shared by all queries.
 fn environment(settings: &QueryConfig, sources: &Sources) -> Result<Arc<RuntimeEnv>, QueryError> {
     let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
-    let consumers = std::num::NonZeroUsize::new(TOP_CONSUMERS).unwrap_or(std::num::NonZeroUsize::MIN);
+    let consumers =
+        std::num::NonZeroUsize::new(TOP_CONSUMERS).unwrap_or(std::num::NonZeroUsize::MIN);
     let pool = TrackConsumersPool::new(FairSpillPool::new(bytes), consumers);
     let environment = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(pool))

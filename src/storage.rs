@@ -1,12 +1,12 @@
 //! Storage: the log, the memtable, the tables. Knows rows and schemas, not events.
 
+pub mod compaction;
 pub mod delta;
 pub mod disk;
 pub mod durable;
-pub mod wal;
-pub mod compaction;
 pub mod memtable;
 pub mod parquet;
 pub mod rows;
 pub mod sort;
 pub mod store;
+pub mod wal;

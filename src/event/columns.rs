@@ -72,6 +72,13 @@ impl Columns {
         }
     }
 
+    /// Forgets what was set in one column of the row under construction.
+    pub fn unset(&mut self, position: usize) {
+        if let Some(column) = self.columns.get_mut(position) {
+            column.truncate(self.rows);
+        }
+    }
+
     /// The view of `text`, which stands at `offset` of the body.
     pub fn body_view(text: &[u8], offset: u32) -> View {
         View(make_view(text, BODY_BUFFER, offset))
@@ -261,7 +268,9 @@ impl Bits {
 
     fn truncate(&mut self, bits: usize) {
         self.0.truncate(bits.div_ceil(8));
-        if let Some(last) = self.0.last_mut().filter(|_| !bits.is_multiple_of(8)) {
+        // The byte that `bits` ends in; it may not exist, as bits at the end that were never set do
+        // not.
+        if let Some(last) = self.0.get_mut(bits / 8) {
             *last &= (1 << (bits % 8)) - 1;
         }
     }
@@ -313,6 +322,35 @@ mod tests {
             if row % 3 == 0 {
                 assert_eq!(text.value(index), "a text that is longer than twelve bytes");
                 assert!(truth.value(index));
+            }
+        }
+    }
+
+    /// A column whose last value is more than eight rows back has a bitmap that ends before the
+    /// row that is abandoned.
+    #[test]
+    fn abandoned_rows_leave_values_far_back_alone() {
+        for values in 1..=16 {
+            for gap in 0..=20 {
+                let mut columns = Columns::new(3, 0);
+                for row in 0..values + gap {
+                    columns.set_int(0, row);
+                    if row < values {
+                        columns.set_boolean(1, true);
+                        columns.set_double(2, 0.5);
+                    }
+                    columns.finish_row();
+                    columns.set_int(0, -1);
+                    columns.abandon_row();
+                }
+                let arrays = columns.finish(Buffer::from_vec(Vec::<u8>::new()));
+                let total = usize::try_from(values + gap).unwrap();
+                for array in arrays.iter().skip(1).flatten() {
+                    assert_eq!(array.len(), total);
+                    assert_eq!(array.null_count(), usize::try_from(gap).unwrap());
+                }
+                let truth = arrays[1].as_ref().unwrap().as_boolean();
+                assert_eq!(truth.true_count(), usize::try_from(values).unwrap());
             }
         }
     }

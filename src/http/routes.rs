@@ -1,10 +1,10 @@
 //! The endpoints, one file per family. A route turns a request into a call of a handle, and what
 //! comes back into an answer; it decides nothing itself.
 
-pub mod health;
 pub mod capture;
 pub mod event_definitions;
 pub mod feature_flags;
 pub mod flags;
+pub mod health;
 pub mod persons;
 pub mod query;

@@ -138,6 +138,11 @@ pub(super) fn take<'a>(cursor: &mut Cursor<'a>) -> Raw<'a> {
 }
 
 impl Raw<'_> {
+    /// Whether the value is a JSON object or array.
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.value, Value::Container { .. })
+    }
+
     /// Whether the value is a JSON object.
     pub(super) fn is_object(&self) -> bool {
         matches!(self.value, Value::Container { is_object: true, .. })
@@ -198,9 +203,10 @@ impl<'a> Fields<'a> {
             }
             "timestamp" => self.timestamp = Some(take(value).value),
             "offset" => self.offset = Some(take(value).value),
-            "$set" => self.set = Some(take(value)),
-            "$set_once" => self.set_once = Some(take(value)),
-            "$unset" => self.unset = Some(take(value)),
+            // What cannot be merged into the properties is as good as absent; SDKs send nulls.
+            "$set" => self.set = Some(take(value)).filter(Raw::is_object),
+            "$set_once" => self.set_once = Some(take(value)).filter(Raw::is_object),
+            "$unset" => self.unset = Some(take(value)).filter(Raw::is_container),
             _ => return false,
         }
         true
@@ -231,7 +237,8 @@ impl<'a> Inner<'a> {
                 }
             }
             // Columns of their own; the caller sets them.
-            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {}
+            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {
+            }
         }
     }
 }

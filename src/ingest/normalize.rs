@@ -4,6 +4,7 @@
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
+use std::borrow::Cow;
 
 use hashbrown::HashMap;
 use hashbrown::HashSet;
@@ -27,6 +28,7 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::ingest::capture::Fields;
+use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
 use crate::ingest::capture::take;
@@ -43,6 +45,13 @@ use crate::ingest::tape::Value;
 
 /// Longest event name and distinct id, in characters; longer ones are cut (PostHog's limit).
 const NAME_MAX_CHARS: usize = 200;
+
+/// Longest key of a group, in characters; longer ones are no groups (PostHog's limit).
+const GROUP_KEY_MAX_CHARS: usize = 400;
+
+/// Rows that room is made for at once. A body may hold a hundred million items that are no events,
+/// and room for each in every column would be gigabytes.
+const RESERVE_MAX_ROWS: usize = 1 << 14;
 
 /// Hash of the tables here: fast, and seeded per table against crafted collisions.
 type Hasher = foldhash::fast::RandomState;
@@ -82,7 +91,7 @@ pub(super) struct Batch<'a, 'r> {
     columns: Columns,
     event_ids: Vec<Uuid>,
     ops: Vec<Op>,
-    names: HashSet<&'a str, Hasher>,
+    names: HashSet<Cow<'a, str>, Hasher>,
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
@@ -113,7 +122,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         project: &'r ProjectFacts,
         sent_at: Option<Value<'a>>,
     ) -> Self {
-        let from_query = received.sent_at_query_millis.map(|millis| UnixMicros(millis * 1000));
+        let from_query =
+            received.sent_at_query_millis.map(|millis| UnixMicros(millis.saturating_mul(1000)));
         Self {
             keys,
             received,
@@ -135,8 +145,9 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Makes room for `events` rows of at most `event_max_bytes` of JSON each.
     pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize) {
-        self.columns = Columns::new(COLUMNS, events);
-        self.event_ids.reserve(events);
+        let rows = events.min(RESERVE_MAX_ROWS);
+        self.columns = Columns::new(COLUMNS, rows);
+        self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
         if let Some(ip) = self.received.client_ip {
             self.client_ip = self.columns.side_view(ip.to_string().as_bytes());
@@ -181,8 +192,12 @@ impl<'a, 'r> Batch<'a, 'r> {
             let mut whole = *value;
             let range = whole.skip();
             if let Value::Container { is_object: true, .. } = value.value() {
-                fields.properties = Some(range);
-                self.members.clear();
+                // Of two objects of that name the last counts, as in every JSON parser.
+                if fields.properties.replace(range).is_some() {
+                    fields.inner = Inner::default();
+                    self.members.clear();
+                    self.columns.abandon_row();
+                }
                 return value.object(|key, value| self.property(key, value, &mut fields));
             }
             *value = whole;
@@ -216,7 +231,8 @@ impl<'a, 'r> Batch<'a, 'r> {
                 (PropertyType::Boolean, Value::Boolean(truth)) => {
                     self.columns.set_boolean(position, truth);
                 }
-                _ => {}
+                // The key may have stood here before, with a value of the right type.
+                _ => self.columns.unset(position),
             }
         }
         if let Some(meaning) = known.meaning {
@@ -226,10 +242,16 @@ impl<'a, 'r> Batch<'a, 'r> {
                 Meaning::ElementsChain => Some(column::ELEMENTS_CHAIN),
                 _ => None,
             };
-            if let (Some(position), Value::String(text)) = (position, current.value()) {
-                let view = self.text(current, text)?;
-                self.columns.set_text(position, view);
-                fields.inner.elements_chain |= meaning == Meaning::ElementsChain;
+            match (position, current.value()) {
+                (Some(position), Value::String(text)) => {
+                    let view = self.text(current, text)?;
+                    self.columns.set_text(position, view);
+                }
+                (Some(position), _) => self.columns.unset(position),
+                (None, _) => {}
+            }
+            if meaning == Meaning::ElementsChain {
+                fields.inner.elements_chain = matches!(current.value(), Value::String(_));
             }
             fields.inner.note(meaning, &current);
         }
@@ -263,7 +285,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         let name = match fields.event.as_ref().map(|raw| raw.value) {
             Some(Value::String(name)) => name,
-            None if self.received.engage => "$identify",
+            None | Some(Value::Null) if self.received.engage => "$identify",
             _ => return Ok(Some(Drop::MissingEvent)),
         };
         if name.is_empty() {
@@ -272,19 +294,25 @@ impl<'a, 'r> Batch<'a, 'r> {
         if name == "$performance_event" {
             return Ok(Some(Drop::NeverStored));
         }
-        let name = cut(name);
+        let name = match name.contains('\0') {
+            false => Cow::Borrowed(cut(name)),
+            true => Cow::Owned(cut(&name.replace('\0', "\u{fffd}")).to_owned()),
+        };
         let raw_id = fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref());
         let Some(distinct_id) = raw_id.and_then(|raw| DistinctId::read(raw, cursor)) else {
             return Ok(Some(Drop::MissingDistinctId));
         };
         let personless = fields.inner.process_person_profile == Some(Value::Boolean(false));
-        let merges = matches!(name, "$identify" | "$create_alias" | "$merge_dangerously");
+        let merges = matches!(name.as_ref(), "$identify" | "$create_alias" | "$merge_dangerously");
         if personless && merges {
             return Ok(Some(Drop::PersonlessMerge));
         }
-        self.names.insert(name);
+        if !self.names.contains(name.as_ref()) {
+            self.names.insert(name.clone());
+        }
         let timestamp = self.timestamp(fields);
         let event_id = self.event_id(cursor, fields, timestamp)?;
+        let name = name.as_ref();
         let event = Accepted { name, distinct_id: &distinct_id, timestamp, event_id, personless };
         self.fixed_columns(cursor, &event)?;
         if let Some(ip) = fields.inner.ip {
@@ -370,11 +398,7 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Sets the properties column: the object as it was written, unless something must come out
     /// of it or go into it.
-    fn properties(
-        &mut self,
-        cursor: Cursor<'a>,
-        fields: &Fields<'a>,
-    ) -> Result<(), PrepareError> {
+    fn properties(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
         let inner = &fields.inner;
         let lifted = [
             ("$set", &fields.set, &inner.set),
@@ -391,7 +415,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             _ => {
                 let members = &self.members;
                 let view = self.columns.write_side(|out| {
-                    rewrite(out, cursor.body(), members, &lifted);
+                    rewrite(out, cursor.body(), (members, inner.elements_chain), &lifted);
                 });
                 view.ok_or(PrepareError::TooLarge)?
             }
@@ -407,7 +431,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             let current = *value;
             let raw = take(value);
             let known = self.project.group_types.iter().position(|name| name == group_type.text);
-            match (known, DistinctId::read(&raw, current)) {
+            match (known, DistinctId::group_key(&raw, current)) {
                 (Some(index), Some(key)) if index < GROUP_TYPES_MAX => {
                     let view = self.text(current, key.as_str())?;
                     self.columns.set_text(column::GROUP_0 + index, view);
@@ -437,72 +461,33 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// What the event says about persons and groups.
     fn person_ops(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
-        let kind = self.op_kind(cursor, fields, event);
-        let seen = match event.distinct_id {
-            DistinctId::Borrowed(text) => self.persons.get_mut(text),
-            DistinctId::Owned(_) => None,
-        };
-        // Of many events of one person in a batch the first says it all.
-        if let Some(seen) = seen {
-            let said = match kind {
-                OpKind::Personless => &mut seen.personless,
-                _ => &mut seen.touched,
-            };
-            if *said && matches!(kind, OpKind::Touch | OpKind::Personless) {
-                return;
-            }
-            *said = true;
+        let is_group = event.name == "$groupidentify" && !event.personless;
+        let group = if is_group { self.group_update(fields, cursor) } else { None };
+        let kind = op_kind(cursor, fields, event);
+        if !self.is_said(event, &kind) {
+            self.ops.push(op(event, kind));
         }
-        self.ops.push(Op {
-            distinct_id: event.distinct_id.as_str().to_owned(),
-            event_id: event.event_id,
-            timestamp: event.timestamp,
-            kind,
-        });
+        self.ops.extend(group.map(|kind| op(event, kind)));
     }
 
-    fn op_kind(
-        &mut self,
-        cursor: Cursor<'a>,
-        fields: &Fields<'a>,
-        event: &Accepted<'a, '_>,
-    ) -> OpKind {
-        let inner = &fields.inner;
-        let body = cursor.body();
-        if event.name == "$groupidentify" {
-            if let Some(kind) = self.group_update(fields, cursor) {
-                return kind;
-            }
-        }
-        if event.personless {
-            return OpKind::Personless;
-        }
-        let other = match event.name {
-            "$identify" => inner.anon_distinct_id.as_ref(),
-            "$create_alias" | "$merge_dangerously" => inner.alias.as_ref(),
-            _ => None,
+    /// Whether an earlier event of the same person in this batch has said as much as `kind` does.
+    fn is_said(&mut self, event: &Accepted<'a, '_>, kind: &OpKind) -> bool {
+        let DistinctId::Borrowed(text) = event.distinct_id else { return false };
+        let Some(seen) = self.persons.get_mut(text) else { return false };
+        let said = match kind {
+            OpKind::Personless => &mut seen.personless,
+            _ => &mut seen.touched,
         };
-        let update = update(fields, body, event.name);
-        let other = other.filter(|raw| raw.value != Value::Null);
-        match other.and_then(|raw| DistinctId::read(raw, cursor)) {
-            Some(other) => OpKind::Merge {
-                other: other.as_str().to_owned(),
-                force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
-                update: update.unwrap_or_default(),
-            },
-            None => match update {
-                Some(update) if !matches!(event.name, "$exception" | "$$heatmap") => {
-                    OpKind::Update(update)
-                }
-                _ => OpKind::Touch,
-            },
-        }
+        std::mem::replace(said, true) && matches!(kind, OpKind::Touch | OpKind::Personless)
     }
 
     fn group_update(&mut self, fields: &Fields<'a>, cursor: Cursor<'a>) -> Option<OpKind> {
         let inner = &fields.inner;
         let Value::String(group_type) = inner.group_type.as_ref()?.value else { return None };
-        let key = DistinctId::read(inner.group_key.as_ref()?, cursor)?;
+        if group_type.is_empty() {
+            return None;
+        }
+        let key = DistinctId::group_key(inner.group_key.as_ref()?, cursor)?;
         let set = inner.group_set.as_ref().and_then(|raw| object(raw, cursor.body()));
         if !self.project.group_types.iter().any(|name| name == group_type) {
             self.unknown_group_type(group_type);
@@ -526,17 +511,55 @@ impl<'a, 'r> Batch<'a, 'r> {
             columns: self.columns,
             event_ids: self.event_ids,
             ops: self.ops,
-            names: self.names.into_iter().map(str::to_owned).collect(),
+            names: self.names.into_iter().map(Cow::into_owned).collect(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
         }
     }
 }
 
+fn op(event: &Accepted<'_, '_>, kind: OpKind) -> Op {
+    Op {
+        distinct_id: event.distinct_id.as_str().to_owned(),
+        event_id: event.event_id,
+        timestamp: event.timestamp,
+        kind,
+    }
+}
+
+/// What the event does to its person. Every event with a person makes sure that there is one.
+fn op_kind<'a>(cursor: Cursor<'a>, fields: &Fields<'a>, event: &Accepted<'a, '_>) -> OpKind {
+    if event.personless {
+        return OpKind::Personless;
+    }
+    let inner = &fields.inner;
+    let other = match event.name {
+        "$identify" => inner.anon_distinct_id.as_ref(),
+        "$create_alias" | "$merge_dangerously" => inner.alias.as_ref(),
+        _ => None,
+    };
+    let update = update(fields, cursor.body(), event.name);
+    match other.and_then(|raw| DistinctId::read(raw, cursor)) {
+        Some(other) => OpKind::Merge {
+            other: other.as_str().to_owned(),
+            force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
+            update: update.unwrap_or_default(),
+        },
+        None => match update {
+            // These say nothing of their person, whatever they carry.
+            Some(_) if matches!(event.name, "$exception" | "$$heatmap" | "$groupidentify") => {
+                OpKind::Touch
+            }
+            Some(update) => OpKind::Update(update),
+            None => OpKind::Touch,
+        },
+    }
+}
+
 /// An event that is taken.
 #[derive(Debug)]
 struct Accepted<'a, 'e> {
-    name: &'a str,
+    name: &'e str,
     distinct_id: &'e DistinctId<'a>,
     timestamp: UnixMicros,
     event_id: Uuid,
@@ -553,6 +576,19 @@ enum DistinctId<'a> {
 
 impl<'a> DistinctId<'a> {
     fn read(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
+        Some(match Self::uncut(raw, cursor)? {
+            Self::Borrowed(text) => Self::Borrowed(cut(text)),
+            Self::Owned(text) => Self::Owned(cut(&text).to_owned()),
+        })
+    }
+
+    /// The key of a group: as a distinct id, but not cut, lest two groups become one.
+    fn group_key(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
+        Self::uncut(raw, cursor)
+            .filter(|key| key.as_str().chars().nth(GROUP_KEY_MAX_CHARS).is_none())
+    }
+
+    fn uncut(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
         let id = match raw.value {
             Value::Null => return None,
             Value::String(text) => Self::Borrowed(text),
@@ -566,13 +602,9 @@ impl<'a> DistinctId<'a> {
             return None;
         }
         if id.as_str().contains('\0') {
-            let clean = id.as_str().replace('\0', "\u{fffd}");
-            return Some(Self::Owned(cut(&clean).to_owned()));
+            return Some(Self::Owned(id.as_str().replace('\0', "\u{fffd}")));
         }
-        Some(match id {
-            Self::Borrowed(text) => Self::Borrowed(cut(text)),
-            Self::Owned(text) => Self::Owned(cut(&text).to_owned()),
-        })
+        Some(id)
     }
 
     fn as_str(&self) -> &str {
@@ -638,18 +670,20 @@ fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
 /// A part of an event that may stand at its top and in its properties.
 type Lifted<'l, 'a> = (&'static str, &'l Option<Raw<'a>>, &'l Option<Raw<'a>>);
 
-/// Writes the properties anew: without the elements chain, which has a column, and with what
-/// stood at the top of the event merged in.
-fn rewrite(out: &mut Vec<u8>, body: &[u8], members: &[Member], lifted: &[Lifted<'_, '_>]) {
+/// Writes the properties anew: without the elements chain, which has a column (and without the
+/// elements it was made of), and with what stood at the top of the event merged in.
+fn rewrite(
+    out: &mut Vec<u8>,
+    body: &[u8],
+    (members, has_chain): (&[Member], bool),
+    lifted: &[Lifted<'_, '_>],
+) {
+    let is_lifted = |name: &str| lifted.iter().any(|(key, top, _)| *key == name && top.is_some());
     let moved = |meaning: Option<Meaning>| match meaning {
-        Some(Meaning::ElementsChain | Meaning::Elements) => true,
-        Some(Meaning::Set) => lifted.iter().any(|(key, top, _)| *key == "$set" && top.is_some()),
-        Some(Meaning::SetOnce) => {
-            lifted.iter().any(|(key, top, _)| *key == "$set_once" && top.is_some())
-        }
-        Some(Meaning::Unset) => {
-            lifted.iter().any(|(key, top, _)| *key == "$unset" && top.is_some())
-        }
+        Some(Meaning::ElementsChain | Meaning::Elements) => has_chain,
+        Some(Meaning::Set) => is_lifted("$set"),
+        Some(Meaning::SetOnce) => is_lifted("$set_once"),
+        Some(Meaning::Unset) => is_lifted("$unset"),
         _ => false,
     };
     out.push(b'{');
@@ -667,16 +701,26 @@ fn rewrite(out: &mut Vec<u8>, body: &[u8], members: &[Member], lifted: &[Lifted<
         let Some(top) = top else { continue };
         separate(out);
         out.extend_from_slice(format!("\"{key}\":").as_bytes());
-        match below.as_ref().filter(|below| below.is_object() && top.is_object()) {
-            Some(below) => {
-                let mut map = object(below, body).unwrap_or_default();
-                map.extend(object(top, body).unwrap_or_default());
-                out.extend_from_slice(serde_json::Value::Object(map).to_string().as_bytes());
-            }
+        match below.as_ref().and_then(|below| merged(key, (top, below), body)) {
+            Some(both) => out.extend_from_slice(both.to_string().as_bytes()),
             None => out.extend_from_slice(body.get(top.range.clone()).unwrap_or_default()),
         }
     }
     out.push(b'}');
+}
+
+/// What stands at the top of an event over what stands in its properties: objects member by
+/// member, names to remove as one list. `None` if the lower one has nothing to add.
+fn merged(key: &str, (top, below): (&Raw<'_>, &Raw<'_>), body: &[u8]) -> Option<serde_json::Value> {
+    if top.is_object() && below.is_object() {
+        let mut map = object(below, body)?;
+        map.extend(object(top, body)?);
+        return Some(serde_json::Value::Object(map));
+    }
+    if key != "$unset" || !below.is_container() {
+        return None;
+    }
+    Some([names(Some(below), body), names(Some(top), body)].concat().into())
 }
 
 /// An instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.

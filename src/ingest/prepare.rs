@@ -22,6 +22,8 @@ use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::KeyTable;
+use crate::ingest::salvage::Salvaged;
+use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Scratch;
 use crate::wire::repair::repair;
 
@@ -94,17 +96,20 @@ pub enum Drop {
     PersonlessMerge,
     /// It is of a kind that is never stored.
     NeverStored,
+    /// It is no JSON, or nested too deeply; see `salvage`.
+    Unreadable,
 }
 
 impl Drop {
     /// All reasons, in the order of [`Drops`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NotAnObject,
         Self::MissingEvent,
         Self::MissingDistinctId,
         Self::TooLarge,
         Self::PersonlessMerge,
         Self::NeverStored,
+        Self::Unreadable,
     ];
 
     /// Name for metrics and warnings.
@@ -116,6 +121,7 @@ impl Drop {
             Self::TooLarge => "too_large",
             Self::PersonlessMerge => "personless_merge",
             Self::NeverStored => "never_stored",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -127,9 +133,14 @@ pub struct Drops([u64; Drop::ALL.len()]);
 impl Drops {
     /// Counts one.
     pub fn add(&mut self, reason: Drop) {
+        self.add_all(reason, 1);
+    }
+
+    /// Counts `events` of them.
+    pub fn add_all(&mut self, reason: Drop, events: u64) {
         let slots = Drop::ALL.iter().zip(&mut self.0);
         if let Some((_, count)) = slots.into_iter().find(|(drop, _)| **drop == reason) {
-            *count += 1;
+            *count += events;
         }
     }
 
@@ -222,13 +233,31 @@ impl Preparer {
     ) -> Result<Prepared, PrepareError> {
         match self.build(&body, received, project, scratch) {
             Ok(built) => built.map(|built| built.finish(body)),
-            Err(_) => {
-                // Lone surrogates, NaN and their like: rare, and not worth losing a batch for.
-                let repaired = repair(&body).ok_or(PrepareError::Malformed)?;
-                let built = self.build(&repaired, received, project, scratch);
-                built.map_err(|_| PrepareError::Malformed)?.map(|built| built.finish(repaired))
+            Err(_) => self.read_damaged(body, received, project, scratch),
+        }
+    }
+
+    /// Reads a body that the parser refuses. Rare, and not worth losing a batch for: lone
+    /// surrogates, NaN and their like are repaired, and events beyond repair are left out.
+    fn read_damaged(
+        &self,
+        mut body: Vec<u8>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+        scratch: &mut Scratch,
+    ) -> Result<Prepared, PrepareError> {
+        if let Some(repaired) = repair(&body) {
+            body = repaired;
+            if let Ok(built) = self.build(&body, received, project, scratch) {
+                return built.map(|built| built.finish(body));
             }
         }
+        let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
+        let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
+        let built = self.build(&body, received, project, scratch);
+        let mut built = built.map_err(|_| PrepareError::Malformed)??;
+        built.drops.add_all(Drop::Unreadable, unreadable);
+        Ok(built.finish(body))
     }
 
     /// The outer error is the parser's.

@@ -62,9 +62,9 @@ fn newest(file: &DataFile) -> i64 {
 
 fn ids_of(batch: &RecordBatch) -> Vec<(ProjectId, Uuid)> {
     debug_assert!(column::PROJECT_ID < column::UUID, "the file has them in this order");
-    let projects = batch.column_by_name("project_id").map(|column| {
-        column.as_primitive::<Int64Type>().values().iter().copied().map(ProjectId)
-    });
+    let projects = batch
+        .column_by_name("project_id")
+        .map(|column| column.as_primitive::<Int64Type>().values().iter().copied().map(ProjectId));
     let ids = batch.column_by_name("uuid").map(|column| column.as_string::<i32>());
     let (Some(projects), Some(ids)) = (projects, ids) else { return Vec::new() };
     let pairs = projects.zip(ids.iter());

@@ -61,12 +61,8 @@ impl Scratch {
         self.input.resize(body.len() + PADDING_BYTES, 0);
         let base = self.input.as_ptr().addr();
         let mut tape = self.tape.take().unwrap_or(Tape(Vec::new())).reset();
-        let parsed = simd_json::fill_tape_padded(
-            &mut self.input,
-            body.len(),
-            &mut self.buffers,
-            &mut tape,
-        );
+        let parsed =
+            simd_json::fill_tape_padded(&mut self.input, body.len(), &mut self.buffers, &mut tape);
         let outcome = parsed.map(|()| {
             read(Cursor {
                 body,

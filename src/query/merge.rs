@@ -56,23 +56,21 @@ pub fn sorted_rows(
     });
     let missing = || QueryError::Unavailable("the table has no order to merge by");
     let ordering = LexOrdering::new(sort).ok_or_else(missing)?;
-    let group =
-        |file: &Arc<DataFile>| FileGroup::new(vec![PartitionedFile::new(&file.path, file.size_bytes)]);
-    let config = FileScanConfigBuilder::new(
-        store_url()?,
-        Arc::new(ParquetSource::new(Arc::clone(&schema))),
-    )
-    .with_file_groups(files.iter().map(group).collect())
-    .with_output_ordering(vec![ordering.clone()])
-    .build();
+    let group = |file: &Arc<DataFile>| {
+        FileGroup::new(vec![PartitionedFile::new(&file.path, file.size_bytes)])
+    };
+    let config =
+        FileScanConfigBuilder::new(store_url()?, Arc::new(ParquetSource::new(Arc::clone(&schema))))
+            .with_file_groups(files.iter().map(group).collect())
+            .with_output_ordering(vec![ordering.clone()])
+            .build();
     let scan = DataSourceExec::from_data_source(config);
     let merge = SortPreservingMergeExec::new(ordering, scan);
     // Its memory is bounded by the choice of files, not by the pool of the queries.
     let environment = RuntimeEnvBuilder::new().build_arc()?;
     environment.register_object_store(store_url()?.as_ref(), store.table().store());
     let config = SessionConfig::new().with_batch_size(BATCH_ROWS);
-    let context =
-        TaskContext::default().with_session_config(config).with_runtime(environment);
+    let context = TaskContext::default().with_session_config(config).with_runtime(environment);
     Ok(merge.execute(0, Arc::new(context))?)
 }
 
@@ -118,10 +116,7 @@ impl Unique {
 /// # Errors
 ///
 /// The batch is not one of the events table: a programmer error.
-pub fn fold_persons(
-    batch: RecordBatch,
-    overrides: &Overrides,
-) -> Result<RecordBatch, QueryError> {
+pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordBatch, QueryError> {
     if overrides.is_empty() {
         return Ok(batch);
     }

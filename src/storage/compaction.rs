@@ -75,8 +75,7 @@ mod tests {
             })
         };
         let files: Vec<_> = files.iter().enumerate().map(file).collect();
-        let limits =
-            Limits { target_bytes: 256 * MIB, files_min: 3, memory_max_bytes: 200 * MIB };
+        let limits = Limits { target_bytes: 256 * MIB, files_min: 3, memory_max_bytes: 200 * MIB };
         let chosen = choose(&files, limits);
         let chosen: Vec<usize> = chosen.iter().map(|file| file.path.parse().unwrap()).collect();
         assert_eq!(chosen, expected);

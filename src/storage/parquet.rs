@@ -16,12 +16,15 @@ use object_store::ObjectStoreExt;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
-#[expect(deprecated, reason = "its successor is an example to copy; this is kept until that is a crate")]
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+#[expect(
+    deprecated,
+    reason = "its successor is an example to copy; this is kept until that is a crate"
+)]
 use parquet::arrow::async_reader::ParquetObjectReader;
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::async_writer::AsyncArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
 use parquet::basic::Encoding;
 use parquet::basic::ZstdLevel;
@@ -106,8 +109,7 @@ impl FileWriter {
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
         let schema = Arc::clone(&spec.schema);
-        let writer =
-            AsyncArrowWriter::try_new_with_options(object, Arc::clone(&schema), options)?;
+        let writer = AsyncArrowWriter::try_new_with_options(object, Arc::clone(&schema), options)?;
         let statistics = layout.statistics.clone();
         let store = Arc::clone(store);
         Ok(Self { writer, store, schema, statistics, path, partition, rows: 0 })
@@ -178,7 +180,9 @@ fn properties(
         schema.fields().get(*position).map(|field| ColumnPath::from(field.name().as_str()))
     };
     let sorting = layout.sort.iter().filter_map(|position| i32::try_from(*position).ok());
-    let sorting = sorting.map(|column| SortingColumn { column_idx: column, descending: false, nulls_first: false }).collect();
+    let sorting = sorting
+        .map(|column| SortingColumn { column_idx: column, descending: false, nulls_first: false })
+        .collect();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_row_count(Some(ROW_GROUP_MAX_ROWS))

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
+use arrow::array::BooleanArray;
 use arrow::array::RecordBatch;
 use arrow::array::RecordBatchOptions;
 use arrow::array::new_null_array;
 use arrow::compute::concat;
 use arrow::compute::filter;
-use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -40,11 +40,13 @@ impl Rows {
         projected: &SchemaRef,
         positions: &[usize],
     ) -> Result<RecordBatch, ArrowError> {
-        let column = |(position, field): (&usize, &Arc<arrow::datatypes::Field>)| {
-            match self.columns.get(*position).and_then(Option::as_ref) {
-                Some(column) => Arc::clone(column),
-                None => new_null_array(field.data_type(), self.len),
-            }
+        let column = |(position, field): (&usize, &Arc<arrow::datatypes::Field>)| match self
+            .columns
+            .get(*position)
+            .and_then(Option::as_ref)
+        {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(field.data_type(), self.len),
         };
         let columns = positions.iter().zip(projected.fields()).map(column).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.len));

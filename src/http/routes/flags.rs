@@ -121,8 +121,7 @@ impl Answering<'_> {
         let person = view.person_of(project, &self.asked.distinct_id);
         let person = person.map_err(|error| failed(error.kind(), &error))?;
         known.person = person.map(|person| person.properties);
-        self.groups(project, &view, &mut known)
-            .map_err(|error| failed(error.kind(), &error))?;
+        self.groups(project, &view, &mut known).map_err(|error| failed(error.kind(), &error))?;
         Ok(known)
     }
 

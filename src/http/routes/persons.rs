@@ -40,10 +40,8 @@ pub async fn list(app: &App, project: &str, request: Request) -> Result<Response
     let principal = principal(app, project, &request)?;
     let page = Page::of(&request);
     let (count, persons) = find(app, &principal, &request, page).await.map_err(query::problem)?;
-    let persons: Vec<Value> = persons
-        .into_iter()
-        .map(|(person, ids)| body(&principal.project, person, ids))
-        .collect();
+    let persons: Vec<Value> =
+        persons.into_iter().map(|(person, ids)| body(&principal.project, person, ids)).collect();
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, count, persons);
     Ok(Response::json(StatusCode::OK, &envelope))

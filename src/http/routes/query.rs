@@ -43,11 +43,7 @@ pub async fn query(app: &App, project: &str, request: Request) -> Result<Respons
 
 /// `POST /_internal/query`, for `weir query` on the same data directory. The secret stands in the
 /// lock file, which only the server's user can read.
-pub async fn internal(
-    app: &App,
-    secret: &Arc<str>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn internal(app: &App, secret: &Arc<str>, request: Request) -> Result<Response, Problem> {
     let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     if bearer.is_none_or(|given| !is_same(given.as_bytes(), secret.as_bytes())) {
         return Err(Problem::not_authenticated());

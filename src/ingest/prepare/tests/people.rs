@@ -1,0 +1,213 @@
+//! What events say about persons and groups.
+
+use super::*;
+use crate::identity::change::Force;
+use crate::identity::change::Occasion;
+
+/// The ops, each with its distinct id, in short.
+fn ops(prepared: &Prepared) -> Vec<String> {
+    let short = |kind: &OpKind| match kind {
+        OpKind::Touch => "touch".to_owned(),
+        OpKind::Personless => "personless".to_owned(),
+        OpKind::Update(update) => format!(
+            "update {} {} {:?}",
+            Json::Object(update.set.clone()),
+            Json::Object(update.set_once.clone()),
+            update.unset
+        ),
+        OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),
+        OpKind::Merge { other, force: Force::Yes, .. } => format!("merge {other} by force"),
+        OpKind::GroupUpdate { group_type, key, set } => {
+            format!("group {group_type} {key} {}", Json::Object(set.clone()))
+        }
+        OpKind::GroupTypes(types) => format!("types {types:?}"),
+    };
+    prepared.ops.iter().map(|op| format!("{}: {}", op.distinct_id, short(&op.kind))).collect()
+}
+
+fn batch(events: &[&str]) -> Prepared {
+    prepare(format!(r#"{{"api_key":"phc_a","batch":[{}]}}"#, events.join(",")))
+}
+
+#[test]
+fn changes_at_the_top_win_over_those_in_the_properties() {
+    for (members, properties, expected) in [
+        (
+            r#""$set":{"a":1},"$set_once":{"b":2},"$unset":["c"],"properties":{}"#,
+            r#"{"$set":{"a":1},"$set_once":{"b":2},"$unset":["c"]}"#,
+            r#"u: update {"a":1} {"b":2} ["c"]"#,
+        ),
+        (
+            r#""$set":{"a":1,"b":1},"properties":{"x":0,"$set":{"b":2,"c":2},"y":0}"#,
+            r#"{"x":0,"y":0,"$set":{"a":1,"b":1,"c":2}}"#,
+            r#"u: update {"a":1,"b":1,"c":2} {} []"#,
+        ),
+        (
+            r#""properties":{"$set":{"b":2},"$set_once":{"c":3},"$unset":{"d":0}}"#,
+            r#"{"$set":{"b":2},"$set_once":{"c":3},"$unset":{"d":0}}"#,
+            r#"u: update {"b":2} {"c":3} ["d"]"#,
+        ),
+        (
+            r#""$unset":["a"],"properties":{"$unset":["b"]}"#,
+            r#"{"$unset":["b","a"]}"#,
+            r#"u: update {} {} ["b", "a"]"#,
+        ),
+        // What is no object at the top does not hide what is below.
+        (
+            r#""$set":null,"$set_once":7,"$unset":"x","properties":{"$set":{"b":2}}"#,
+            r#"{"$set":{"b":2}}"#,
+            r#"u: update {"b":2} {} []"#,
+        ),
+        (
+            r#""$set":{"a":1},"properties":{"$set":["b"]}"#,
+            r#"{"$set":{"a":1}}"#,
+            r#"u: update {"a":1} {} []"#,
+        ),
+        (r#""$set":null"#, "{}", "u: touch"),
+    ] {
+        let prepared = one(&format!(r#""event":"e","distinct_id":"u",{members}"#));
+        let stored: Json = serde_json::from_str(&text(&prepared, 0, "properties")).unwrap();
+        assert_eq!(stored, serde_json::from_str::<Json>(properties).unwrap(), "{members}");
+        assert_eq!(ops(&prepared), [expected], "{members}");
+    }
+}
+
+#[test]
+fn the_occasion_is_that_of_the_event() {
+    for (name, expected) in [
+        ("$set", Occasion::PersonEvent),
+        ("$identify", Occasion::PersonEvent),
+        ("$create_alias", Occasion::PersonEvent),
+        ("$pageview", Occasion::OtherEvent),
+    ] {
+        let prepared = one(&format!(r#""event":"{name}","distinct_id":"u","$set":{{"a":1}}"#));
+        let OpKind::Update(update) = &prepared.ops[0].kind else { panic!("{:?}", prepared.ops) };
+        assert_eq!(update.occasion, expected, "{name}");
+    }
+}
+
+#[test]
+fn merges_name_both_ids() {
+    for (event, properties, expected) in [
+        ("$identify", r#"{"$anon_distinct_id":"a"}"#, "u: merge a"),
+        ("$identify", r#"{"$anon_distinct_id":"a","$set":{"x":1}}"#, "u: merge a"),
+        ("$identify", r#"{"alias":"a"}"#, "u: touch"),
+        ("$identify", "{}", "u: touch"),
+        ("$create_alias", r#"{"alias":"a"}"#, "u: merge a"),
+        ("$create_alias", r#"{"alias":""}"#, "u: touch"),
+        ("$create_alias", r#"{"$anon_distinct_id":"a"}"#, "u: touch"),
+        ("$merge_dangerously", r#"{"alias":"a"}"#, "u: merge a by force"),
+        ("other", r#"{"alias":"a","$anon_distinct_id":"a"}"#, "u: touch"),
+    ] {
+        let prepared =
+            one(&format!(r#""event":"{event}","distinct_id":"u","properties":{properties}"#));
+        assert_eq!(ops(&prepared), [expected], "{event} {properties}");
+        assert_eq!(prepared.ops[0].event_id, prepared.event_ids[0]);
+        assert_eq!(prepared.ops[0].timestamp, UnixMicros(NOW));
+    }
+}
+
+#[test]
+fn a_person_is_touched_once_and_changed_every_time() {
+    let touch = |id: &str| format!(r#"{{"event":"e","distinct_id":"{id}"}}"#);
+    let (a, b) = (touch("a"), touch("b"));
+    let set_a = r#"{"event":"e","distinct_id":"a","$set":{"a":1}}"#;
+    let update = "a: update {\"a\":1} {} []";
+    for (events, expected) in [
+        (vec![&*a, &*a, &*b, &*a, &*b], vec!["a: touch", "b: touch"]),
+        (vec![&*a, set_a, &*a, set_a], vec!["a: touch", update, update]),
+        (vec![set_a, &*a], vec![update]),
+    ] {
+        assert_eq!(ops(&batch(&events)), expected);
+    }
+}
+
+#[test]
+fn personless_events_have_no_person_and_no_groups() {
+    let personless = |name: &str, more: &str| {
+        let properties = r#""$process_person_profile":false,"$groups":{"company":"c","new":"n"}"#;
+        format!(r#"{{"event":"{name}","distinct_id":"u","properties":{{{properties}{more}}}}}"#)
+    };
+    let plain = personless("e", "");
+    let set = personless("e", r#","$set":{"a":1}"#);
+    let group = personless("$groupidentify", r#","$group_type":"company","$group_key":"k""#);
+    let touch = r#"{"event":"e","distinct_id":"u"}"#;
+    let prepared = batch(&[&plain, &set, touch, &group, touch]);
+    assert_eq!(ops(&prepared), ["u: personless", "u: touch"]);
+    assert_eq!(prepared.rows, 5);
+    assert!(prepared.unknown_group_types.is_empty());
+    for row in 0..5 {
+        assert_eq!(cell(&prepared, row, "group_0"), Json::Null);
+    }
+    assert_eq!(cell(&prepared, 0, "p_$process_person_profile"), false);
+    // The person id is a function of the distinct id all the same.
+    assert_eq!(text(&prepared, 0, "person_id"), text(&prepared, 2, "person_id"));
+    // Only `false` switches persons off.
+    for on in ["true", "\"false\"", "0", "null"] {
+        let prepared = with_properties(&format!(r#""$process_person_profile":{on}"#));
+        assert_eq!(ops(&prepared), ["u1: touch"], "{on}");
+    }
+}
+
+#[test]
+fn groups_go_to_the_columns_of_their_types() {
+    let prepared = with_properties(
+        r#""$groups":{"project":"a key of a project","company":5,"new":"x","newer":"y","new":"z"}"#,
+    );
+    assert_eq!(cell(&prepared, 0, "group_0"), "5");
+    assert_eq!(cell(&prepared, 0, "group_1"), "a key of a project");
+    assert_eq!(cell(&prepared, 0, "group_2"), Json::Null);
+    assert_eq!(prepared.unknown_group_types, ["new", "newer"]);
+    let long = "g".repeat(400);
+    for (given, expected) in [
+        (format!("\"{long}\""), json!(long)),
+        (format!("\"{long}g\""), Json::Null),
+        ("\"\"".to_owned(), Json::Null),
+        ("null".to_owned(), Json::Null),
+    ] {
+        let prepared = with_properties(&format!(r#""$groups":{{"company":{given}}}"#));
+        assert_eq!(cell(&prepared, 0, "group_0"), expected, "{given}");
+    }
+    for other in ["[\"company\"]", "\"company\"", "null", "7"] {
+        let prepared = with_properties(&format!(r#""$groups":{other}"#));
+        assert_eq!(cell(&prepared, 0, "group_0"), Json::Null, "{other}");
+        assert!(prepared.unknown_group_types.is_empty());
+    }
+    // A project has five types at most: two are known.
+    let types: Vec<String> = (0..9).map(|number| format!(r#""t{number}":"k""#)).collect();
+    let prepared = with_properties(&format!(r#""$groups":{{{}}}"#, types.join(",")));
+    assert_eq!(prepared.unknown_group_types, ["t0", "t1", "t2"]);
+}
+
+#[test]
+fn a_groupidentify_changes_the_group_and_touches_its_person() {
+    let identify = |properties: &str| {
+        format!(r#"{{"event":"$groupidentify","distinct_id":"u","properties":{{{properties}}}}}"#)
+    };
+    let types = ": types [\"company\", \"project\"]";
+    for (properties, expected) in [
+        (
+            r#""$group_type":"company","$group_key":"k","$group_set":{"a":1}"#,
+            vec![types, "u: touch", "u: group company k {\"a\":1}"],
+        ),
+        (
+            r#""$group_type":"company","$group_key":7,"$group_set":"x""#,
+            vec![types, "u: touch", "u: group company 7 {}"],
+        ),
+        (r#""$group_type":"company""#, vec!["u: touch"]),
+        (r#""$group_type":"","$group_key":"k""#, vec!["u: touch"]),
+        (r#""$group_type":7,"$group_key":"k""#, vec!["u: touch"]),
+        // The keys that change persons are not for this event.
+        (r#""$group_type":"company","$group_key":"","$set":{"a":1}"#, vec!["u: touch"]),
+    ] {
+        assert_eq!(ops(&batch(&[&identify(properties)])), expected, "{properties}");
+    }
+    let new = batch(&[&identify(r#""$group_type":"new","$group_key":"k""#)]);
+    assert_eq!(new.unknown_group_types, ["new"]);
+    // An ordinary event behind it needs no second touch, and one before it neither.
+    let group = identify(r#""$group_type":"company","$group_key":"k""#);
+    let touch = r#"{"event":"e","distinct_id":"u"}"#;
+    let expected = [types, "u: touch", "u: group company k {}"];
+    assert_eq!(ops(&batch(&[&group, touch])), expected);
+    assert_eq!(ops(&batch(&[touch, &group])), expected);
+}
