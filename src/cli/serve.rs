@@ -79,12 +79,14 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     let main = Builder::new_multi_thread().thread_name("async").enable_all().build()?;
     let query = query_runtime(&config)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
-    let app = main.block_on(serve(args, config, runtimes, lock, clock))?;
+    let (app, lock) = main.block_on(serve(args, config, runtimes, lock, clock))?;
     // Flushing blocks on the runtime, so it happens outside of it.
     app.close()?;
     tracing::info!("stopped");
     query.shutdown_background();
     main.shutdown_timeout(THREADS_END);
+    // Only now: until here this process writes to the directory.
+    drop(lock);
     Ok(())
 }
 
@@ -97,14 +99,14 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Opens, serves, drains. Returns the app for its last step.
+/// Opens, serves, drains. Returns the app for its last step, and the lock to hold until after it.
 async fn serve(
     args: ServeArgs,
     config: Config,
     runtimes: Runtimes,
     mut lock: DirectoryLock,
     clock: Clock,
-) -> anyhow::Result<App> {
+) -> anyhow::Result<(App, DirectoryLock)> {
     let metrics = Arc::new(Metrics::new());
     // The front end ends first, then the threads behind it.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
@@ -133,10 +135,6 @@ async fn serve(
     refresh_metadata(&back, app.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret));
     let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
-    let serving = async {
-        serving.await;
-        drop(lock);
-    };
     let stop = async {
         stop_signal().await?;
         tracing::info!("stopping: finishing requests, then flushing");
@@ -148,7 +146,7 @@ async fn serve(
     app.pipeline.drain(PIPELINE_DRAIN).await;
     let _ = app.engine.wait().await;
     back.shutdown().begin();
-    Ok(app)
+    Ok((app, lock))
 }
 
 async fn stop_signal() -> anyhow::Result<()> {

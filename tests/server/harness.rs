@@ -93,15 +93,34 @@ impl TestServer {
 
     /// Ends the server as an operator does (SIGTERM): it flushes, and exits without an error.
     pub(crate) fn stop(&mut self) {
+        self.begin_to_stop();
+        self.wait_for_end();
+    }
+
+    /// Waits until the server has ended after [`Self::begin_to_stop`], without an error.
+    pub(crate) fn wait_for_end(&mut self) {
         let mut running = self.running.take().expect("the server runs");
-        let id = rustix::process::Pid::from_child(&running.process);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("SIGTERM");
         let ended = patiently(|| running.process.try_wait().expect("the server's state"));
         let Some(status) = ended else {
             running.process.kill().expect("the server can be killed");
             panic!("the server does not end after SIGTERM; it said:\n{}", self.stderr());
         };
         assert!(status.success(), "after SIGTERM: {status}; the server said:\n{}", self.stderr());
+    }
+
+    /// SIGTERM, without waiting for the end; see [`Self::stop`].
+    pub(crate) fn begin_to_stop(&self) {
+        let running = self.running.as_ref().expect("the server runs");
+        let id = rustix::process::Pid::from_child(&running.process);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("SIGTERM");
+    }
+
+    /// Starts the server after [`Self::kill`] and kills it again `after` that, ready or not.
+    pub(crate) fn start_and_kill(&mut self, after: Duration) {
+        let mut process = self.spawn();
+        thread::sleep(after);
+        process.kill().expect("the server can be killed");
+        process.wait().expect("the server's end");
     }
 
     /// Starts the server again on the same directory, after [`Self::kill`] or [`Self::stop`] or a
@@ -183,13 +202,14 @@ impl TestServer {
         self.send(method, path, &headers, body.to_string())
     }
 
-    fn weir(&self, arguments: &[&str]) -> Command {
+    /// A `weir` command on the data directory.
+    pub(crate) fn weir(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).arg("--data-dir").arg(self.data_dir());
         command
     }
 
-    fn run(&mut self) {
+    fn spawn(&self) -> Child {
         let output = |name: &str| File::create(self.directory.path().join(name)).expect("a file");
         let mut command = self.weir(&["serve", "--listen", "127.0.0.1:0"]);
         command
@@ -199,7 +219,11 @@ impl TestServer {
             .stdin(Stdio::null())
             .stdout(output("stdout"))
             .stderr(output("stderr"));
-        let mut process = command.spawn().expect("the server starts");
+        command.spawn().expect("the server starts")
+    }
+
+    fn run(&mut self) {
+        let mut process = self.spawn();
         let started = patiently(|| match process.try_wait().expect("the server's state") {
             Some(status) => Some(Err(status)),
             None => address(&self.directory.path().join("stdout")).map(Ok),
@@ -215,7 +239,8 @@ impl TestServer {
         ready.unwrap_or_else(|| panic!("not ready; the server said:\n{}", self.stderr()));
     }
 
-    fn stderr(&self) -> String {
+    /// What the server said on standard error since its last start.
+    pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }
 }

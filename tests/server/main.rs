@@ -4,4 +4,5 @@ mod capture;
 mod crash;
 mod feature_flags;
 mod harness;
+mod lifecycle;
 mod sdk;
