@@ -131,9 +131,9 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
 /// 10^14 (they begin in 1973), microseconds below 10^17, nanoseconds beyond.
 pub fn from_integer(number: i64) -> UnixMicros {
     UnixMicros(match number.unsigned_abs() {
-        0..100_000_000_000 => number.saturating_mul(SECOND),
-        0..100_000_000_000_000 => number.saturating_mul(1000),
-        0..100_000_000_000_000_000 => number,
+        ..100_000_000_000 => number.saturating_mul(SECOND),
+        100_000_000_000..100_000_000_000_000 => number.saturating_mul(1000),
+        100_000_000_000_000..100_000_000_000_000_000 => number,
         _ => number.div_euclid(1000),
     })
 }

@@ -400,14 +400,14 @@ fn ids_longer_than_keys_are_refused() {
 fn a_state_is_open_once_and_of_one_format() {
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
-    let second = Identities::open(directory.path(), AMPLE).err().expect("locked");
+    let second = Identities::open(directory.path(), AMPLE).expect_err("locked");
     assert_eq!(second.kind(), Kind::Unavailable);
     drop(identities);
     let database = fjall::Database::builder(directory.path()).open().expect("opens");
     let meta = database.keyspace("meta", fjall::KeyspaceCreateOptions::default).expect("opens");
     meta.insert("format", 9_u64.to_be_bytes()).expect("writes");
     drop((meta, database));
-    let other = Identities::open(directory.path(), AMPLE).err().expect("refuses");
+    let other = Identities::open(directory.path(), AMPLE).expect_err("refuses");
     assert_eq!(other.to_string(), "identity state has format 9, this version reads 1");
 }
 

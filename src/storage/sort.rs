@@ -99,7 +99,9 @@ fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, Arr
     // Flipping the sign bit makes signed order unsigned order.
     let ordered = |number: &i64| number.cast_unsigned() ^ (1 << 63);
     Ok(match column.data_type() {
-        DataType::Int64 => column.as_primitive::<Int64Type>().values().iter().map(ordered).collect(),
+        DataType::Int64 => {
+            column.as_primitive::<Int64Type>().values().iter().map(ordered).collect()
+        }
         DataType::Timestamp(..) => {
             let times = column.as_primitive::<TimestampMicrosecondType>();
             times.values().iter().map(ordered).collect()
