@@ -36,14 +36,15 @@ const WRITERS: u64 = 4;
 /// Events of one batch, at most.
 const BATCH_MAX: usize = 60;
 
-/// Flushes every few hundred milliseconds, merges every two files at once, and forgets nothing of
-/// it for the sake of the test's length.
-const SETTINGS: [(&str, &str); 5] = [
+/// Flushes every few hundred milliseconds, merges any two files at once, and removes what was merged
+/// long before the test ends.
+const SETTINGS: [(&str, &str); 6] = [
     ("WEIR_MEMTABLE_MAX_AGE", "150ms"),
     ("WEIR_MEMTABLE_MAX_BYTES", "256KiB"),
     ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
     ("WEIR_COMPACTION_INTERVAL", "200ms"),
     ("WEIR_COMPACTION_FILES_MIN", "2"),
+    ("WEIR_VACUUM_GRACE", "1s"),
 ];
 
 /// What one writer knows at the end of a round.
