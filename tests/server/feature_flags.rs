@@ -464,7 +464,7 @@ fn bodies_are_json() {
     let send = |content_type: Option<&str>, body: &str| {
         let mut headers = vec![("authorization", bearer.as_str())];
         headers.extend(content_type.map(|content_type| ("content-type", content_type)));
-        server.send("POST", FLAGS, &headers, body.as_bytes().to_vec())
+        server.send("POST", FLAGS, &headers, body.as_bytes())
     };
     for (content_type, body) in [
         (Some("application/json"), r#"{"key": "a"}"#),

@@ -1,5 +1,15 @@
 //! The one integration test: a real server process, asked over HTTP and the command line.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, and a table of cases is long"
+)]
+
 mod capture;
 mod crash;
 mod feature_flags;
