@@ -183,8 +183,9 @@ fn files(criterion: &mut Criterion) {
     let schema = events_schema();
     let places = sort::sorted(batches, &SORT_COLUMNS).expect("columns fit");
     let gather = || -> Vec<_> {
+        let gather = sort::Gather::new(batches, &schema);
         let chunks = places.chunks(GATHER_ROWS);
-        chunks.map(|places| sort::gather(batches, &schema, places).expect("columns fit")).collect()
+        chunks.map(|places| gather.rows(places).expect("columns fit")).collect()
     };
     let sorted = gather();
 

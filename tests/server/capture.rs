@@ -422,15 +422,14 @@ fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
     assert_eq!(persons["count"], 1, "dropped events make no persons: {persons}");
 }
 
-/// Name, fields of the event, and whether its row is as it should be.
-type OddValue = (&'static str, &'static str, fn(&Value) -> bool);
-
 /// Values that one parser or another chokes on: the event is stored, and its neighbour too.
 #[test]
 fn odd_values_are_stored_as_well_as_they_can_be() {
     let server = TestServer::start();
     let long = "é".repeat(300);
-    let cases: &[OddValue] = &[
+    /// What the case is about, the members of the event, and whether the stored row is right.
+    type Case<'a> = (&'a str, &'a str, fn(&Value) -> bool);
+    let cases: &[Case<'_>] = &[
         ("beyond u64", r#""properties":{"v":123456789012345678901234567890}"#, |row| {
             properties(row)["v"].as_f64() == Some(123_456_789_012_345_678_901_234_567_890.0)
         }),

@@ -246,7 +246,6 @@ impl TestServer {
 }
 
 impl Drop for TestServer {
-    #[expect(clippy::print_stderr, reason = "the report of a failed test")]
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
             // Nothing depends on the directory any more.

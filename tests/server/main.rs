@@ -2,10 +2,12 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
+    clippy::print_stderr,
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, and a table of cases is long"
 )]
 
 mod capture;
