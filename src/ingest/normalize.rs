@@ -383,10 +383,10 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {
-        if let DistinctId::Borrowed(text) = distinct_id {
-            if let Some(person) = self.persons.get(text) {
-                return Ok(person.id);
-            }
+        if let DistinctId::Borrowed(text) = distinct_id
+            && let Some(person) = self.persons.get(text)
+        {
+            return Ok(person.id);
         }
         let id = PersonId::of(self.project.id, distinct_id.as_str());
         let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
