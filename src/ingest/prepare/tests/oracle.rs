@@ -340,6 +340,15 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
     let given = get("uuid").as_str().and_then(|text| Uuid::parse_str(text).ok());
     put("uuid", json!(given.map(|id| id.to_string())));
 
+    let (properties, is_verbatim) = model_properties(event, &properties);
+    Some(Stored { row, properties, is_verbatim })
+}
+
+/// The properties as they are stored, and whether that is how they were written.
+fn model_properties(event: &Json, properties: &Map<String, Json>) -> (Json, bool) {
+    let none = Json::Null;
+    let get = |key: &str| event.get(key).unwrap_or(&none);
+    let property = |key: &str| properties.get(key).unwrap_or(&none);
     let mut stored = properties.clone();
     let mut is_verbatim = get("properties").is_object();
     if property("$elements_chain").is_string() {
@@ -368,7 +377,7 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
         stored.insert("$unset".to_owned(), both);
         is_verbatim = false;
     }
-    Some(Stored { row, properties: Json::Object(stored), is_verbatim })
+    (Json::Object(stored), is_verbatim)
 }
 
 fn as_text(id: &Json) -> Option<String> {
