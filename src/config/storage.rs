@@ -24,7 +24,7 @@ pub struct StorageConfig {
     #[arg(long, env = "WEIR_MEMTABLE_MAX_AGE", default_value = "60s", value_parser = humantime::parse_duration)]
     pub memtable_max_age: Duration,
     /// Frozen memtables that may wait for their flush; with more, capture answers 503
-    #[arg(long, env = "WEIR_FROZEN_MEMTABLES_MAX", default_value_t = 2)]
+    #[arg(long, env = "WEIR_FROZEN_MEMTABLES_MAX", default_value_t = 1)]
     pub frozen_memtables_max: usize,
     /// Free disk space below which capture answers 503
     #[arg(long, env = "WEIR_DISK_FREE_MIN_BYTES", default_value = "256MiB")]

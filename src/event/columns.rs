@@ -55,6 +55,12 @@ impl Columns {
         Self { columns, side: Vec::new(), rows: 0, capacity }
     }
 
+    /// Makes room for `bytes` of text that is not in the body as such. Growing step by step would
+    /// copy the text and touch new memory at each step.
+    pub fn reserve_side(&mut self, bytes: usize) {
+        self.side.reserve(bytes);
+    }
+
     /// Rows finished so far; also the number of the row under construction.
     pub fn rows(&self) -> usize {
         self.rows

@@ -53,6 +53,9 @@ const GROUP_KEY_MAX_CHARS: usize = 400;
 /// and room for each in every column would be gigabytes.
 const RESERVE_MAX_ROWS: usize = 1 << 14;
 
+/// Length of a person's id as text.
+const PERSON_ID_BYTES: usize = 36;
+
 /// Hash of the tables here: fast, and seeded per table against crafted collisions.
 type Hasher = foldhash::fast::RandomState;
 
@@ -144,9 +147,11 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     /// Makes room for `events` rows of at most `event_max_bytes` of JSON each.
-    pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize) {
+    pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
+        // Person ids, and properties that are rewritten: a third of the body in a usual mix.
+        self.columns.reserve_side(body_bytes / 3 + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
         if let Some(ip) = self.received.client_ip {

@@ -277,7 +277,7 @@ impl Preparer {
             let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
             let project = project(token).ok_or(PrepareError::UnknownToken)?;
             let mut batch = Batch::new(&self.keys, received, &project, envelope.sent_at);
-            batch.reserve(events_max, self.event_max_bytes);
+            batch.reserve(events_max, self.event_max_bytes, body.len());
             envelope.for_each(root, |event| batch.event(event))?;
             Ok(batch.finish())
         })
