@@ -73,6 +73,9 @@ pub enum QueryError {
     /// It took too long.
     #[error("the query took longer than {0:?}")]
     Timeout(Duration),
+    /// Its answer has more rows than the settings allow.
+    #[error("the answer has more than {0} rows: aggregate, or add a LIMIT")]
+    TooManyRows(usize),
     /// The state it asks about is not there yet.
     #[error("{0}")]
     Unavailable(&'static str),
@@ -91,7 +94,7 @@ impl QueryError {
     /// What the asker can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Invalid(_) | Self::Memory(_) => Kind::Invalid,
+            Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
             Self::Timeout(_) => Kind::Timeout,
             Self::Unavailable(_) => Kind::Unavailable,
             Self::Identity(error) => error.kind(),
@@ -221,8 +224,7 @@ impl Engine {
         Ok(View { context: SessionContext::new_with_state(state) })
     }
 
-    /// Answers one SQL question about `project`, written as `format`; at most as many rows as the
-    /// settings allow.
+    /// Answers one SQL question about `project`, written as `format`.
     ///
     /// # Errors
     ///
@@ -235,7 +237,12 @@ impl Engine {
     ) -> Result<Vec<u8>, QueryError> {
         let question = self.view(project).await?.sql(sql).await?;
         let rows_max = self.shared.settings.query_rows_max;
-        let (schema, batches) = self.collect(question.limit(0, Some(rows_max))?).await?;
+        // One more than may be told, so that an answer is never cut short in silence.
+        let question = question.limit(0, Some(rows_max.saturating_add(1)))?;
+        let (schema, batches) = self.collect(question).await?;
+        if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > rows_max {
+            return Err(QueryError::TooManyRows(rows_max));
+        }
         let mut out = Vec::new();
         rows::write(format, &schema, &batches, &mut out)
             .map_err(|error| QueryError::Internal(error.into()))?;

@@ -19,7 +19,7 @@ pub struct QueryConfig {
     /// Longest time of a query
     #[arg(long, env = "WEIR_QUERY_TIMEOUT", default_value = "60s", value_parser = humantime::parse_duration)]
     pub query_timeout: Duration,
-    /// Most rows of an answer to SQL; further ones are left out
+    /// Most rows of an answer to SQL; a question with more is refused
     #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000)]
     pub query_rows_max: usize,
 }
