@@ -273,7 +273,6 @@ struct Stored {
 }
 
 /// The rules, naively. `None` if the event is dropped.
-#[expect(clippy::too_many_lines, reason = "one rule after the other, as a reader checks them")]
 fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
     let none = Json::Null;
     let get = |key: &str| event.get(key).unwrap_or(&none);
