@@ -29,6 +29,7 @@ use crate::ingest::Engines;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
+use crate::maintenance::persons::PersonsTable;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::Engine;
@@ -191,10 +192,18 @@ impl App {
             clock.clone(),
             Arc::clone(&metrics),
         )?;
+        let persons = PersonsTable::new(
+            (Arc::clone(&disk), tables_dir(&config)?.join("persons")),
+            (identities.clone(), metadata.clone()),
+            node_id(&data_dir)?,
+            runtimes.main.clone(),
+            clock.clone(),
+        );
         let maintenance = Maintenance {
             settings: config.storage.clone(),
             store,
             identities: identities.clone(),
+            persons: Arc::new(persons),
             pipeline: pipeline.clone(),
             disk,
             runtime: runtimes.main,
@@ -217,16 +226,25 @@ impl App {
         })
     }
 
-    /// Writes everything that is only in the log and in memory into files. The last step of a
-    /// clean end, after the front end has drained and the tasks were asked to end. Blocks.
+    /// Writes everything that is only in the log and in memory into files, and copies the persons
+    /// into their table. The last step of a clean end, after the front end has drained and the
+    /// tasks were asked to end. Blocks.
     ///
     /// # Errors
     ///
     /// Nothing is lost: the next start replays the log.
     pub fn close(self) -> Result<(), OpenError> {
         self.maintenance.flush_all()?;
+        self.maintenance.copy_persons(None);
         Ok(())
     }
+}
+
+/// Absolute path of the directory of the tables.
+fn tables_dir(config: &Config) -> Result<PathBuf, OpenError> {
+    let data_dir = std::path::absolute(&config.storage.data_dir)
+        .map_err(OpenError::io(&config.storage.data_dir))?;
+    Ok(data_dir.join("tables"))
 }
 
 fn cores() -> usize {
@@ -243,11 +261,9 @@ pub async fn events_store(
     disk: &Arc<dyn Disk>,
     clock: &Clock,
 ) -> Result<Store, OpenError> {
-    let data_dir = std::path::absolute(&config.storage.data_dir)
-        .map_err(OpenError::io(&config.storage.data_dir))?;
-    let directory = data_dir.join("tables").join("events");
-    disk.create_dir_all(&directory).map_err(OpenError::io(&directory))?;
+    let directory = tables_dir(config)?.join("events");
     let objects = DurableStore::new(Arc::clone(disk), &directory);
+    // Creates it too; a directory made before would not have its name synced.
     objects.recover().map_err(OpenError::io(&directory))?;
     let location = Url::from_directory_path(&directory).map_err(|()| OpenError::Io {
         path: directory.clone(),
@@ -271,7 +287,7 @@ pub async fn events_store(
         key: |time| month_of(time).0,
         name: |month| Month(month).to_string(),
     };
-    let app_id = node_id(&data_dir)?;
+    let app_id = node_id(&config.storage.data_dir)?;
     Ok(Store::new(table, (layout, partitioning), app_id, config.storage.clone(), clock.clone()))
 }
 

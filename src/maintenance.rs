@@ -1,6 +1,9 @@
 //! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
-//! watches the disk. Two threads, so that a long merge never delays a flush. The decisions are
-//! made in `storage` (`Store::insert`, `compaction::choose`); here they are carried out.
+//! watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
+//! so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
+//! `compaction::choose`); here they are carried out.
+
+pub mod persons;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::storage::StorageConfig;
 use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
+use crate::maintenance::persons::PersonsTable;
 use crate::query::QueryError;
 use crate::query::merge;
 use crate::storage::compaction;
@@ -45,6 +49,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// Name of the events table in metrics.
 const EVENTS: TableLabels = TableLabels { table: "events" };
 
+/// Name of the persons table in metrics.
+const PERSONS: TableLabels = TableLabels { table: "persons" };
+
 /// What the background works on.
 #[derive(Clone, Debug)]
 pub struct Maintenance {
@@ -54,6 +61,8 @@ pub struct Maintenance {
     pub store: Store,
     /// Persons, which must be durable before the log is cut.
     pub identities: Identities,
+    /// The copy of the persons for analysts.
+    pub persons: Arc<PersonsTable>,
     /// The log.
     pub pipeline: Pipeline,
     /// The disk under the data directory.
@@ -76,6 +85,9 @@ impl Maintenance {
         let shutdown = tasks.shutdown().clone();
         let flusher = self.clone();
         tasks.spawn_thread("flush", move || flusher.flush_loop(&shutdown))?;
+        let shutdown = tasks.shutdown().clone();
+        let copier = self.clone();
+        tasks.spawn_thread("persons", move || copier.persons_loop(&shutdown))?;
         let shutdown = tasks.shutdown().clone();
         tasks.spawn_thread("compact", move || self.compaction_loop(&shutdown))
     }
@@ -161,6 +173,51 @@ impl Maintenance {
         self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
+    }
+
+    fn persons_loop(&self, shutdown: &Shutdown) {
+        // So that there is a table to open, if only an empty one.
+        if let Err(error) = self.persons.create() {
+            tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
+        }
+        while shutdown.pause_thread(self.settings.persons_table_interval) == Pause::Elapsed {
+            self.copy_persons(Some(shutdown));
+            match self.persons.vacuum(self.settings.vacuum_grace) {
+                Ok(removed) if removed.is_empty() => {}
+                Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "cannot vacuum persons");
+                }
+            }
+        }
+    }
+
+    /// Copies the persons into their table if any changed since the last time; gives up when
+    /// `shutdown` begins. A failure leaves the table as it was: it is a copy, and the next try
+    /// brings what this one did not. Blocks; not for the threads of a runtime.
+    pub fn copy_persons(&self, shutdown: Option<&Shutdown>) {
+        let began = self.clock.monotonic();
+        match self.persons.write(shutdown) {
+            Ok(None) => {}
+            Ok(Some(written)) => {
+                let files = i64::try_from(written.files).unwrap_or(i64::MAX);
+                self.metrics.table_files.get_or_create(&PERSONS).set(files);
+                let took = self.clock.monotonic().saturating_sub(began);
+                tracing::info!(
+                    rows = written.rows,
+                    bytes = written.bytes,
+                    files = written.files,
+                    through = written.through,
+                    took_ms = took.as_millis(),
+                    "copied persons"
+                );
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "cannot copy persons into their table");
+            }
+        }
     }
 
     fn compaction_loop(&self, shutdown: &Shutdown) {

@@ -25,7 +25,10 @@ const LAYERS: &[(&str, &str)] = &[
     ("metadata", "clock error event flags"),
     ("ingest", "clock config error event identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event identity metadata storage telemetry"),
-    ("maintenance", "clock config error identity ingest query storage tasks telemetry"),
+    (
+        "maintenance",
+        "clock config error event identity ingest metadata query storage tasks telemetry",
+    ),
     (
         "app",
         "clock config error event identity ingest maintenance metadata query storage tasks telemetry",

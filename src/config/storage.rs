@@ -44,4 +44,7 @@ pub struct StorageConfig {
     /// Age at which files that a compaction replaced are removed
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub vacuum_grace: Duration,
+    /// Time between copies of the persons into their Delta table, if any changed
+    #[arg(long, env = "WEIR_PERSONS_TABLE_INTERVAL", default_value = "5m", value_parser = humantime::parse_duration)]
+    pub persons_table_interval: Duration,
 }

@@ -32,6 +32,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::person::Person;
 use crate::identity::store::Applied;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
@@ -102,6 +103,17 @@ fn assert_same(identities: &Identities, model: &Model) {
             expected_ids.extend(of_person.into_iter().map(|id| (person.number, id)));
         }
         assert_eq!(ids, expected_ids);
+        let mut together = Vec::new();
+        let visit = |person: Person, ids: Vec<String>| {
+            together.push((person, ids));
+            ControlFlow::Continue(())
+        };
+        view.scan_persons_with_ids(project, visit).expect("scans");
+        let pairs = expected.into_iter().map(|person| {
+            let ids = model.ids_of(person.number);
+            (person, ids)
+        });
+        assert_eq!(together, pairs.collect::<Vec<_>>());
         assert_groups(identities, model, project);
     }
     let overrides: BTreeMap<_, _> = identities.overrides().iter().collect();

@@ -157,6 +157,42 @@ impl View {
         Ok(())
     }
 
+    /// Shows all persons of a project with their distinct ids, those in the order in which persons
+    /// got them, by the numbers of the persons, until told to stop. Both are read in one pass.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_persons_with_ids(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(Person, Vec<String>) -> Flow,
+    ) -> Result<(), IdentityError> {
+        let prefix = codec::key(project, &[]);
+        let ids = self.snapshot.prefix(&self.tables.person_ids, &prefix);
+        let mut ids = ids.map(|entry| {
+            let (key, id) = entry.into_inner()?;
+            let (number, _) = codec::decode_person_id_key(&key)?;
+            Ok::<_, IdentityError>((number, codec::text(&id, "distinct id")?))
+        });
+        let mut next = ids.next().transpose()?;
+        for entry in self.snapshot.prefix(&self.tables.persons, &prefix) {
+            let (key, row) = entry.into_inner()?;
+            let person = codec::decode_person(codec::decode_person_key(&key)?, &row)?;
+            let mut own = Vec::new();
+            while let Some((owner, id)) = next.take_if(|(owner, _)| *owner <= person.number) {
+                if owner == person.number {
+                    own.push(id);
+                }
+                next = ids.next().transpose()?;
+            }
+            if visit(person, own).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Number of persons of a project. Counted as they come and go, not by a scan.
     ///
     /// # Errors

@@ -125,6 +125,20 @@ impl FileWriter {
         self.writer.write(batch).await
     }
 
+    /// Memory of the row group under way.
+    pub fn memory_bytes(&self) -> u64 {
+        u64::try_from(self.writer.memory_size()).unwrap_or(u64::MAX)
+    }
+
+    /// Ends the row group under way before it has its full number of rows, which frees its memory.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub async fn end_row_group(&mut self) -> Result<(), ParquetError> {
+        self.writer.flush().await
+    }
+
     /// Bytes written so far, the row group under way not counted.
     pub fn written_bytes(&self) -> u64 {
         u64::try_from(self.writer.bytes_written()).unwrap_or(u64::MAX)

@@ -1,0 +1,400 @@
+//! The `persons` table in Delta: a copy of the identity store for whoever reads files. Nothing of
+//! Weir depends on it, and no question is answered from it.
+//!
+//! A copy is one snapshot of the store, written anew and committed in place of all files of the
+//! copy before. The commit carries the sequence up to which the snapshot goes, so a store that has
+//! not moved is not copied again, also after a restart.
+//!
+//! Everything here blocks and belongs on a thread of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::BooleanBuilder;
+use arrow::array::Int64Builder;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewBuilder;
+use arrow::array::TimestampMicrosecondBuilder;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use url::Url;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::error::Kind;
+use crate::identity::IdentityError;
+use crate::identity::person::Person;
+use crate::identity::store::Identities;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+use crate::metadata::Metadata;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::Edit;
+use crate::storage::delta::EditKind;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::error::TableError;
+use crate::storage::disk::Disk;
+use crate::storage::durable::DurableStore;
+use crate::storage::parquet::Effort;
+use crate::storage::parquet::FileWriter;
+use crate::storage::parquet::Layout;
+use crate::storage::store::StoreError;
+use crate::tasks::Shutdown;
+
+/// The columns, as `schemas/arrow/persons.v1.json` publishes them: one that is here stays, and a
+/// new one goes to the end and is nullable. `distinct_ids` is a JSON array and `properties` a JSON
+/// object, as text, which every reader of Parquet has.
+pub fn persons_schema() -> SchemaRef {
+    let field = |name, data_type| Field::new(name, data_type, false);
+    Arc::new(Schema::new(vec![
+        field("project_id", DataType::Int64),
+        field("id", DataType::Int64),
+        field("uuid", DataType::Utf8View),
+        field("distinct_ids", DataType::Utf8View),
+        field("properties", DataType::Utf8View),
+        field("created_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+        field("is_identified", DataType::Boolean),
+        field("version", DataType::Int64),
+    ]))
+}
+
+/// The layout of the files, by positions in [`persons_schema`]. Projects come by their ids, and the
+/// persons of one by their numbers.
+fn layout() -> Layout {
+    Layout { sort: vec![0, 1], bloom: Vec::new(), statistics: vec![0, 1, 5], unique: vec![2, 3, 4] }
+}
+
+/// Where batches, row groups and files end. A batch may exceed its bytes by one person, all else by
+/// one batch.
+#[derive(Clone, Copy, Debug)]
+struct Cuts {
+    batch_rows: usize,
+    batch_bytes: usize,
+    /// Memory of the Parquet writer.
+    group_bytes: u64,
+    file_bytes: u64,
+}
+
+/// Together they hold less than 100 MiB of memory, whatever persons look like.
+const CUTS: Cuts =
+    Cuts { batch_rows: 2048, batch_bytes: 8 << 20, group_bytes: 64 << 20, file_bytes: 256 << 20 };
+
+/// Why the persons could not be copied. The table is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum PersonsError {
+    /// The directory of the table.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Reading the persons.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Writing or committing the files.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<TableError> for PersonsError {
+    fn from(error: TableError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl PersonsError {
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Io { .. } => Kind::Unavailable,
+            Self::Identity(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+        }
+    }
+}
+
+/// What a copy consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// It is of the state as of this log record.
+    pub through: u64,
+    /// Persons.
+    pub rows: u64,
+    /// Files.
+    pub files: usize,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// The table, and where its rows come from.
+pub struct PersonsTable {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    identities: Identities,
+    metadata: Metadata,
+    /// Under this name the table remembers which state it is a copy of.
+    app_id: String,
+    runtime: Handle,
+    clock: Clock,
+    cuts: Cuts,
+    /// Opened at first use, and again after a failure. Held for a whole copy or vacuum: there is
+    /// one at a time.
+    table: Mutex<Option<DeltaTable>>,
+}
+
+impl std::fmt::Debug for PersonsTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersonsTable").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl PersonsTable {
+    /// The table in an absolute directory, which need not exist; touches nothing. `app_id` names
+    /// this node in the transactions of the table.
+    pub fn new(
+        (disk, directory): (Arc<dyn Disk>, PathBuf),
+        (identities, metadata): (Identities, Metadata),
+        app_id: String,
+        runtime: Handle,
+        clock: Clock,
+    ) -> Self {
+        let (cuts, table) = (CUTS, Mutex::new(None));
+        Self { disk, directory, identities, metadata, app_id, runtime, clock, cuts, table }
+    }
+
+    /// Creates the table, without rows, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonsError`].
+    pub fn create(&self) -> Result<(), PersonsError> {
+        self.with_table(|_| Ok(()))
+    }
+
+    /// Copies the persons, if the identity store has moved since the last copy. `None` if it has
+    /// not, or if `shutdown` began before the end.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonsError`]. Files that were written and not committed go with a vacuum.
+    pub fn write(&self, shutdown: Option<&Shutdown>) -> Result<Option<Written>, PersonsError> {
+        self.with_table(|table| self.write_to(table, shutdown))
+    }
+
+    /// Removes files of earlier copies, see [`DeltaTable::vacuum`]. Returns their paths.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonsError`].
+    pub fn vacuum(&self, grace: Duration) -> Result<Vec<String>, PersonsError> {
+        self.with_table(|table| Ok(self.runtime.block_on(table.vacuum(grace))?))
+    }
+
+    /// Does `work` with the open table. After a failure the table is opened anew the next time, as
+    /// what the handle knows may be part of the trouble.
+    fn with_table<T>(
+        &self,
+        work: impl FnOnce(&DeltaTable) -> Result<T, PersonsError>,
+    ) -> Result<T, PersonsError> {
+        // An unfinished file that is dropped removes itself with the help of the runtime.
+        let _context = self.runtime.enter();
+        let mut open = self.table.lock();
+        let table = match open.take() {
+            Some(table) => table,
+            None => self.open()?,
+        };
+        let done = work(&table)?;
+        *open = Some(table);
+        Ok(done)
+    }
+
+    fn open(&self) -> Result<DeltaTable, PersonsError> {
+        let failed = |source| PersonsError::Io { path: self.directory.clone(), source };
+        let objects = DurableStore::new(Arc::clone(&self.disk), &self.directory);
+        objects.recover().map_err(failed)?;
+        let location = Url::from_directory_path(&self.directory)
+            .map_err(|()| failed(std::io::Error::other("the path has no URL")))?;
+        let spec = TableSpec { name: "persons", schema: persons_schema(), partition_column: None };
+        let table =
+            DeltaTable::open_or_create(Arc::new(objects), location, spec, self.clock.clone());
+        Ok(self.runtime.block_on(table)?)
+    }
+
+    fn write_to(
+        &self,
+        table: &DeltaTable,
+        shutdown: Option<&Shutdown>,
+    ) -> Result<Option<Written>, PersonsError> {
+        let view = self.identities.view();
+        let through = view.applied_sequence()?;
+        let position = i64::try_from(through).unwrap_or(i64::MAX);
+        let before = self.runtime.block_on(table.refresh())?;
+        // The store is behind its copy after a power cut, until the replay has caught up.
+        if before.transaction(&self.app_id).is_some_and(|last| last >= position) {
+            return Ok(None);
+        }
+        let Some(add) = self.files(&view, table, shutdown)? else { return Ok(None) };
+        if add.is_empty() && before.files.is_empty() {
+            return Ok(None);
+        }
+        let written = Written {
+            through,
+            rows: add.iter().map(|file| file.rows).sum(),
+            files: add.len(),
+            bytes: add.iter().map(|file| file.size_bytes).sum(),
+        };
+        let edit = Edit {
+            add,
+            remove: before.files.clone(),
+            transaction: Some((self.app_id.clone(), position)),
+            kind: EditKind::Overwrite,
+        };
+        self.runtime.block_on(table.commit(edit))?;
+        Ok(Some(written))
+    }
+
+    /// Writes all persons of the view into files, which are in no version yet. `None` if the
+    /// shutdown began.
+    fn files(
+        &self,
+        view: &View,
+        table: &DeltaTable,
+        shutdown: Option<&Shutdown>,
+    ) -> Result<Option<Vec<DataFile>>, PersonsError> {
+        let layout = layout();
+        let mut files = Files { owner: self, table, layout: &layout, open: None, done: Vec::new() };
+        let mut batch = Batch::default();
+        // After the view, so that it has every project whose persons are in the view.
+        let metadata = self.metadata.snapshot();
+        for project in metadata.projects() {
+            let mut written = Ok(());
+            view.scan_persons_with_ids(project.id, |person, distinct_ids| {
+                batch.push(project.id.0, person, distinct_ids);
+                if batch.rows < self.cuts.batch_rows && batch.bytes < self.cuts.batch_bytes {
+                    return Flow::Continue(());
+                }
+                written = batch.finish(table).and_then(|batch| files.write(&batch));
+                match written.is_err() || shutdown.is_some_and(Shutdown::is_cancelled) {
+                    true => Flow::Break(()),
+                    false => Flow::Continue(()),
+                }
+            })?;
+            written?;
+            if shutdown.is_some_and(Shutdown::is_cancelled) {
+                return Ok(None);
+            }
+        }
+        if batch.rows > 0 {
+            files.write(&batch.finish(table)?)?;
+        }
+        Ok(Some(files.finish()?))
+    }
+}
+
+/// The files of one copy: the one that is being written, and those before it.
+struct Files<'a> {
+    owner: &'a PersonsTable,
+    table: &'a DeltaTable,
+    layout: &'a Layout,
+    open: Option<FileWriter>,
+    done: Vec<DataFile>,
+}
+
+impl Files<'_> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
+        let (runtime, cuts) = (&self.owner.runtime, self.owner.cuts);
+        let mut writer = match self.open.take() {
+            Some(writer) => writer,
+            None => self.begin()?,
+        };
+        runtime.block_on(writer.write(batch))?;
+        if writer.memory_bytes() >= cuts.group_bytes {
+            runtime.block_on(writer.end_row_group())?;
+        }
+        if writer.written_bytes() >= cuts.file_bytes {
+            self.done.push(runtime.block_on(writer.finish())?);
+        } else {
+            self.open = Some(writer);
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<FileWriter, StoreError> {
+        let name = format!("persons-{}.parquet", Uuid::now_v7());
+        let (store, spec) = (self.table.store(), self.table.spec());
+        Ok(FileWriter::new(&store, spec, self.layout, Effort::Merge, (None, &name))?)
+    }
+
+    fn finish(mut self) -> Result<Vec<DataFile>, StoreError> {
+        if let Some(writer) = self.open {
+            self.done.push(self.owner.runtime.block_on(writer.finish())?);
+        }
+        Ok(self.done)
+    }
+}
+
+/// Rows on their way into a file.
+#[derive(Default)]
+struct Batch {
+    rows: usize,
+    /// Length of the texts.
+    bytes: usize,
+    project_id: Int64Builder,
+    id: Int64Builder,
+    uuid: StringViewBuilder,
+    distinct_ids: StringViewBuilder,
+    properties: StringViewBuilder,
+    created_at: TimestampMicrosecondBuilder,
+    is_identified: BooleanBuilder,
+    version: Int64Builder,
+}
+
+impl Batch {
+    fn push(&mut self, project_id: i64, person: Person, distinct_ids: Vec<String>) {
+        let distinct_ids = serde_json::Value::from(distinct_ids).to_string();
+        let properties = serde_json::Value::Object(person.properties).to_string();
+        self.rows += 1;
+        self.bytes += distinct_ids.len() + properties.len();
+        self.project_id.append_value(project_id);
+        self.id.append_value(person.number);
+        self.uuid.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        self.distinct_ids.append_value(distinct_ids);
+        self.properties.append_value(properties);
+        self.created_at.append_value(person.created_at.0);
+        self.is_identified.append_value(person.is_identified);
+        self.version.append_value(i64::try_from(person.version).unwrap_or(i64::MAX));
+    }
+
+    /// The rows so far, in the order of [`persons_schema`]; leaves none.
+    fn finish(&mut self, table: &DeltaTable) -> Result<RecordBatch, StoreError> {
+        (self.rows, self.bytes) = (0, 0);
+        let schema = Arc::clone(&table.spec().schema);
+        let batch = RecordBatch::try_new(
+            schema,
+            vec![
+                Arc::new(self.project_id.finish()),
+                Arc::new(self.id.finish()),
+                Arc::new(self.uuid.finish()),
+                Arc::new(self.distinct_ids.finish()),
+                Arc::new(self.properties.finish()),
+                Arc::new(self.created_at.finish().with_timezone("UTC")),
+                Arc::new(self.is_identified.finish()),
+                Arc::new(self.version.finish()),
+            ],
+        )?;
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! The copy against the store it is of, in files as any reader of Parquet sees them.
+
+use std::collections::BTreeSet;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::clock::UnixMicros;
+use crate::identity::change::Force;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::store::Limits;
+use crate::metadata::accounts::UserId;
+use crate::metadata::first_start::FirstStart;
+use crate::metadata::secrets::Seed;
+use crate::storage::disk::OsDisk;
+use crate::storage::disk::sim::SimDisk;
+use crate::storage::disk::sim::Survival;
+
+const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+const LIMITS: Limits = Limits { ids_bytes: 1 << 20, rows_bytes: 1 << 20, blocks_bytes: 1 << 20 };
+const APP: &str = "node/1";
+
+/// Two projects, and what their events say.
+struct Bench {
+    runtime: Runtime,
+    clock: Clock,
+    directory: tempfile::TempDir,
+    metadata: Metadata,
+    identities: Identities,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let clock = Clock::test(NOW);
+        let directory = tempfile::tempdir().expect("a directory");
+        let metadata = runtime.block_on(async {
+            let path = directory.path().join("metadata.db");
+            let metadata = Metadata::open(&path, clock.clone()).await.expect("opens");
+            let seed = |number| Seed::new(&mut StdRng::seed_from_u64(number));
+            metadata.first_start(FirstStart::default(), &seed(1)).await.expect("a project");
+            let another = seed(2);
+            let created = metadata.create_project(UserId(1), "another", &another);
+            created.await.expect("another project");
+            metadata
+        });
+        let identities = identities(directory.path(), "identity");
+        Self { runtime, clock, directory, metadata, identities }
+    }
+
+    /// A new handle on the table on the machine's disk, as after a restart.
+    fn table(&self) -> PersonsTable {
+        self.table_on(Arc::new(OsDisk), self.directory.path().join("persons"), &self.identities)
+    }
+
+    fn table_on(
+        &self,
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        identities: &Identities,
+    ) -> PersonsTable {
+        PersonsTable::new(
+            (disk, directory),
+            (identities.clone(), self.metadata.clone()),
+            APP.to_owned(),
+            self.runtime.handle().clone(),
+            self.clock.clone(),
+        )
+    }
+
+    /// Applies a record to the `nth` project.
+    fn apply(&self, sequence: u64, nth: usize, ops: Vec<Op>) {
+        apply(&self.identities, &self.metadata, sequence, (nth, ops));
+    }
+}
+
+fn identities(directory: &std::path::Path, name: &str) -> Identities {
+    Identities::open(&directory.join(name), LIMITS).expect("opens")
+}
+
+fn apply(
+    identities: &Identities,
+    metadata: &Metadata,
+    sequence: u64,
+    (nth, ops): (usize, Vec<Op>),
+) {
+    let project = metadata.snapshot().projects().nth(nth).expect("a project").id;
+    identities.apply(&[Record { sequence, project, ops }]).expect("applies");
+}
+
+fn op(distinct_id: &str, kind: OpKind) -> Op {
+    let timestamp = UnixMicros(NOW.0 - 1);
+    Op { distinct_id: distinct_id.to_owned(), event_id: Uuid::from_u128(7), timestamp, kind }
+}
+
+fn touch(distinct_id: &str) -> Op {
+    op(distinct_id, OpKind::Touch)
+}
+
+fn set(distinct_id: &str, properties: Value) -> Op {
+    let Value::Object(set) = properties else { panic!("an object") };
+    op(distinct_id, OpKind::Update(Update { set, ..Update::default() }))
+}
+
+fn merge(distinct_id: &str, other: &str) -> Op {
+    let (other, force) = (other.to_owned(), Force::No);
+    op(distinct_id, OpKind::Merge { other, force, update: Update::default() })
+}
+
+/// One row, by the columns of the schema.
+type Row = (i64, i64, String, Value, Value, i64, bool, i64);
+
+/// What the table must show: asked of the store person by person, which is another road than that
+/// of the copy.
+fn expected(bench: &Bench, identities: &Identities) -> Vec<Row> {
+    let (view, mut rows) = (identities.view(), Vec::new());
+    for project in bench.metadata.snapshot().projects() {
+        let visit = |person: Person| {
+            let ids = view.distinct_ids(project.id, person.uuid).expect("reads");
+            rows.push((
+                project.id.0,
+                person.number,
+                person.uuid.to_string(),
+                json!(ids),
+                Value::Object(person.properties),
+                person.created_at.0,
+                person.is_identified,
+                i64::try_from(person.version).expect("small"),
+            ));
+            Flow::Continue(())
+        };
+        view.scan_persons(project.id, visit).expect("scans");
+    }
+    rows
+}
+
+/// The rows of all live files, each of which must be as long as the log says.
+fn rows(table: &PersonsTable) -> Vec<Row> {
+    let read = table.with_table(|table| {
+        let version = table.current();
+        let mut rows = Vec::new();
+        for file in &version.files {
+            let path = Path::parse(&file.path).expect("a path");
+            let store = table.store();
+            let get = async { store.get(&path).await.expect("a live file").bytes().await };
+            let bytes = tokio::runtime::Handle::current().block_on(get).expect("its bytes");
+            assert_eq!(u64::try_from(bytes.len()), Ok(file.size_bytes), "{path}");
+            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a parquet file");
+            let before = rows.len();
+            for batch in reader.build().expect("a reader") {
+                rows_of(&batch.expect("a batch"), &mut rows);
+            }
+            assert_eq!(u64::try_from(rows.len() - before), Ok(file.rows), "{path}");
+        }
+        rows.sort_by_key(|row| (row.0, row.1));
+        Ok(rows)
+    });
+    read.expect("the table opens")
+}
+
+fn rows_of(batch: &RecordBatch, rows: &mut Vec<Row>) {
+    let number = |name: &str, row| {
+        let column = batch.column_by_name(name).expect("a column");
+        column.as_primitive::<Int64Type>().value(row)
+    };
+    let text = |name: &str, row| {
+        batch.column_by_name(name).expect("a column").as_string::<i32>().value(row).to_owned()
+    };
+    let json = |name: &str, row| serde_json::from_str(&text(name, row)).expect("JSON");
+    let created_at = batch.column_by_name("created_at").expect("a column");
+    let is_identified = batch.column_by_name("is_identified").expect("a column");
+    for row in 0..batch.num_rows() {
+        rows.push((
+            number("project_id", row),
+            number("id", row),
+            text("uuid", row),
+            json("distinct_ids", row),
+            json("properties", row),
+            created_at.as_primitive::<TimestampMicrosecondType>().value(row),
+            is_identified.as_boolean().value(row),
+            number("version", row),
+        ));
+    }
+}
+
+/// Number of the current version, and its files.
+fn version(table: &PersonsTable) -> (u64, BTreeSet<String>) {
+    let read = table.with_table(|table| {
+        let version = table.current();
+        Ok((version.version, version.files.iter().map(|file| file.path.clone()).collect()))
+    });
+    read.expect("the table opens")
+}
+
+fn people() -> Vec<Op> {
+    let properties = json!({"name": "Zoë", "plan": null, "n": {"a": [1, 2.5, "\"\u{1f600}"]}});
+    vec![touch("a"), set("b", properties), touch("c"), touch("d\"\\,[]")]
+}
+
+#[test]
+fn the_copy_is_the_store() {
+    let bench = Bench::new();
+    let table = bench.table();
+    table.create().expect("creates");
+    assert_eq!(table.write(None).expect("nothing to copy"), None);
+    assert_eq!((version(&table).0, rows(&table)), (0, Vec::new()));
+
+    bench.apply(1, 0, people());
+    bench.apply(2, 1, vec![touch("a"), set("e", json!({"x": 1}))]);
+    let written = table.write(None).expect("copies").expect("a copy");
+    assert_eq!((written.through, written.rows, written.files), (2, 6, 1));
+    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+    let first = version(&table);
+
+    // Nothing has changed: no commit, also not by the next process.
+    assert_eq!(table.write(None).expect("looks"), None);
+    assert_eq!(bench.table().write(None).expect("looks"), None);
+    assert_eq!(version(&bench.table()), first);
+
+    // A merge takes a person away and gives its distinct ids to the survivor.
+    let project = bench.metadata.snapshot().projects().next().expect("a project").id;
+    let gone = bench.identities.person_of(project, "c").expect("reads");
+    let gone = gone.expect("a person").uuid.to_string();
+    assert!(rows(&table).iter().any(|row| row.2 == gone));
+    bench.apply(3, 0, vec![merge("b", "c")]);
+    let written = table.write(None).expect("copies").expect("a copy");
+    assert_eq!((written.through, written.rows), (3, 5));
+    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+    assert!(rows(&table).iter().all(|row| row.2 != gone));
+    assert!(rows(&table).iter().any(|row| row.3 == json!(["b", "c"]) && row.6));
+
+    // The files of the first copy are no longer live, and go.
+    bench.clock.advance(Duration::from_secs(1));
+    let removed = table.vacuum(Duration::ZERO).expect("a vacuum");
+    assert_eq!(BTreeSet::from_iter(removed), first.1);
+    assert_eq!(rows(&bench.table()), expected(&bench, &bench.identities));
+}
+
+#[test]
+fn many_persons_make_many_files() {
+    let bench = Bench::new();
+    bench.apply(1, 0, (0..50).map(|n| touch(&format!("person {n}"))).collect());
+    bench.apply(2, 1, (0..25).map(|n| set(&n.to_string(), json!({"n": n}))).collect());
+    let cases = [
+        (CUTS, 1),
+        (Cuts { batch_rows: 10, ..CUTS }, 1),
+        (Cuts { batch_bytes: 1, ..CUTS }, 1),
+        (Cuts { batch_rows: 10, group_bytes: 0, ..CUTS }, 1),
+        (Cuts { batch_rows: 10, group_bytes: 0, file_bytes: 1, ..CUTS }, 8),
+        (Cuts { batch_rows: 25, group_bytes: 0, file_bytes: 1, ..CUTS }, 3),
+    ];
+    for (case, (cuts, files)) in cases.into_iter().enumerate() {
+        bench.apply(3 + u64::try_from(case).expect("small"), 0, vec![touch("person 0")]);
+        let table = PersonsTable { cuts, ..bench.table() };
+        let written = table.write(None).expect("copies").expect("a copy");
+        assert_eq!((written.rows, written.files), (75, files), "{cuts:?}");
+        assert_eq!(rows(&table), expected(&bench, &bench.identities), "{cuts:?}");
+        assert_eq!(version(&table).1.len(), files, "{cuts:?}");
+    }
+}
+
+#[test]
+fn a_shutdown_ends_a_copy_without_a_trace() {
+    let bench = Bench::new();
+    bench.apply(1, 0, people());
+    let table = PersonsTable { cuts: Cuts { batch_rows: 1, ..CUTS }, ..bench.table() };
+    let shutdown = Shutdown::new();
+    shutdown.begin();
+    assert_eq!(table.write(Some(&shutdown)).expect("gives up"), None);
+    assert_eq!(version(&table).1.len(), 0);
+    assert!(table.write(None).expect("copies").is_some(), "the last step is not kept from it");
+}
+
+#[test]
+fn a_failure_is_over_when_its_cause_is() {
+    let bench = Bench::new();
+    bench.apply(1, 0, people());
+    let disk = SimDisk::new();
+    disk.set_capacity_bytes(1);
+    let table = bench.table_on(Arc::new(disk.clone()), "/data/persons".into(), &bench.identities);
+    assert_eq!(table.write(None).expect_err("a full disk").kind(), Kind::Unavailable);
+    disk.set_capacity_bytes(1 << 40);
+    assert!(table.write(None).expect("copies").is_some());
+    bench.apply(2, 0, vec![touch("f")]);
+    disk.set_capacity_bytes(1);
+    table.write(None).expect_err("a full disk");
+    disk.set_capacity_bytes(1 << 40);
+    assert!(table.write(None).expect("copies").is_some());
+    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+}
+
+/// Goal: after a power cut at any moment, the table is one copy or the other, whole. Method: cut at
+/// every operation of two copies and a vacuum, and try several kinds of loss.
+#[test]
+fn a_power_cut_leaves_one_copy_or_the_next() {
+    let bench = Bench::new();
+    let later = identities(bench.directory.path(), "later");
+    for identities in [&bench.identities, &later] {
+        apply(identities, &bench.metadata, 1, (0, people()));
+    }
+    apply(&later, &bench.metadata, 2, (0, vec![merge("b", "c"), touch("f")]));
+    let states = [Vec::new(), expected(&bench, &bench.identities), expected(&bench, &later)];
+    let open = |disk: &SimDisk, identities: &Identities| {
+        bench.table_on(Arc::new(disk.clone()), "/data/persons".into(), identities)
+    };
+    let mut outcomes = BTreeSet::new();
+    for cut in 0.. {
+        let disk = SimDisk::new();
+        disk.cut_after(cut);
+        let done = [&bench.identities, &later];
+        let done = done.iter().take_while(|of| open(&disk, of).write(None).is_ok()).count();
+        bench.clock.advance(Duration::from_secs(1));
+        let finished = done == 2 && open(&disk, &later).vacuum(Duration::ZERO).is_ok();
+        for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(1), Survival::Mixed(2)] {
+            let context = format!("cut {cut}, {survival:?}, {done} done");
+            let disk = disk.power_on(survival);
+            let table = open(&disk, &later);
+            let found = rows(&table);
+            let found = states.iter().position(|state| *state == found).expect(&context);
+            assert!((done..=done + 1).contains(&found), "{context}: {found} found");
+            outcomes.insert((done, found));
+            table.write(None).expect(&context);
+            assert_eq!(rows(&table), states[2], "{context}");
+        }
+        if finished {
+            break;
+        }
+    }
+    assert!(outcomes.is_superset(&[(0, 0), (0, 1), (1, 1), (1, 2), (2, 2)].into()));
+}
+
+#[test]
+fn the_published_schema_is_the_one_in_use() {
+    let published = include_str!("../../../schemas/arrow/persons.v1.json");
+    let published: Value = serde_json::from_str(published).expect("JSON");
+    let column = |field: &Arc<Field>| {
+        let data_type = match field.data_type() {
+            DataType::Int64 => "long",
+            DataType::Boolean => "boolean",
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => "timestamp",
+            DataType::Utf8View => "string",
+            other => panic!("{other} has no name here"),
+        };
+        json!({"name": field.name(), "type": data_type, "nullable": field.is_nullable()})
+    };
+    let columns: Vec<Value> = persons_schema().fields().iter().map(column).collect();
+    let expected =
+        json!({"table": "persons", "version": 1, "partitioned_by": [], "columns": columns});
+    assert_eq!(published, expected);
+}
