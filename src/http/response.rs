@@ -259,25 +259,25 @@ impl Problem {
         self
     }
 
-    /// The project of the events cannot be determined (`api.md`, Errors).
+    /// The project of the events cannot be determined (the API specification, Errors).
     pub fn invalid_project() -> Self {
         let attr = Attr::Name(Cow::Borrowed("project_id"));
         Self::new(Kind::Invalid, "invalid_project", "Invalid project id.").with_attr(attr)
     }
 
-    /// The body of a public endpoint cannot be read (`api.md`, Errors).
+    /// The body of a public endpoint cannot be read (the API specification, Errors).
     pub fn invalid_payload(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Invalid, "invalid_payload", detail)
     }
 
-    /// No project answers to the token (`api.md`, Errors).
+    /// No project answers to the token (the API specification, Errors).
     pub fn invalid_api_key() -> Self {
         let detail = "Project API key invalid. You can find your project API key in your project \
                       settings.";
         Self::new(Kind::Unauthorized, "invalid_api_key", detail).with_attr(Attr::Absent)
     }
 
-    /// A personal key that nobody holds (`api.md`, Errors).
+    /// A personal key that nobody holds (the API specification, Errors).
     pub fn invalid_personal_api_key() -> Self {
         let detail = "Invalid Personal API key.";
         Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail).with_attr(Attr::Absent)
@@ -416,7 +416,7 @@ mod tests {
         (response.status.as_u16(), String::from_utf8(body.to_vec()).unwrap(), response)
     }
 
-    /// Bodies as in `api.md` (Errors) and as PostHog's exception handler writes them.
+    /// Bodies as in the API specification (Errors) and as PostHog's exception handler writes them.
     #[test]
     fn problems_have_their_status_and_envelope() {
         let put = Method::PUT;

@@ -86,7 +86,7 @@ pub enum Occasion {
     #[default]
     PersonEvent,
     /// Any other event: if all that differs are values known to change with every page view, such
-    /// as `$current_url`, the person is left as it is (`wire.md` 4.6, the write filter).
+    /// as `$current_url`, the person is left as it is (PostHog's write filter).
     OtherEvent,
 }
 

@@ -1,8 +1,8 @@
 //! The rules, as a pure function: rows as they are, and one op, to the change it makes.
 //!
-//! No database and no clock in here; a table of cases is the whole test. Section numbers are those
-//! of `wire.md`. Changes are in arrival order: an event with an older timestamp that arrives later
-//! wins.
+//! No database and no clock in here; a table of cases is the whole test. The rules are those of
+//! PostHog's ingestion. Changes are in arrival order: an event with an older timestamp that arrives
+//! later wins.
 
 pub mod group;
 
@@ -212,7 +212,7 @@ struct Sides<'op, 'row> {
     force: Force,
 }
 
-/// An event that merges nothing (4.5, 4.6).
+/// An event that merges nothing.
 fn ordinary<'op>(
     project: ProjectId,
     op: &'op Op,
@@ -225,7 +225,7 @@ fn ordinary<'op>(
     }
 }
 
-/// The four cases of 4.7. Whatever happens, the surviving person is identified afterwards.
+/// The four cases of a merge: one side has a person, none has, both have the same, or two. Whatever happens, the surviving person is identified afterwards.
 fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decision<'op> {
     let OpKind::Merge { update, .. } = &op.kind else {
         return nothing();
@@ -262,7 +262,7 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
     }
 }
 
-/// A new person for the op's distinct id (4.5).
+/// A new person for the op's distinct id.
 fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> Decision<'op> {
     let mut properties = Map::new();
     if let Some(update) = update {
@@ -293,7 +293,7 @@ enum Identify {
     Yes,
 }
 
-/// Changes to one existing person (4.6).
+/// Changes to one existing person.
 fn revise<'op>(
     person: &Person,
     attach: Option<&'op str>,
@@ -317,7 +317,7 @@ fn revise<'op>(
     Decision { change: Change::Update(revision), warnings }
 }
 
-/// Two persons become one (4.7 d): the target's values win, then the event's changes apply.
+/// Two persons become one: the target's values win, then the event's changes apply.
 fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<'op> {
     let mut warnings = Vec::new();
     let mut properties = source.properties.clone();

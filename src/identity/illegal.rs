@@ -43,7 +43,7 @@ fn unquoted(id: &str) -> &str {
 mod tests {
     use super::is_mergeable;
 
-    /// The list of `wire.md` 3.2.
+    /// The list of PostHog's ingestion.
     #[test]
     fn ids_sent_by_mistake_are_not_mergeable() {
         for id in [

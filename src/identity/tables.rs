@@ -3,7 +3,7 @@
 //! # Why
 //!
 //! fjall, because the state is larger than memory and written at random: of the embedded stores it
-//! loads fastest and stays small (`deps.md` 4). Its `clear` and its separation of keys from values
+//! loads fastest and stays small. Its `clear` and its separation of keys from values
 //! have lost data and are not used. Memory: the write buffers below, once more while they are
 //! flushed, and the block cache; all grow only as they are used.
 

@@ -1,5 +1,5 @@
 //! What capture takes, refuses and drops: paths, shapes, encodings, errors, odd values, duplicates.
-//! Expectations come from `api.md` and from what SDKs send; the answers of SQL are compared, not
+//! Expectations come from the API specification and from what SDKs send; the answers of SQL are compared, not
 //! only the statuses.
 
 use std::collections::BTreeMap;
@@ -269,7 +269,7 @@ fn check_error(answer: &Answer, label: &str, expected: (u16, &str, &str), attr: 
 
 const ORIGIN: (&str, &str) = ("origin", "https://shop.example");
 
-/// The table of errors of `api.md`, and that nothing of a refused request is stored.
+/// The table of errors of the API specification, and that nothing of a refused request is stored.
 #[test]
 fn refused_requests_say_why_and_store_nothing() {
     let server = TestServer::start();
@@ -382,7 +382,7 @@ fn a_beacon_is_answered_without_a_body() {
     assert_eq!(server.count("SELECT count(*) FROM events WHERE event = 'left'"), 1);
 }
 
-/// `api.md`, "Silently dropped events": alone and among good ones.
+/// the API specification, "Silently dropped events": alone and among good ones.
 #[test]
 fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
     let server = TestServer::start();

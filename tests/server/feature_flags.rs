@@ -1,5 +1,5 @@
 //! Feature flags, managed over HTTP: the endpoints `feature_flags/` and `feature_flags/:id/`.
-//! Expectations are those of `api.md` and of PostHog's API, whose clients talk to this one.
+//! Expectations are those of the API specification and of PostHog's API, whose clients talk to this one.
 
 use serde_json::Value;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::harness::TestServer;
 
 const FLAGS: &str = "/api/projects/@current/feature_flags/";
 
-/// Every field of a flag, in the order of the table in `api.md`.
+/// Every field of a flag, in the order of the table in the API specification.
 const FIELDS: [&str; 21] = [
     "id",
     "name",
@@ -227,7 +227,7 @@ fn a_put_needs_the_key() {
     check_fields(&answer.json(), &json!({"name": "kept", "active": false}));
 }
 
-/// Deleted by a change, found by id still, restored by a change (`api.md`, States).
+/// Deleted by a change, found by id still, restored by a change (the API specification, States).
 #[test]
 fn a_flag_is_deleted_and_restored_by_updates() {
     let server = TestServer::start();

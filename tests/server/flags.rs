@@ -1,4 +1,4 @@
-//! Flags as `/decide` answers them (`api.md`), and how soon a change is seen. Which person gets which
+//! Flags as `/decide` answers them (the API specification), and how soon a change is seen. Which person gets which
 //! answer in the hard cases is tested beside the evaluation.
 
 use serde_json::Value;

@@ -90,7 +90,7 @@ pub async fn update(
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
 }
 
-/// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (`api.md`,
+/// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
 /// Endpoints). `allow` are the methods that are not.
 pub fn delete(
     app: &App,
@@ -151,7 +151,7 @@ mod tests {
     use crate::metadata::flag_rules;
     use crate::metadata::flags::FlagId;
 
-    /// "`:id` is an integer" (`api.md`); the paths of endpoints that are not there end here too.
+    /// "`:id` is an integer" (the API specification); the paths of endpoints that are not there end here too.
     #[test]
     fn ids_are_integers() {
         assert_eq!(flag_id("7").unwrap(), FlagId(7));

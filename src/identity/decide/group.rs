@@ -1,4 +1,4 @@
-//! The rules of groups (`wire.md` 3.8): indexes of types, and properties.
+//! The rules of groups, as PostHog has them: indexes of types, and properties.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::identity::decide::is_too_large;
 /// Most group types per project; the columns `$group_0` to `$group_4`.
 pub const GROUP_TYPES_MAX: usize = 5;
 
-/// Longest group key and type, in characters (3.8).
+/// Longest group key and type, in characters.
 const GROUP_NAME_MAX_CHARS: usize = 400;
 
 /// The index of a group type, of all types of a project in the order of their indexes.
@@ -23,7 +23,7 @@ pub enum TypeSlot {
     None,
 }
 
-/// Finds the index of a group type (3.8): 0 to 4, given out at first sight, never taken back.
+/// Finds the index of a group type: 0 to 4, given out at first sight, never taken back.
 pub fn type_slot(types: &[String], name: &str) -> TypeSlot {
     if !is_group_name(name) {
         return TypeSlot::None;
@@ -42,7 +42,7 @@ pub fn is_group_name(name: &str) -> bool {
     !name.is_empty() && name.chars().nth(GROUP_NAME_MAX_CHARS).is_none()
 }
 
-/// Merges the properties of a `$groupidentify` into those of its group (3.8), shallowly. False,
+/// Merges the properties of a `$groupidentify` into those of its group, shallowly. False,
 /// and no change, if the group would become too large.
 pub fn merge_group(properties: &mut Map<String, Value>, set: &Map<String, Value>) -> bool {
     let set = set.iter().filter(|(key, value)| properties.get(*key) != Some(*value)).collect();

@@ -1,4 +1,5 @@
-//! Every rule of `wire.md` 4.5 to 4.7 as a row. Expectations are written by hand from that page.
+//! Every rule of creation, update and merge as a row. Expectations are written by hand from
+//! descriptions of what PostHog does.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -222,7 +223,7 @@ fn illegal_ids_are_not_merged_and_have_persons() {
     }
 }
 
-/// 4.7 a: the id without a person is attached to the other's.
+/// One side has a person: the id without a person is attached to the other's.
 #[test]
 fn merging_with_an_id_without_person_attaches_it() {
     let someone = person(3, json!({}));
@@ -242,7 +243,7 @@ fn merging_with_an_id_without_person_attaches_it() {
     }
 }
 
-/// 4.7 a, with an identified person that gains an id: not a case of refusal.
+/// One side has a person, with an identified person that gains an id: not a case of refusal.
 #[test]
 fn an_identified_person_gains_ids_without_force() {
     let identified = Person { is_identified: true, ..person(3, json!({"new": 1})) };
@@ -254,7 +255,7 @@ fn an_identified_person_gains_ids_without_force() {
     assert_eq!(decision.warnings, []);
 }
 
-/// 4.7 b. Rows: state of target and other, the id that lends the uuid, the other one.
+/// No side has a person. Rows: state of target and other, the id that lends the uuid, the other one.
 #[test]
 fn merging_two_ids_without_persons_creates_one() {
     for (target, other, primary, secondary) in [
@@ -276,7 +277,7 @@ fn merging_two_ids_without_persons_creates_one() {
     }
 }
 
-/// 4.7 c.
+/// Both sides have the same person.
 #[test]
 fn merging_a_person_with_itself_identifies_it() {
     let someone = person(3, json!({}));
@@ -286,7 +287,7 @@ fn merging_a_person_with_itself_identifies_it() {
     assert_eq!((revision.person, revision.attach, revision.identify), (3, None, true));
 }
 
-/// 4.7 d. Rows: target identified, source identified, forced, whether it merges.
+/// Two persons. Rows: target identified, source identified, forced, whether it merges.
 #[test]
 fn only_an_identified_source_is_refused_and_only_without_force() {
     for (target_identified, source_identified, force, is_merged) in [

@@ -71,7 +71,7 @@ impl RequestError {
         }
     }
 
-    /// The code of the error body, from the error table of `api.md`.
+    /// The code of the error body, from the error table of the API specification.
     pub fn code(&self) -> &'static str {
         match self {
             Self::MissingToken => "invalid_api_key",

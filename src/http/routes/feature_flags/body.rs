@@ -25,7 +25,7 @@ pub(super) enum Required {
     Key,
 }
 
-/// Reads a change. The first field that is wrong, in the order of `api.md`, is the error.
+/// Reads a change. The first field that is wrong, in the order of the API specification, is the error.
 pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagPatch, Problem> {
     let name = fields.text("name")?;
     if required == Required::Key {
@@ -71,7 +71,7 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
     })
 }
 
-/// A flag as clients get it: the fields of `api.md` in its order, then `version` and `updated_at`.
+/// A flag as clients get it: the fields of the API specification in its order, then `version` and `updated_at`.
 #[derive(Debug, Serialize)]
 pub(super) struct FlagBody<'a> {
     id: i64,
@@ -191,7 +191,7 @@ mod tests {
         format!("{:?}", result.unwrap_err())
     }
 
-    /// Every writable field of `api.md`.
+    /// Every writable field of the API specification.
     #[test]
     fn every_writable_field_is_read() {
         let body = json!({
@@ -252,7 +252,7 @@ mod tests {
         assert!(told(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
     }
 
-    /// Names and order from the table of `api.md`; the values follow from what was written.
+    /// Names and order from the table of the API specification; the values follow from what was written.
     #[tokio::test]
     async fn flags_are_shown_as_documented() {
         let directory = tempfile::tempdir().unwrap();
