@@ -19,7 +19,7 @@
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
 //! runtime, questions computed by another; bodies are decoded on a pool of threads
-//! ([`tasks::CpuPool`]); the log, the deriver, the flush and the merge have one thread each.
+//! ([`tasks::CpuPool`]); the log, the deriver, flush, merge and the copy of persons have one thread each.
 //!
 //! # The road of an event
 //!
