@@ -3,7 +3,6 @@
 //! What SDKs of ten years send and read: [`request`] and [`response`]. Here is what both share: the
 //! endpoint and the query, which choose the shape of the response. No rules of evaluation.
 
-pub mod lenient;
 pub mod request;
 pub mod response;
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::error::Kind;
 use crate::wire::flags::Query;
-use crate::wire::flags::lenient;
+use crate::wire::repair::repair;
 
 /// Characters of a distinct id that count; capture cuts at the same length.
 const DISTINCT_ID_MAX_CHARS: usize = 200;
@@ -80,6 +80,14 @@ impl RequestError {
     }
 }
 
+/// Reads JSON as SDKs write it: one broken value must not cost the request.
+fn json(body: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice(body).or_else(|error| {
+        let repaired = repair(body).and_then(|body| serde_json::from_slice(&body).ok());
+        repaired.ok_or(error)
+    })
+}
+
 impl Request {
     /// Reads a body that is decoded already.
     ///
@@ -87,7 +95,7 @@ impl Request {
     ///
     /// [`RequestError`]; none of them is worth another try.
     pub fn parse(body: &[u8], query: &Query) -> Result<Self, RequestError> {
-        let body = lenient::parse(body).map_err(RequestError::Malformed)?;
+        let body = json(body).map_err(RequestError::Malformed)?;
         let Value::Object(mut fields) = body else { return Err(RequestError::NotAnObject) };
         let token = token(&fields).or_else(|| query.token.clone());
         let token = token.ok_or(RequestError::MissingToken)?;
@@ -163,4 +171,37 @@ fn texts(fields: &Map<String, Value>, names: &[&str]) -> Option<Vec<String>> {
 
 fn truth(fields: &Map<String, Value>, name: &str) -> bool {
     fields.get(name) == Some(&Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::json as parse;
+
+    #[test]
+    fn what_sdks_send_is_read() {
+        for (body, expected) in [
+            (
+                &br#"{"a": NaN, "b": [-Infinity, Infinity, -1]}"#[..],
+                json!({"a": null, "b": [null, null, -1]}),
+            ),
+            (br#"{"a": "NaN \" NaN", "b": NaN}"#, json!({"a": "NaN \" NaN", "b": null})),
+            (br#"["\ud83d", "x\ude00y", "\ud83d\ude00"]"#, json!(["\u{FFFD}", "x\u{FFFD}y", "😀"])),
+            (br#"["\ud83d\u0041", "\\ud83d"]"#, json!(["\u{FFFD}A", "\\ud83d"])),
+            (b"[\"a\xffb\"]", json!(["a\u{FFFD}b"])),
+            (b"[18446744073709551616]", json!([1.8446744073709552e19])),
+            ("[\"ü\", NaN]".as_bytes(), json!(["ü", null])),
+        ] {
+            assert_eq!(parse(body).expect("repaired"), expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_repaired_is_refused() {
+        let deep = "[".repeat(200);
+        for body in ["", "{", "nope", "{\"a\": \"", "[\"\\", "[\"\\u12", "[Nan]", "NaN,", &deep] {
+            assert!(parse(body.as_bytes()).is_err(), "{body}");
+        }
+    }
 }
