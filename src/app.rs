@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::event::id::ProjectId;
 use crate::event::schema::BLOOM_COLUMNS;
 use crate::event::schema::PARTITION_COLUMN;
 use crate::event::schema::SORT_COLUMNS;
@@ -251,6 +250,11 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// What the events table must be.
+pub fn events_spec() -> TableSpec {
+    TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
+}
+
 /// The events table of a data directory.
 ///
 /// # Errors
@@ -269,13 +273,9 @@ pub async fn events_store(
         path: directory.clone(),
         source: std::io::Error::other("the path has no URL"),
     })?;
-    let spec = TableSpec {
-        name: "events",
-        schema: events_schema(),
-        partition_column: Some(PARTITION_COLUMN),
-    };
     let table =
-        DeltaTable::open_or_create(Arc::new(objects), location, spec, clock.clone()).await?;
+        DeltaTable::open_or_create(Arc::new(objects), location, events_spec(), clock.clone())
+            .await?;
     let layout = Layout {
         sort: SORT_COLUMNS.to_vec(),
         bloom: BLOOM_COLUMNS.to_vec(),
@@ -331,6 +331,3 @@ fn open_log(config: &Config, disk: &Arc<dyn Disk>, seen: Sequence) -> Result<Wal
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
     Ok(wal)
 }
-
-/// The first project, which commands mean unless told otherwise.
-pub const FIRST_PROJECT: ProjectId = ProjectId(1);

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use url::Url;
 
+use crate::app::events_spec;
 use crate::clock::Clock;
-use crate::event::schema::PARTITION_COLUMN;
-use crate::event::schema::events_schema;
 use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
 use crate::storage::disk::OsDisk;
 use crate::storage::durable::DurableStore;
 
@@ -39,13 +37,8 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), &directory));
     let location = Url::from_directory_path(&directory)
         .map_err(|()| anyhow::anyhow!("{} has no URL", directory.display()))?;
-    let spec = TableSpec {
-        name: "events",
-        schema: events_schema(),
-        partition_column: Some(PARTITION_COLUMN),
-    };
     let table = runtime
-        .block_on(DeltaTable::open_existing(objects, location, spec, clock))?
+        .block_on(DeltaTable::open_existing(objects, location, events_spec(), clock))?
         .with_context(|| format!("there is no events table under {}", data_dir.display()))?;
     let version = table.current();
     if args.files {

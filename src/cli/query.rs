@@ -1,5 +1,5 @@
 //! `weir query`: SQL over a data directory. A server that runs on it is asked, so that acknowledged
-//! events are seen at once; otherwise the tables and the log are read here.
+//! events are seen at once; otherwise the directory is opened here, as a server would.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -114,8 +114,8 @@ async fn ask(url: &str, key: &str, args: &QueryArgs) -> anyhow::Result<Bytes> {
     Ok(body)
 }
 
-/// Opens the directory as the server would, replays the log into memory, and answers. Nothing is
-/// flushed: the log stays, and the next reader or server replays it again.
+/// Opens the directory as a server would, under its lock, replays the log and answers. What is
+/// replayed may be flushed, if it is more than memtables may hold; otherwise the log stays as it is.
 fn read(
     args: &QueryArgs,
     runtime: &tokio::runtime::Runtime,
