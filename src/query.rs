@@ -273,7 +273,7 @@ impl Engine {
         &self.shared.sources.identities
     }
 
-    /// Runs `question` to its end; at most `rows_max` rows, or as many as the question says.
+    /// Runs `question` to its end, with as many rows as it says: the caller bounds them.
     ///
     /// # Errors
     ///

@@ -50,12 +50,10 @@ impl Replay {
     /// Replays until the log's end is reached, then lets new records be published as they come.
     pub(super) fn run(mut self) {
         let mut records = 0_u64;
-        let mut read = Sequence(0);
         loop {
             let durable = self.publisher.lock().durable;
             match self.reader.next(durable) {
                 Ok(Some(Item::Record { sequence, payload })) => {
-                    read = sequence;
                     records += 1;
                     if self.wait_for_room() == Pause::Cancelled {
                         return;
@@ -68,7 +66,7 @@ impl Replay {
                 }
                 Ok(None) => {
                     let mut publisher = self.publisher.lock();
-                    if publisher.durable <= read.max(durable) {
+                    if publisher.durable == durable {
                         publisher.mode = Mode::Live;
                         break;
                     }
