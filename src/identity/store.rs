@@ -131,8 +131,9 @@ impl Identities {
         batch.commit()?;
         let published = overlay.publish();
         writer.counters = published.counters;
-        if !published.overrides.is_empty() {
-            let next = shared.overrides.load().with(published.overrides.into_iter());
+        if !published.overrides.is_empty() || !published.splits.is_empty() {
+            let (changes, splits) = (published.overrides, published.splits);
+            let next = shared.overrides.load().with(changes.into_iter(), splits.into_iter());
             shared.overrides.store(Arc::new(next));
         }
         if let Some(types) = published.types {
@@ -302,7 +303,12 @@ fn load_overrides(tables: &Tables) -> Result<Overrides, IdentityError> {
         let (key, survivor) = entry.into_inner()?;
         entries.push((codec::decode_override_key(&key)?, codec::uuid(&survivor, "override")?));
     }
-    Ok(Overrides::new(entries.into_iter()))
+    let mut splits = Vec::new();
+    for entry in tables.meta.prefix(codec::SPLIT_PREFIX) {
+        let (key, _) = entry.into_inner()?;
+        splits.push(codec::decode_split_key(&key)?);
+    }
+    Ok(Overrides::new(entries.into_iter(), splits.into_iter()))
 }
 
 fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {

@@ -41,6 +41,7 @@ fn update(set: Value, set_once: Value, unset: &[&str]) -> Update {
         set: object(set),
         set_once: object(set_once),
         unset: unset.iter().map(|key| (*key).to_owned()).collect(),
+        lifted: Vec::new(),
         occasion: Occasion::PersonEvent,
     }
 }
