@@ -2,14 +2,17 @@
 //!
 //! [`Pipeline::accept`] is the whole road; read it first. `prepare` turns bytes into columns (pure,
 //! on the CPU pool), `commit` makes them durable in the log and publishes them (one thread),
-//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start.
+//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start,
+//! `feedback` remembers for senders what was odd about their events.
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod capture;
 pub mod commit;
 pub mod dedup;
+pub mod definitions;
 pub mod derive;
 pub mod envelope;
+pub mod feedback;
 pub mod health;
 pub mod normalize;
 pub mod prepare;
@@ -44,6 +47,8 @@ use crate::ingest::commit::LogThread;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
 use crate::ingest::envelope::Envelope;
+use crate::ingest::feedback::Feedback;
+use crate::ingest::feedback::FeedbackWriter;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Prepared;
@@ -172,6 +177,7 @@ struct Shared {
     wal_max_bytes: u64,
     published: watch::Receiver<Sequence>,
     health: Arc<Health>,
+    feedback: Feedback,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -218,14 +224,25 @@ impl Pipeline {
         let derived = Sequence(identities.applied_sequence());
         let files = wal.files();
         let decoding = Arc::new(Decoding::new(config));
+        let feedback = Feedback::new(Arc::clone(&metrics));
         let deriver = Deriver::new(
             derive_inbox,
             (identities, metadata.clone()),
-            runtime,
+            feedback.clone(),
+            runtime.clone(),
             clock.clone(),
             Arc::clone(&health),
         );
         tasks.spawn_thread("derive", move || deriver.run())?;
+        let writer = FeedbackWriter {
+            feedback: feedback.clone(),
+            metadata: metadata.clone(),
+            runtime,
+            clock: clock.clone(),
+            max_age: config.ingest.ingestion_warnings_max_age,
+        };
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn_thread("feedback", move || writer.run(&shutdown))?;
         let replay = Replay {
             reader: files.reader(replay_from(&files, flushed.min(derived))),
             publisher: Arc::clone(&publisher),
@@ -267,6 +284,7 @@ impl Pipeline {
                 wal_max_bytes,
                 published,
                 health,
+                feedback,
                 clock,
                 metrics,
             }),
@@ -380,6 +398,15 @@ impl Pipeline {
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
         Progress::Live { published: self.shared.published.clone(), ready }
+    }
+
+    /// Writes the ingestion warnings that wait to be written; for the end of the process.
+    ///
+    /// # Errors
+    ///
+    /// The metadata store failed.
+    pub async fn write_feedback(&self) -> Result<(), MetadataError> {
+        self.shared.feedback.write(&self.shared.metadata).await
     }
 
     /// What keeps capture from accepting.

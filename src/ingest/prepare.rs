@@ -20,6 +20,7 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
+use crate::ingest::definitions::collect::Observed;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::KeyTable;
 use crate::ingest::salvage::Salvaged;
@@ -71,8 +72,10 @@ pub struct Prepared {
     pub event_ids: Vec<Uuid>,
     /// What the events say about persons and groups, in order.
     pub ops: Vec<Op>,
-    /// Names of the events, each once.
-    pub names: Vec<String>,
+    /// When the body had arrived.
+    pub received_at: UnixMicros,
+    /// What the events say about definitions: their names, the keys and types of their properties.
+    pub observed: Observed,
     /// Group types that the project does not know yet.
     pub unknown_group_types: Vec<String>,
     /// Events that were not taken, by reason.
@@ -291,7 +294,8 @@ pub(super) struct Built {
     pub(super) columns: Columns,
     pub(super) event_ids: Vec<Uuid>,
     pub(super) ops: Vec<Op>,
-    pub(super) names: Vec<String>,
+    pub(super) received_at: UnixMicros,
+    pub(super) observed: Observed,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
 }
@@ -307,7 +311,8 @@ impl Built {
             columns,
             event_ids: self.event_ids,
             ops: self.ops,
-            names: self.names,
+            received_at: self.received_at,
+            observed: self.observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
         }
