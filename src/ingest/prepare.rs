@@ -22,7 +22,7 @@ use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::KeyTable;
+use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Scratch;
