@@ -18,7 +18,6 @@ mod properties;
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
-use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -30,7 +29,10 @@ use crate::identity::change::Op;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
+use crate::ingest::definitions::collect::Collector;
+use crate::ingest::definitions::collect::Track;
 use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::moment::instant;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::cut;
@@ -69,7 +71,7 @@ pub(super) struct Batch<'a, 'r> {
     columns: Columns,
     event_ids: Vec<Uuid>,
     ops: Vec<Op>,
-    names: HashSet<Cow<'a, str>, Hasher>,
+    definitions: Collector<'a>,
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
@@ -97,7 +99,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             columns: Columns::new(COLUMNS, 0),
             event_ids: Vec::new(),
             ops: Vec::new(),
-            names: HashSet::default(),
+            definitions: Collector::new(received.at),
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
@@ -136,6 +138,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             None => self.columns.finish_row(),
             Some(reason) => {
                 self.columns.abandon_row();
+                self.definitions.abandon();
                 self.drops.add(reason);
             }
         }
@@ -162,6 +165,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                     fields.inner = Inner::default();
                     self.members.clear();
                     self.columns.abandon_row();
+                    self.definitions.abandon();
                 }
                 return value.object(|key, value| self.property(key, value, &mut fields));
             }
@@ -181,6 +185,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         let current = *value;
         let start = usize::try_from(key.offset).unwrap_or(0);
         self.members.push(Member { meaning: known.meaning, start, end: value.skip().end });
+        self.define(key.text, known, current.value());
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
                 (PropertyType::Text, Value::String(text)) => {
@@ -221,6 +226,17 @@ impl<'a, 'r> Batch<'a, 'r> {
             fields.inner.note(meaning, &current);
         }
         Ok(())
+    }
+
+    /// Takes note of a property that is stored, for its definition.
+    fn define(&mut self, key: &'a str, known: KeyUse, value: Value<'a>) {
+        // True is what everybody has, and is not stored.
+        let is_removed =
+            known.meaning == Some(Meaning::ProcessPersonProfile) && value != Value::Boolean(false);
+        let hash = if known.track == Track::Name { self.keys.hash(key) } else { 0 };
+        if !is_removed {
+            self.definitions.property((key, hash), known.track, value);
+        }
     }
 
     /// The view of a string of the document, without a copy where it stands in the body as such.
@@ -272,13 +288,15 @@ impl<'a, 'r> Batch<'a, 'r> {
         if personless && merges {
             return Ok(Some(Drop::PersonlessMerge));
         }
-        if !self.names.contains(name.as_ref()) {
-            self.names.insert(name.clone());
-        }
         let timestamp = self.timestamp(fields);
         let event_id = self.event_id(cursor, fields, timestamp)?;
-        let name = name.as_ref();
-        let event = Accepted { name, distinct_id: &distinct_id, timestamp, event_id, personless };
+        let event = Accepted {
+            name: name.as_ref(),
+            distinct_id: &distinct_id,
+            timestamp,
+            event_id,
+            personless,
+        };
         self.fixed_columns(cursor, &event)?;
         if let Some(ip) = fields.inner.ip {
             let view = self.text(cursor, ip)?;
@@ -289,6 +307,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.properties(cursor, fields)?;
         self.groups(fields, personless)?;
         self.person_ops(cursor, fields, &event);
+        self.definitions.commit(&name);
         Ok(None)
     }
 
@@ -321,7 +340,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             columns: self.columns,
             event_ids: self.event_ids,
             ops: self.ops,
-            names: self.names.into_iter().map(Cow::into_owned).collect(),
+            received_at: self.received.at,
+            observed: self.definitions.finish(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
         }

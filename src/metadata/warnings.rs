@@ -174,7 +174,8 @@ impl TryFrom<WarningRow> for DayOfWarnings {
 
     fn try_from(row: WarningRow) -> Result<Self, MetadataError> {
         const TABLE: &str = "ingestion_warnings";
-        let corrupt = |problem: &str| MetadataError::Corrupt { table: TABLE, problem: problem.into() };
+        let corrupt =
+            |problem: &str| MetadataError::Corrupt { table: TABLE, problem: problem.into() };
         let samples: Vec<Value> = disk::from_json(TABLE, &row.samples)?;
         let sample = |sample: Value| {
             let at = sample.get("at").and_then(Value::as_i64)?;

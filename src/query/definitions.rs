@@ -183,7 +183,11 @@ fn events_batch(page: &[EventDefinition]) -> Vec<ArrayRef> {
     ]
 }
 
-async fn properties(metadata: &Metadata, project: ProjectId, out: &Out) -> Result<(), MetadataError> {
+async fn properties(
+    metadata: &Metadata,
+    project: ProjectId,
+    out: &Out,
+) -> Result<(), MetadataError> {
     let mut after: Option<PropertyDefinition> = None;
     loop {
         let page = metadata.property_definitions(project, after.as_ref(), PAGE_ROWS).await?;

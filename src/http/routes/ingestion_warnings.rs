@@ -101,9 +101,7 @@ mod tests {
     #[test]
     fn kinds_are_summed_up() {
         let days = vec![day("b", NOW + 1, 2), day("a", NOW, 3), day("a", NOW - DAY, 4)];
-        let sample = |kind: &str, timestamp: &str| {
-            json!({"type": kind, "timestamp": timestamp, "details": {"event": kind}})
-        };
+        let sample = |kind: &str, timestamp: &str| json!({"type": kind, "timestamp": timestamp, "details": {"event": kind}});
         let expected = json!([
             {
                 "type": "b",

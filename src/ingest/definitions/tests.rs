@@ -104,8 +104,7 @@ fn prepare(events: &[Json]) -> Prepared {
         Received { at: NOW, client_ip: None, sent_at_query_millis: None, engage: false, seed: 1 };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string();
     let facts = || ProjectFacts { id: ProjectId(7), group_types: group_types() };
-    let prepared =
-        Preparer::new(1 << 20).prepare(body.into_bytes(), &received, &|_| Some(facts()));
+    let prepared = Preparer::new(1 << 20).prepare(body.into_bytes(), &received, &|_| Some(facts()));
     prepared.expect("a batch")
 }
 
@@ -164,10 +163,7 @@ impl Stored {
             }
             self.sent(PropertyKind::Event, key, value);
             if !key.starts_with("$feature/") && !key.starts_with("$feature_enrollment/") {
-                self.pairs.insert((
-                    name.replace('\0', "\u{fffd}"),
-                    key.replace('\0', "\u{fffd}"),
-                ));
+                self.pairs.insert((name.replace('\0', "\u{fffd}"), key.replace('\0', "\u{fffd}")));
             }
         }
         for set in ["$set", "$set_once"] {
@@ -228,11 +224,17 @@ fn definitions_of_a_batch() {
     let longest = "k".repeat(200);
     let stored = store(
         &[
-            event("a", json!({"price": 1, "$lib": null, "x": {"y": 1}, "$groups": {"company": "c"}})),
+            event(
+                "a",
+                json!({"price": 1, "$lib": null, "x": {"y": 1}, "$groups": {"company": "c"}}),
+            ),
             event("b", json!({"$lib": "web", "x": 5, "$feature/f": true, "a\u{0}": 1})),
             event("b", json!({"x": "text", "price": "5", "$set": {"$set": 1, "name": "n"}})),
-            event("$groupidentify", json!({"$group_type": "project", "$group_key": "p",
-                "$group_set": {"size": 3, long.as_str(): 1}, "other": 1, "$lib": "web"})),
+            event(
+                "$groupidentify",
+                json!({"$group_type": "project", "$group_key": "p",
+                "$group_set": {"size": 3, long.as_str(): 1}, "other": 1, "$lib": "web"}),
+            ),
             event("$$plugin_metrics", json!({"secret": 1})),
             event(&"\u{20ac}".repeat(100), json!({"secret": 1})),
             event("c", json!({long.as_str(): 1, longest.as_str(): 1, "$group_4": "g"})),
@@ -276,7 +278,8 @@ fn pairs_of_many_names() {
     let mut expected = Stored::default();
     events.iter().for_each(|event| expected.event(event));
     assert_eq!(store(&events, &[]), expected);
-    let dropped = json!({"event": "dropped", "properties": {"dropped": 1, "all": "text", "price": 1}});
+    let dropped =
+        json!({"event": "dropped", "properties": {"dropped": 1, "all": "text", "price": 1}});
     for place in [0, 50, 100] {
         events.insert(place, dropped.clone());
     }
@@ -323,8 +326,20 @@ fn the_last_time_is_written_now_and_then() {
 fn sent_event() -> impl Strategy<Value = Json> {
     let names = ["a", "b", "c", "$groupidentify", "$$plugin_metrics", "n\u{0}l"];
     let keys = [
-        "price", "$lib", "title", "revenue", "x", "y", "created_at", "$feature/f", "utm_other",
-        "$feature_enrollment/f", "$group_0", "", "n\u{0}l", "$unset",
+        "price",
+        "$lib",
+        "title",
+        "revenue",
+        "x",
+        "y",
+        "created_at",
+        "$feature/f",
+        "utm_other",
+        "$feature_enrollment/f",
+        "$group_0",
+        "",
+        "n\u{0}l",
+        "$unset",
     ];
     let value = prop::sample::select(vec![
         json!(null),

@@ -95,9 +95,9 @@ fn is_recent(number: u64, now: UnixMicros) -> bool {
 
 fn names_time(key: &str) -> bool {
     let key = key.as_bytes();
-    TIME_WORDS.iter().any(|word| {
-        key.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
-    })
+    TIME_WORDS
+        .iter()
+        .any(|word| key.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes())))
 }
 
 /// RFC 3339, RFC 2822, or what begins with a date of digits and goes on with a time or not at all.

@@ -1,12 +1,33 @@
 //! The table of property names that the server does something with.
 
+use std::hash::BuildHasher;
+
 use hashbrown::HashMap;
 
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::ingest::capture::Meaning;
+use crate::ingest::definitions::collect::SLOTS;
+use crate::ingest::definitions::collect::Track;
 use crate::ingest::normalize::Hasher;
+
+/// Keys that are no properties to those who ask for definitions: they change persons or groups, or
+/// have a column instead. Source: the list of PostHog's service for property definitions, and what
+/// its ingestion takes out of the properties before.
+const UNTRACKED: [&str; 11] = [
+    "$set",
+    "$set_once",
+    "$unset",
+    "$groups",
+    "$group_0",
+    "$group_1",
+    "$group_2",
+    "$group_3",
+    "$group_4",
+    "$elements",
+    "$elements_chain",
+];
 
 /// What the server does with a property, by name.
 #[derive(Debug)]
@@ -17,6 +38,8 @@ pub(in crate::ingest) struct KeyTable(HashMap<&'static str, KeyUse, Hasher>);
 pub(super) struct KeyUse {
     pub(super) meaning: Option<Meaning>,
     pub(super) column: Option<(usize, PropertyType)>,
+    /// How its definition is kept track of.
+    pub(super) track: Track,
 }
 
 impl KeyTable {
@@ -28,10 +51,56 @@ impl KeyTable {
         for (key, meaning) in Meaning::ALL {
             table.entry(key).or_default().meaning = Some(meaning);
         }
+        for key in UNTRACKED {
+            table.entry(key).or_default().track = Track::Never;
+        }
+        for (slot, key) in (0_u8..).zip(Self::slot_names()) {
+            table.entry(key).or_default().track = Track::Slot(slot);
+        }
         Self(table)
+    }
+
+    /// The keys of [`Track::Slot`], by slot.
+    pub(in crate::ingest) fn slot_names() -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::with_capacity(SLOTS);
+        let promoted = PROMOTED.into_iter().map(|(key, _)| key);
+        for key in promoted.chain(Meaning::ALL.into_iter().map(|(key, _)| key)) {
+            if names.len() < SLOTS && !names.contains(&key) && !UNTRACKED.contains(&key) {
+                names.push(key);
+            }
+        }
+        names
     }
 
     pub(super) fn get(&self, key: &str) -> KeyUse {
         self.0.get(key).copied().unwrap_or_default()
+    }
+
+    /// The hash under which a key is kept track of by name. Seeded against crafted collisions.
+    pub(super) fn hash(&self, key: &str) -> u64 {
+        self.0.hasher().hash_one(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyTable;
+    use super::SLOTS;
+    use super::Track;
+    use crate::event::schema::PROMOTED;
+
+    #[test]
+    fn promoted_properties_have_slots() {
+        let (table, names) = (KeyTable::new(), KeyTable::slot_names());
+        assert!(names.len() < SLOTS, "room for all; beyond, keys are tracked by name");
+        for (slot, key) in (0_u8..).zip(&names) {
+            assert_eq!(table.get(key).track, Track::Slot(slot), "{key}");
+        }
+        for (key, _) in PROMOTED {
+            assert!(names.contains(&key), "{key}");
+        }
+        assert_eq!(table.get("$set").track, Track::Never);
+        assert_eq!(table.get("$group_4").track, Track::Never);
+        assert_eq!(table.get("made up").track, Track::Name);
     }
 }

@@ -33,10 +33,8 @@ async fn warnings_add_up_by_kind_and_day() {
     let metadata = &bench.metadata;
     let first = [warnings("a", 2, (10, 20), &[20, 10]), warnings("b", 1, (15, 15), &[15])];
     metadata.add_warnings(&first).await.expect("add");
-    let next = [
-        warnings("a", 3, (5, 30), &[30, 29, 28, 27, 5]),
-        warnings("a", 7, (DAY, DAY + 1), &[DAY]),
-    ];
+    let next =
+        [warnings("a", 3, (5, 30), &[30, 29, 28, 27, 5]), warnings("a", 7, (DAY, DAY + 1), &[DAY])];
     metadata.add_warnings(&next).await.expect("add");
     let expected = vec![
         warnings("a", 7, (DAY, DAY + 1), &[DAY]),
