@@ -154,7 +154,7 @@ impl Metadata {
         limit: u32,
     ) -> Result<Vec<PropertyDefinition>, MetadataError> {
         let (kind, index) = after.map_or((0, -1), |after| after.kind.columns());
-        let rows: Vec<(String, i64, i64, String, Option<String>)> = sqlx::query_as(
+        let rows: Vec<PropertyRow> = sqlx::query_as(
             "SELECT id, kind, group_type_index, name, property_type FROM property_definitions
              WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
              ORDER BY kind, group_type_index, name LIMIT $5",
@@ -166,7 +166,7 @@ impl Metadata {
         .bind(i64::from(limit))
         .fetch_all(self.shared.db.readers())
         .await?;
-        let read = |(id, kind, index, name, value_type): (String, i64, i64, String, _)| {
+        let read = |(id, kind, index, name, value_type): PropertyRow| {
             Ok(PropertyDefinition {
                 id: disk::from_uuid(TABLE, &id)?,
                 kind: PropertyKind::from_columns(kind, index)?,
@@ -207,6 +207,9 @@ impl Metadata {
 }
 
 const TABLE: &str = "property_definitions";
+
+/// Id, kind, index of the group type, name, type.
+type PropertyRow = (String, i64, i64, String, Option<String>);
 
 fn corrupt(problem: String) -> MetadataError {
     MetadataError::Corrupt { table: TABLE, problem }

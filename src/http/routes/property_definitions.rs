@@ -112,15 +112,15 @@ impl Wanted {
         }
         if boolean(request, "is_numerical")? == Some(true) {
             filters.push(col("is_numerical"));
-            filters.push(Expr::not(is_one_of(["distinct_id", "timestamp"])));
+            filters.push(!is_one_of(["distinct_id", "timestamp"]));
         }
         if let Some(wanted) = boolean(request, "is_feature_flag")? {
             let prefix = lit(FLAG_PREFIX);
             let is_flag = datafusion::functions::expr_fn::starts_with(col("name"), prefix);
-            filters.push(if wanted { is_flag } else { Expr::not(is_flag) });
+            filters.push(if wanted { is_flag } else { !is_flag });
         }
         if let Some(names) = names(request, "excluded_properties")? {
-            filters.push(Expr::not(is_one_of(names.iter().map(String::as_str))));
+            filters.push(!is_one_of(names.iter().map(String::as_str)));
         }
         let events = names(request, "event_names")?.filter(|names| !names.is_empty());
         let only_seen = boolean(request, "filter_by_event_names")? == Some(true);
@@ -150,8 +150,8 @@ fn kind_filters(request: &Request) -> Result<Vec<Expr>, Problem> {
     }
     if kind == "event" {
         filters.push(match boolean(request, "exclude_core_properties")? {
-            Some(true) => Expr::not(starts_with_dollar()),
-            _ => Expr::not(is_one_of(HIDDEN)),
+            Some(true) => !starts_with_dollar(),
+            _ => !is_one_of(HIDDEN),
         });
     } else if request.query("event_names").is_some_and(|names| !names.is_empty()) {
         return refuse("`event_names` can only be set for `event` type");
