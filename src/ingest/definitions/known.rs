@@ -250,6 +250,7 @@ impl Project {
         }
     }
 
+    /// What a person or group gets is a property of theirs, whatever the event.
     fn persons_and_groups(&mut self, new: &mut New<'_, '_>) {
         let Said { ops, group_types, .. } = *new.said;
         for op in ops {

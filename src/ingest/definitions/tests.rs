@@ -43,7 +43,8 @@ fn types_are_told_from_key_and_value() {
         ("$feature_flag_response", json!(false), Some(Text)),
         ("$survey_response", json!(["a"]), Some(Text)),
         ("$survey_response_2", json!(5), Some(Text)),
-        ("$survey_responded", json!(5), Some(Text)),
+        ("$survey_responses", json!(5), Some(Text)),
+        ("$survey_responded", json!(5), Some(Numeric)),
         ("my_utm_source", json!(5), Some(Numeric)),
         ("utm", json!(5), Some(Numeric)),
         ("$feature", json!(true), Some(Boolean)),
@@ -138,13 +139,19 @@ impl Stored {
     /// The rules of definitions, for one event as it was sent.
     fn event(&mut self, event: &Json) {
         let name = event["event"].as_str().unwrap();
+        let empty = serde_json::Map::new();
+        let object = |value: &Json| value.as_object().unwrap_or(&empty).clone();
+        let properties = object(&event["properties"]);
+        // What a person gets is a property of persons, whatever the event.
+        for set in ["$set", "$set_once"] {
+            for (key, value) in object(properties.get(set).unwrap_or(&Json::Null)) {
+                self.sent(PropertyKind::Person, &key, &value);
+            }
+        }
         if name == "$$plugin_metrics" || name.len() > 200 {
             return;
         }
         self.events.insert(name.replace('\0', "\u{fffd}"));
-        let empty = serde_json::Map::new();
-        let object = |value: &Json| value.as_object().unwrap_or(&empty).clone();
-        let properties = object(&event["properties"]);
         if name == "$groupidentify" {
             let kind = match properties.get("$group_type").and_then(Json::as_str) {
                 Some("company") => PropertyKind::Group(0),
@@ -164,11 +171,6 @@ impl Stored {
             self.sent(PropertyKind::Event, key, value);
             if !key.starts_with("$feature/") && !key.starts_with("$feature_enrollment/") {
                 self.pairs.insert((name.replace('\0', "\u{fffd}"), key.replace('\0', "\u{fffd}")));
-            }
-        }
-        for set in ["$set", "$set_once"] {
-            for (key, value) in object(properties.get(set).unwrap_or(&Json::Null)) {
-                self.sent(PropertyKind::Person, &key, &value);
             }
         }
     }
