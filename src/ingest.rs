@@ -21,6 +21,7 @@ pub mod recent;
 pub mod replay;
 pub mod salvage;
 pub mod tape;
+pub mod warnings;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -313,6 +314,7 @@ impl Pipeline {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
+        shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
         if accepted == 0 {
             return Ok(Receipt { sequence: None, accepted });

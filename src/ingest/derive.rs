@@ -19,9 +19,9 @@ use crate::ingest::definitions::known::LAST_SEEN_LAG;
 use crate::ingest::definitions::known::Said;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::feedback::Noted;
-use crate::ingest::feedback::Sample;
 use crate::ingest::health::Health;
 use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
 use crate::metadata::definitions::Sightings;
 
@@ -117,12 +117,9 @@ impl Deriver {
     }
 
     fn warn(&self, warning: &Warning) {
-        let Warning { project, kind, .. } = *warning;
-        let noted = Noted { project, kind: kind.name(), at: self.clock.now(), count: 1 };
-        self.feedback.note(noted, || {
-            let distinct_id = Some(warning.distinct_id.clone());
-            Some(Sample { event_id: Some(warning.event_id), distinct_id, ..Sample::default() })
-        });
+        let (project, kind) = (warning.project, warning.kind.into());
+        let noted = Noted { project, kind, at: self.clock.now(), count: 1 };
+        self.feedback.note(noted, std::iter::once_with(|| Sample::from(warning)));
     }
 
     /// Tells the metadata store what is new.

@@ -5,6 +5,7 @@
 //! not count anything again that was counted when its request arrived. Memory is bounded: counts
 //! are few by nature, since kinds are names of the code, and of each count a few samples are kept.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use parking_lot::Mutex;
 use serde_json::Map;
 use serde_json::Value;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::warnings::DayOfWarnings;
@@ -40,48 +43,33 @@ const WAITING_MAX: usize = 10_000;
 /// Longest text of a sample, in bytes of JSON. It has three of them and an id.
 const TEXT_MAX_BYTES: usize = 280;
 
-/// One event that gave a warning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// Its id.
-    pub event_id: Option<Uuid>,
-    /// Its name.
-    pub event: Option<String>,
-    /// Its distinct id.
-    pub distinct_id: Option<String>,
-    /// What about it.
-    pub detail: Option<String>,
-}
-
-impl Sample {
-    /// As the API shows it, with names as PostHog has them.
-    fn into_details(self) -> Map<String, Value> {
-        let texts = [
-            ("eventUuid", self.event_id.map(|id| id.to_string())),
-            ("event", self.event),
-            ("distinctId", self.distinct_id),
-            ("detail", self.detail),
-        ];
-        let given = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
-        given.map(|(name, text)| (name.to_owned(), Value::String(short(text)))).collect()
-    }
+/// A warning as the API shows it, with names as PostHog has them.
+fn details(sample: &Sample) -> Map<String, Value> {
+    let id = if sample.event_id.is_nil() { String::new() } else { sample.event_id.to_string() };
+    let texts = [
+        ("eventUuid", &id),
+        ("event", &sample.event),
+        ("distinctId", &sample.distinct_id),
+        ("detail", &sample.detail),
+    ];
+    let known = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    known.map(|(name, text)| (name.to_owned(), Value::String(short(text).to_owned()))).collect()
 }
 
 /// As much of `text` as has room as a string of JSON.
-fn short(mut text: String) -> String {
+fn short(text: &str) -> &str {
     let mut room = TEXT_MAX_BYTES;
     let end = text.char_indices().find_map(|(start, character)| {
         let bytes = match character {
             '"' | '\\' => 2,
-            '\0'..=' ' => 6,
+            '\0'..'\u{20}' => 6,
             _ => character.len_utf8(),
         };
         let left = room.checked_sub(bytes);
         room = left.unwrap_or(0);
         left.is_none().then_some(start)
     });
-    text.truncate(end.unwrap_or(text.len()));
-    text
+    text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
 /// What one call of [`Feedback::note`] is about.
@@ -89,8 +77,8 @@ fn short(mut text: String) -> String {
 pub struct Noted {
     /// Whose events.
     pub project: ProjectId,
-    /// What; a name of the code, never text of a request.
-    pub kind: &'static str,
+    /// What.
+    pub kind: Kind,
     /// When.
     pub at: UnixMicros,
     /// How many.
@@ -112,9 +100,20 @@ impl Feedback {
         Self { waiting: Arc::default(), metrics }
     }
 
-    /// Counts warnings. `sample` is called only if another sample is wanted.
-    pub fn note(&self, noted: Noted, sample: impl FnOnce() -> Option<Sample>) {
+    /// Counts the warnings of a batch.
+    pub fn note_batch(&self, prepared: &Prepared) {
+        let (project, at) = (prepared.project, prepared.received_at);
+        for (kind, count) in prepared.warnings.counts() {
+            let samples = prepared.warnings.samples().iter();
+            let samples = samples.filter(|sample| sample.kind == kind);
+            self.note(Noted { project, kind, at, count }, samples);
+        }
+    }
+
+    /// Counts warnings. Takes no more `samples` than are wanted.
+    pub fn note(&self, noted: Noted, samples: impl IntoIterator<Item = impl Borrow<Sample>>) {
         let Noted { project, kind, at, count } = noted;
+        let kind = kind.name();
         if count == 0 {
             return;
         }
@@ -136,10 +135,10 @@ impl Feedback {
         known.count = known.count.saturating_add(count);
         known.first_seen_at = known.first_seen_at.min(at);
         known.last_seen_at = known.last_seen_at.max(at);
-        if known.samples.len() < SAMPLES_MAX
-            && let Some(sample) = sample()
-        {
-            known.samples.insert(0, WarningSample { at, details: sample.into_details() });
+        let wanted = SAMPLES_MAX.saturating_sub(known.samples.len());
+        for sample in samples.into_iter().take(wanted) {
+            let details = details(sample.borrow());
+            known.samples.insert(0, WarningSample { at, details });
         }
     }
 
@@ -220,10 +219,11 @@ mod tests {
 
     use super::Feedback;
     use super::Noted;
-    use super::Sample;
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::ingest::warnings::Kind;
+    use crate::ingest::warnings::Sample;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::secrets::Seed;
@@ -231,8 +231,10 @@ mod tests {
 
     const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 
+    const NONE: [Sample; 0] = [];
+
     fn noted(project: i64, count: u64) -> Noted {
-        Noted { project: ProjectId(project), kind: "odd", at: NOW, count }
+        Noted { project: ProjectId(project), kind: Kind::InvalidSet, at: NOW, count }
     }
 
     #[tokio::test]
@@ -243,17 +245,18 @@ mod tests {
         metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
         let metrics = Arc::new(Metrics::new());
         let feedback = Feedback::new(Arc::clone(&metrics));
-        let sample = || Sample {
-            event_id: Some(Uuid::nil()),
-            event: Some("\u{20ac}".repeat(200)),
-            distinct_id: Some("d".repeat(1_000)),
-            detail: Some("\u{1}\"".repeat(200)),
+        let sample = Sample {
+            kind: Kind::InvalidSet,
+            event_id: Uuid::max(),
+            event: "\u{20ac}".repeat(200),
+            distinct_id: "d".repeat(1_000),
+            detail: "\u{1}\"".repeat(200),
         };
         for _ in 0..100 {
-            feedback.note(noted(1, 3), || Some(sample()));
+            feedback.note(noted(1, 3), [&sample, &sample]);
         }
         feedback.write(&metadata).await.unwrap();
-        feedback.note(noted(1, 1), || None);
+        feedback.note(noted(1, 1), NONE);
         feedback.write(&metadata).await.unwrap();
         feedback.write(&metadata).await.unwrap();
         let days = metadata.warnings(ProjectId(1)).await.unwrap();
@@ -262,10 +265,10 @@ mod tests {
         for sample in &days[0].samples {
             assert!(json!(sample.details).to_string().len() <= 1024);
             assert_eq!(sample.details["event"], "\u{20ac}".repeat(93));
-            assert_eq!(sample.details["eventUuid"], Uuid::nil().to_string());
+            assert_eq!(sample.details["eventUuid"], Uuid::max().to_string());
         }
         let page = metrics.render();
-        let line = "weir_ingestion_warnings_total{kind=\"odd\"} 301";
+        let line = "weir_ingestion_warnings_total{kind=\"invalid_set\"} 301";
         assert!(page.lines().any(|found| found == line), "{page}");
     }
 
@@ -275,13 +278,21 @@ mod tests {
         let path = directory.path().join("metadata.db");
         let metadata = Metadata::open(&path, Clock::test(NOW)).await.unwrap();
         let feedback = Feedback::new(Arc::new(Metrics::new()));
-        feedback.note(noted(1, 3), || None);
+        feedback.note(noted(1, 3), NONE);
         // There is no project yet.
         feedback.write(&metadata).await.unwrap_err();
-        feedback.note(noted(1, 4), || Some(Sample::default()));
+        let sample = Sample {
+            kind: Kind::InvalidSet,
+            event: "e".to_owned(),
+            distinct_id: String::new(),
+            event_id: Uuid::nil(),
+            detail: String::new(),
+        };
+        feedback.note(noted(1, 4), [sample]);
         metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
         feedback.write(&metadata).await.unwrap();
         let days = metadata.warnings(ProjectId(1)).await.unwrap();
         assert_eq!((days.len(), days[0].count, days[0].samples.len()), (1, 7, 1));
+        assert_eq!(json!(days[0].samples[0].details), json!({"event": "e"}), "what is known");
     }
 }

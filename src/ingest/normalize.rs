@@ -23,14 +23,19 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::columns::Columns;
 use crate::event::columns::View;
+use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
+use crate::ingest::capture::Raw;
 use crate::ingest::definitions::collect::Collector;
+use crate::ingest::definitions::collect::Slots;
 use crate::ingest::definitions::collect::Track;
+use crate::ingest::definitions::collect::bit;
+use crate::ingest::definitions::collect::slots;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::moment::instant;
@@ -48,6 +53,9 @@ use crate::ingest::prepare::Received;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
+use crate::ingest::warnings::Warnings;
 
 /// Rows that room is made for at once. A body may hold a hundred million items that are no events,
 /// and room for each in every column would be gigabytes.
@@ -75,6 +83,9 @@ pub(super) struct Batch<'a, 'r> {
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
+    warnings: Warnings,
+    /// Promoted properties whose type was warned of.
+    mismatched: Slots,
     has_groups: bool,
     /// Members of the properties of the current event: from the key's quote to the value's end.
     members: Vec<Member>,
@@ -103,6 +114,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
+            warnings: Warnings::default(),
+            mismatched: 0,
             has_groups: false,
             members: Vec::new(),
         }
@@ -129,6 +142,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn event(&mut self, mut cursor: Cursor<'a>) -> Result<(), PrepareError> {
         if !matches!(cursor.value(), Value::Container { is_object: true, .. }) {
             self.drops.add(Drop::NotAnObject);
+            self.warnings.add_unknown(Kind::Dropped(Drop::NotAnObject), 1);
             return Ok(());
         }
         let start = cursor.offset();
@@ -140,6 +154,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 self.columns.abandon_row();
                 self.definitions.abandon();
                 self.drops.add(reason);
+                self.warnings.add(Kind::Dropped(reason), || dropped(reason, &fields));
             }
         }
         Ok(())
@@ -202,7 +217,13 @@ impl<'a, 'r> Batch<'a, 'r> {
                     self.columns.set_boolean(position, truth);
                 }
                 // The key may have stood here before, with a value of the right type.
-                _ => self.columns.unset(position),
+                (_, other) => {
+                    if other != Value::Null {
+                        let number = u8::try_from(position - column::PROMOTED).unwrap_or(u8::MAX);
+                        fields.inner.mismatched |= bit(number);
+                    }
+                    self.columns.unset(position);
+                }
             }
         }
         if let Some(meaning) = known.meaning {
@@ -297,6 +318,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             event_id,
             personless,
         };
+        self.warn_of_mismatches(fields, &event);
         self.fixed_columns(cursor, &event)?;
         if let Some(ip) = fields.inner.ip {
             let view = self.text(cursor, ip)?;
@@ -309,6 +331,27 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.person_ops(cursor, fields, &event);
         self.definitions.commit(&name);
         Ok(None)
+    }
+
+    /// Notes promoted properties whose values are of another type than their columns, each once.
+    fn warn_of_mismatches(&mut self, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
+        let new = fields.inner.mismatched & !self.mismatched;
+        self.mismatched |= new;
+        for number in slots(new) {
+            let Some((key, column)) = PROMOTED.get(usize::from(number)) else { continue };
+            let wanted = match column {
+                PropertyType::Text => "text",
+                PropertyType::Double => "a number",
+                PropertyType::Boolean => "true or false",
+            };
+            self.warnings.add(Kind::PropertyTypeMismatch, || Sample {
+                kind: Kind::PropertyTypeMismatch,
+                event: event.name.to_owned(),
+                distinct_id: event.distinct_id.as_str().to_owned(),
+                event_id: event.event_id,
+                detail: format!("{key} is not {wanted}"),
+            });
+        }
     }
 
     fn fixed_columns(
@@ -344,6 +387,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             observed: self.definitions.finish(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            warnings: self.warnings,
         }
     }
 }
@@ -356,6 +400,21 @@ struct Accepted<'a, 'e> {
     timestamp: UnixMicros,
     event_id: Uuid,
     personless: bool,
+}
+
+/// What can be told of an event that is not taken.
+fn dropped(reason: Drop, fields: &Fields<'_>) -> Sample {
+    let text = |raw: Option<&Raw<'_>>| match raw.map(|raw| raw.value) {
+        Some(Value::String(text)) => cut(text).to_owned(),
+        _ => String::new(),
+    };
+    Sample {
+        kind: Kind::Dropped(reason),
+        event: text(fields.event.as_ref()),
+        distinct_id: text(fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref())),
+        event_id: Uuid::nil(),
+        detail: String::new(),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles to every reader of them")]

@@ -26,6 +26,8 @@ use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Scratch;
+use crate::ingest::warnings;
+use crate::ingest::warnings::Warnings;
 use crate::wire::repair::repair;
 
 /// Memory of parses that is kept for the next ones; as many bodies are parsed at once as the CPU
@@ -80,6 +82,8 @@ pub struct Prepared {
     pub unknown_group_types: Vec<String>,
     /// Events that were not taken, by reason.
     pub drops: Drops,
+    /// What the sender should hear of, those included.
+    pub warnings: Warnings,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
 }
@@ -260,6 +264,7 @@ impl Preparer {
         let built = self.build(&body, received, project, scratch);
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
+        built.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
         Ok(built.finish(body))
     }
 
@@ -298,6 +303,7 @@ pub(super) struct Built {
     pub(super) observed: Observed,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
+    pub(super) warnings: Warnings,
 }
 
 impl Built {
@@ -315,6 +321,7 @@ impl Built {
             observed: self.observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            warnings: self.warnings,
         }
     }
 }

@@ -187,3 +187,79 @@ fn wrong_questions_about_properties_are_refused() {
         assert_eq!(body["attr"].as_str(), attr, "{query}");
     }
 }
+
+/// Kinds and counts of the ingestion warnings, by kind.
+fn warnings(server: &TestServer) -> Vec<(String, u64)> {
+    let found = results(server, "ingestion_warnings/");
+    let one = |one: &Value| {
+        let kind = one["type"].as_str().expect("a type").to_owned();
+        (kind, one["count"].as_u64().expect("a count"))
+    };
+    let mut kinds: Vec<_> = found.iter().map(one).collect();
+    kinds.sort();
+    kinds
+}
+
+#[test]
+fn what_is_odd_about_events_is_counted_and_told() {
+    let mut server = TestServer::start();
+    let identify = |id: &str, other: &str| {
+        let properties = json!({"$anon_distinct_id": other});
+        json!({"event": "$identify", "distinct_id": id, "properties": properties})
+    };
+    let wide = |width: Value| {
+        let properties = json!({"$screen_width": width});
+        json!({"event": "seen", "distinct_id": "ada", "properties": properties})
+    };
+    let nobody = json!({"event": "nobody", "properties": {"price": 5}});
+    for batch in [
+        json!([identify("ada", "device-1"), identify("bob", "device-2")]),
+        json!([nobody, 5, wide(json!("wide")), wide(json!("wider")), wide(json!(null))]),
+        json!([nobody, wide(json!(800)), identify("ada", "bob"), identify("ada", "undefined")]),
+        json!([nobody, nobody, nobody]),
+    ] {
+        assert_eq!(server.capture(&batch).status, 200, "{batch}");
+    }
+    let expected = [
+        ("cannot_merge_already_identified", 1),
+        ("cannot_merge_with_illegal_distinct_id", 1),
+        ("dropped_event_missing_distinct_id", 5),
+        ("dropped_event_not_an_object", 1),
+        ("property_type_mismatch", 1),
+    ];
+    let expected = expected.map(|(kind, count)| (kind.to_owned(), count));
+    soon("the warnings", || (warnings(&server) == expected).then_some(()));
+
+    let found = results(&server, "ingestion_warnings/");
+    let find = |kind: &str| {
+        let found = found.iter().find(|one| one["type"] == kind);
+        found.unwrap_or_else(|| panic!("no {kind}")).clone()
+    };
+    let mismatch = find("property_type_mismatch");
+    let details = &mismatch["warnings"][0]["details"];
+    assert_eq!(details["detail"], "$screen_width is not a number");
+    assert_eq!((&details["event"], &details["distinctId"]), (&json!("seen"), &json!("ada")));
+    assert_eq!(mismatch["warnings"][0]["timestamp"], mismatch["lastSeen"]);
+    assert_eq!(mismatch["sparkline"][0][0], 1);
+    let dropped = find("dropped_event_missing_distinct_id");
+    assert_eq!(dropped["warnings"][0]["details"], json!({"event": "nobody"}));
+    assert!(dropped["warnings"].as_array().is_some_and(|all| (1..=5).contains(&all.len())));
+    let refused = find("cannot_merge_already_identified");
+    assert_eq!(refused["warnings"][0]["details"]["distinctId"], "ada");
+
+    let sql =
+        "SELECT type, sum(count) AS count FROM ingestion_warnings GROUP BY type ORDER BY type";
+    let rows = expected.clone().map(|(kind, count)| json!({"type": kind, "count": count}));
+    assert_eq!(server.query(sql), rows);
+    let metrics = server.get("/metrics").to_string();
+    let line = "weir_ingestion_warnings_total{kind=\"dropped_event_missing_distinct_id\"} 5";
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
+
+    // An orderly end writes what was not written yet.
+    assert_eq!(server.capture(&json!([nobody])).status, 200);
+    server.stop();
+    server.restart();
+    let mut expected = expected;
+    expected[2].1 += 1;
+    assert_eq!(warnings(&server), expected);
+}

@@ -51,7 +51,8 @@ pub enum Track {
 /// Set of slots.
 pub type Slots = u128;
 
-fn bit(slot: u8) -> Slots {
+/// The set of one slot.
+pub fn bit(slot: u8) -> Slots {
     1_u128.checked_shl(slot.into()).unwrap_or(0)
 }
 
