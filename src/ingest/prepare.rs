@@ -16,7 +16,6 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
-use crate::event::schema::PROMOTED;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
@@ -50,6 +49,8 @@ pub struct Received {
     pub engage: bool,
     /// Randomness for the ids that the server makes.
     pub seed: u64,
+    /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
+    pub skew_ignored_millis: u32,
 }
 
 /// What a project must tell for its events to become columns.
@@ -86,6 +87,25 @@ pub struct Prepared {
     pub warnings: Warnings,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
+}
+
+impl Prepared {
+    /// A record that has an effect on persons alone.
+    pub(super) fn without_rows(project: ProjectId, at: UnixMicros, ops: Vec<Op>) -> Self {
+        Self {
+            project,
+            rows: 0,
+            columns: Vec::new(),
+            event_ids: Vec::new(),
+            ops,
+            received_at: at,
+            observed: Observed::default(),
+            unknown_group_types: Vec::new(),
+            drops: Drops::default(),
+            warnings: Warnings::default(),
+            memory_bytes: 0,
+        }
+    }
 }
 
 /// Why an event was not taken although its request was fine.
@@ -284,7 +304,7 @@ impl Preparer {
             }
             let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
             let project = project(token).ok_or(PrepareError::UnknownToken)?;
-            let mut batch = Batch::new(&self.keys, received, &project, envelope.sent_at);
+            let mut batch = Batch::new(&self.keys, received, &project, &envelope);
             batch.reserve(events_max, self.event_max_bytes, body.len());
             envelope.for_each(root, |event| batch.event(event))?;
             Ok(batch.finish())
@@ -340,7 +360,7 @@ fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
 }
 
 /// Number of columns of the `events` table.
-pub(super) const COLUMNS: usize = column::PROMOTED + PROMOTED.len();
+pub(super) const COLUMNS: usize = column::HISTORICAL_MIGRATION + 1;
 
 #[cfg(test)]
 mod tests;

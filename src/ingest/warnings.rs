@@ -49,13 +49,15 @@ pub enum Kind {
     GroupKeyTooLong,
     /// The project has all the group types it can have; the event belongs to no group of this one.
     TooManyGroupTypes,
+    /// The person that an operation names is gone, or has not the distinct id any more.
+    PersonGone,
     /// A property is of another type than its column and stands in `properties` alone.
     PropertyTypeMismatch,
 }
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Dropped(Drop::NotAnObject),
         Self::Dropped(Drop::MissingEvent),
         Self::Dropped(Drop::MissingDistinctId),
@@ -79,6 +81,7 @@ impl Kind {
         Self::InvalidGroupSet,
         Self::GroupKeyTooLong,
         Self::TooManyGroupTypes,
+        Self::PersonGone,
         Self::PropertyTypeMismatch,
     ];
 
@@ -106,6 +109,7 @@ impl Kind {
             Self::AlreadyIdentified => WarningKind::AlreadyIdentified.name(),
             Self::PropertiesTooLarge => WarningKind::PropertiesTooLarge.name(),
             Self::IdTooLong => WarningKind::IdTooLong.name(),
+            Self::PersonGone => WarningKind::PersonGone.name(),
             Self::InvalidSet => "invalid_set",
             Self::InvalidGroupSet => "invalid_group_set",
             Self::GroupKeyTooLong => "group_key_too_long",
@@ -122,6 +126,7 @@ impl From<WarningKind> for Kind {
             WarningKind::AlreadyIdentified => Self::AlreadyIdentified,
             WarningKind::PropertiesTooLarge => Self::PropertiesTooLarge,
             WarningKind::IdTooLong => Self::IdTooLong,
+            WarningKind::PersonGone => Self::PersonGone,
         }
     }
 }

@@ -16,5 +16,6 @@ mod definitions;
 mod feature_flags;
 mod flags;
 mod harness;
+mod identity;
 mod lifecycle;
 mod sdk;

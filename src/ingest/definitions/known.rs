@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::HashSet;
-use serde_json::Map;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
+use crate::identity::change::Lifted;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::ingest::definitions::NAME_MAX_BYTES;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::collect::Slots;
+use crate::ingest::definitions::collect::bit;
 use crate::ingest::definitions::collect::slots;
 use crate::ingest::definitions::storable;
 use crate::ingest::definitions::value_type::detect;
@@ -70,7 +71,10 @@ struct Project {
     pairs: HashSet<(u32, u32)>,
     /// Keys of persons, and whether they have a type.
     persons: HashMap<String, bool>,
-    /// The same of groups, by index of their type.
+    /// Keys that were lifted from the properties of events and are in `persons` with a type, by
+    /// number: those that are set, and 64 slots behind them those that are set once.
+    lifted: Slots,
+    /// The same as of persons of groups, by index of their type.
     groups: [HashMap<String, bool>; GROUP_TYPES_MAX],
 }
 
@@ -255,43 +259,63 @@ impl Project {
         let Said { ops, group_types, .. } = *new.said;
         for op in ops {
             match &op.kind {
-                OpKind::Update(update) | OpKind::Merge { update, .. } => {
-                    for set in [&update.set, &update.set_once] {
-                        note(&mut self.persons, PropertyKind::Person, set, new);
+                OpKind::Update(update)
+                | OpKind::UpdateExisting(update)
+                | OpKind::Merge { update, .. } => {
+                    for (key, value) in update.set.iter().chain(&update.set_once) {
+                        note(&mut self.persons, PropertyKind::Person, (key, value), new);
                     }
+                    update.lifted.iter().for_each(|lifted| self.lifted(lifted, new));
                 }
                 OpKind::GroupUpdate { group_type, set, .. } => {
                     let index = group_types.iter().position(|known| known == group_type);
                     let known = index.and_then(|index| self.groups.get_mut(index));
                     let index = index.and_then(|index| u8::try_from(index).ok());
                     if let (Some(index), Some(known)) = (index, known) {
-                        note(known, PropertyKind::Group(index), set, new);
+                        for member in set {
+                            note(known, PropertyKind::Group(index), member, new);
+                        }
                     }
                 }
-                OpKind::Touch | OpKind::Personless | OpKind::GroupTypes(_) => {}
+                OpKind::Touch
+                | OpKind::Personless
+                | OpKind::GroupTypes(_)
+                | OpKind::Split { .. } => {}
+            }
+        }
+    }
+
+    /// Page views set these on every person, so it must cost next to nothing that they are known.
+    fn lifted(&mut self, lifted: &Lifted, new: &mut New<'_, '_>) {
+        let keys = [(lifted.number, lifted.key), (lifted.number + 64, lifted.initial)];
+        for (slot, key) in keys {
+            let Some(key) = key.filter(|_| self.lifted & bit(slot) == 0) else { continue };
+            if note(&mut self.persons, PropertyKind::Person, (key, &lifted.value), new) {
+                self.lifted |= bit(slot);
             }
         }
     }
 }
 
-/// Takes note of the properties that are set on a person or a group.
+/// Takes note of a property that is set on a person or a group. Whether its type is known now.
 fn note(
     known: &mut HashMap<String, bool>,
     kind: PropertyKind,
-    set: &Map<String, Value>,
+    (key, value): (&str, &Value),
     new: &mut New<'_, '_>,
-) {
-    for (key, value) in set.iter().filter(|(key, _)| key.len() <= NAME_MAX_BYTES) {
-        if known.get(key) == Some(&true) {
-            continue;
-        }
-        let value_type = detect(key, value.into(), new.said.at);
-        let before = known.insert(key.clone(), value_type.is_some());
-        if before.is_none() {
-            new.entries += 1;
-        }
-        if before.is_none() || value_type.is_some() {
-            new.property(kind, &storable(key), value_type);
-        }
+) -> bool {
+    if key.len() > NAME_MAX_BYTES {
+        return false;
     }
+    let before = known.get(key).copied();
+    if before == Some(true) {
+        return true;
+    }
+    let value_type = detect(key, value.into(), new.said.at);
+    if before.is_none() || value_type.is_some() {
+        new.entries += usize::from(before.is_none());
+        known.insert(key.to_owned(), value_type.is_some());
+        new.property(kind, &storable(key), value_type);
+    }
+    value_type.is_some()
 }

@@ -101,8 +101,14 @@ fn types_are_told_from_key_and_value() {
 }
 
 fn prepare(events: &[Json]) -> Prepared {
-    let received =
-        Received { at: NOW, client_ip: None, sent_at_query_millis: None, engage: false, seed: 1 };
+    let received = Received {
+        at: NOW,
+        client_ip: None,
+        sent_at_query_millis: None,
+        engage: false,
+        seed: 1,
+        skew_ignored_millis: 0,
+    };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string();
     let facts = || ProjectFacts { id: ProjectId(7), group_types: group_types() };
     let prepared = Preparer::new(1 << 20).prepare(body.into_bytes(), &received, &|_| Some(facts()));
@@ -269,6 +275,39 @@ fn definitions_of_a_batch() {
     ];
     let pairs = pairs.map(|(event, property)| (event.to_owned(), property.to_owned()));
     assert_eq!(stored.pairs, pairs.into());
+}
+
+/// What normalisation makes of the properties of an event, a person has too; by both roads that
+/// there are.
+#[test]
+fn lifted_properties_are_properties_of_persons() {
+    let events = [
+        event("$pageview", json!({"$browser": null, "$os_name": "Linux", "utm_name": 5})),
+        event("$pageview", json!({"$browser": "Firefox", "$os_name": "Linux"})),
+        event("$set", json!({"$set": {"$browser": 5, "$screen_width": 800}})),
+        event("$pageview", json!({"$screen_width": "wide"})),
+        event("quiet", json!({"$pathname": "/", "$process_person_profile": false})),
+    ];
+    for cuts in [vec![], vec![1, 1, 1, 1]] {
+        let stored = store(&events, &cuts);
+        let person = |(kind, _): &(PropertyKind, String)| *kind == PropertyKind::Person;
+        let found = stored.properties.iter().filter(|(key, _)| person(key));
+        let found: Vec<_> = found.map(|((_, name), kind)| (name.as_str(), *kind)).collect();
+        let expected = [
+            ("$browser", Some(Text)),
+            ("$initial_browser", Some(Text)),
+            ("$initial_os", Some(Text)),
+            ("$initial_screen_width", Some(Text)),
+            ("$initial_utm_name", Some(Text)),
+            ("$os", Some(Text)),
+            ("$screen_width", Some(Numeric)),
+            ("utm_name", Some(Text)),
+        ];
+        assert_eq!(found, expected);
+        let quiet = (PropertyKind::Event, "$process_person_profile".to_owned());
+        assert_eq!(stored.properties.get(&quiet), Some(&Some(Boolean)));
+        assert!(stored.pairs.contains(&("$pageview".to_owned(), "$os".to_owned())));
+    }
 }
 
 /// More names than there are bits, and events that are dropped in between.

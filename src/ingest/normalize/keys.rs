@@ -11,11 +11,12 @@ use crate::ingest::capture::Meaning;
 use crate::ingest::definitions::collect::SLOTS;
 use crate::ingest::definitions::collect::Track;
 use crate::ingest::normalize::Hasher;
+use crate::ingest::normalize::lifts::LIFTS;
 
 /// Keys that are no properties to those who ask for definitions: they change persons or groups, or
 /// have a column instead. Source: the list of PostHog's service for property definitions, and what
 /// its ingestion takes out of the properties before.
-const UNTRACKED: [&str; 11] = [
+const UNTRACKED: [&str; 14] = [
     "$set",
     "$set_once",
     "$unset",
@@ -27,44 +28,67 @@ const UNTRACKED: [&str; 11] = [
     "$group_4",
     "$elements",
     "$elements_chain",
+    "ph_product_tours",
+    "$product_tours_activated",
+    "$override_feature_flag_payloads",
 ];
 
 /// What the server does with a property, by name.
 #[derive(Debug)]
-pub(in crate::ingest) struct KeyTable(HashMap<&'static str, KeyUse, Hasher>);
+pub(in crate::ingest) struct KeyTable {
+    uses: HashMap<&'static str, KeyUse, Hasher>,
+    /// Positions in [`LIFTS`] by the names with `$initial_`.
+    initials: HashMap<&'static str, usize, Hasher>,
+    /// Columns of `$os` and `$process_person_profile`.
+    pub(super) os_column: Option<usize>,
+    pub(super) profile_column: Option<usize>,
+}
 
 /// What the server does with one property.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyUse {
     pub(super) meaning: Option<Meaning>,
     pub(super) column: Option<(usize, PropertyType)>,
+    /// Its position in [`LIFTS`].
+    pub(super) lift: Option<usize>,
     /// How its definition is kept track of.
     pub(super) track: Track,
 }
 
 impl KeyTable {
     pub(in crate::ingest) fn new() -> Self {
-        let mut table: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
+        let mut uses: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
         for (index, (key, kind)) in PROMOTED.into_iter().enumerate() {
-            table.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
+            uses.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
         }
         for (key, meaning) in Meaning::ALL {
-            table.entry(key).or_default().meaning = Some(meaning);
+            uses.entry(key).or_default().meaning = Some(meaning);
+        }
+        for (index, (key, _)) in LIFTS.into_iter().enumerate() {
+            uses.entry(key).or_default().lift = Some(index);
         }
         for key in UNTRACKED {
-            table.entry(key).or_default().track = Track::Never;
+            uses.entry(key).or_default().track = Track::Never;
         }
         for (slot, key) in (0_u8..).zip(Self::slot_names()) {
-            table.entry(key).or_default().track = Track::Slot(slot);
+            uses.entry(key).or_default().track = Track::Slot(slot);
         }
-        Self(table)
+        let initials = LIFTS.into_iter().enumerate().map(|(index, (_, initial))| (initial, index));
+        let column = |key| Some(uses.get(key)?.column?.0);
+        Self {
+            initials: initials.collect(),
+            os_column: column("$os"),
+            profile_column: column("$process_person_profile"),
+            uses,
+        }
     }
 
     /// The keys of [`Track::Slot`], by slot.
     pub(in crate::ingest) fn slot_names() -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::with_capacity(SLOTS);
         let promoted = PROMOTED.into_iter().map(|(key, _)| key);
-        for key in promoted.chain(Meaning::ALL.into_iter().map(|(key, _)| key)) {
+        let meant = Meaning::ALL.into_iter().map(|(key, _)| key);
+        for key in promoted.chain(meant).chain(LIFTS.into_iter().map(|(key, _)| key)) {
             if names.len() < SLOTS && !names.contains(&key) && !UNTRACKED.contains(&key) {
                 names.push(key);
             }
@@ -73,12 +97,17 @@ impl KeyTable {
     }
 
     pub(super) fn get(&self, key: &str) -> KeyUse {
-        self.0.get(key).copied().unwrap_or_default()
+        self.uses.get(key).copied().unwrap_or_default()
+    }
+
+    /// The position in [`LIFTS`] of a name with `$initial_`.
+    pub(super) fn initial(&self, key: &str) -> Option<usize> {
+        self.initials.get(key).copied()
     }
 
     /// The hash under which a key is kept track of by name. Seeded against crafted collisions.
     pub(super) fn hash(&self, key: &str) -> u64 {
-        self.0.hasher().hash_one(key)
+        self.uses.hasher().hash_one(key)
     }
 }
 
