@@ -165,7 +165,7 @@ fn definitions(criterion: &mut Criterion, body: &[u8]) {
                     let hash = if *track == Track::Name { hasher.hash_one(key) } else { 0 };
                     collector.property((key, hash), *track, *value);
                 }
-                collector.commit(name);
+                collector.commit(name.clone());
             }
             collector.finish()
         });

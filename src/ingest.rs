@@ -50,7 +50,6 @@ use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::feedback::Feedback;
-use crate::ingest::feedback::FeedbackWriter;
 use crate::ingest::health::Health;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::PrepareError;
@@ -228,25 +227,18 @@ impl Pipeline {
         let derived = Sequence(identities.applied_sequence());
         let files = wal.files();
         let decoding = Arc::new(Decoding::new(config));
-        let feedback = Feedback::new(Arc::clone(&metrics));
+        let warnings_go_to = (metadata.clone(), runtime.clone());
+        let max_age = config.ingest.ingestion_warnings_max_age;
+        let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
         let deriver = Deriver::new(
             derive_inbox,
             (identities, metadata.clone()),
             feedback.clone(),
-            runtime.clone(),
+            runtime,
             clock.clone(),
             Arc::clone(&health),
         );
         tasks.spawn_thread("derive", move || deriver.run())?;
-        let writer = FeedbackWriter {
-            feedback: feedback.clone(),
-            metadata: metadata.clone(),
-            runtime,
-            clock: clock.clone(),
-            max_age: config.ingest.ingestion_warnings_max_age,
-        };
-        let shutdown = tasks.shutdown().clone();
-        tasks.spawn_thread("feedback", move || writer.run(&shutdown))?;
         let replay = Replay {
             reader: files.reader(replay_from(&files, flushed.min(derived))),
             publisher: Arc::clone(&publisher),

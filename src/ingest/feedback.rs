@@ -28,6 +28,8 @@ use crate::metadata::warnings::SAMPLES_MAX;
 use crate::metadata::warnings::WarningSample;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
 use crate::telemetry::metrics::KindLabels;
 use crate::telemetry::metrics::Metrics;
 
@@ -170,21 +172,34 @@ impl Feedback {
     }
 }
 
-/// The thread that writes.
-#[derive(Debug)]
-pub(super) struct FeedbackWriter {
-    pub(super) feedback: Feedback,
-    pub(super) metadata: Metadata,
-    pub(super) runtime: Handle,
-    pub(super) clock: Clock,
-    /// Age at which warnings are removed.
-    pub(super) max_age: Duration,
+/// Starts the thread that writes what the returned handle gathers, and removes what is older than
+/// `max_age`.
+pub(super) fn start(
+    tasks: &Tasks,
+    (metadata, runtime): (Metadata, Handle),
+    (clock, metrics): (&Clock, &Arc<Metrics>),
+    max_age: Duration,
+) -> Result<Feedback, TaskError> {
+    let feedback = Feedback::new(Arc::clone(metrics));
+    let (shutdown, clock) = (tasks.shutdown().clone(), clock.clone());
+    let writer = Writer { feedback: feedback.clone(), metadata, runtime, clock, max_age };
+    tasks.spawn_thread("feedback", move || writer.run(&shutdown))?;
+    Ok(feedback)
 }
 
-impl FeedbackWriter {
+/// What that thread has.
+struct Writer {
+    feedback: Feedback,
+    metadata: Metadata,
+    runtime: Handle,
+    clock: Clock,
+    max_age: Duration,
+}
+
+impl Writer {
     /// Writes until `shutdown` begins. The last write is that of
     /// [`crate::ingest::Pipeline::write_feedback`].
-    pub(super) fn run(self, shutdown: &Shutdown) {
+    fn run(self, shutdown: &Shutdown) {
         let mut removed_at = None;
         while shutdown.pause_thread(WRITE_INTERVAL) == Pause::Elapsed {
             if let Err(error) = self.runtime.block_on(self.feedback.write(&self.metadata)) {

@@ -351,7 +351,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         self.warn_of_mismatches(fields, &event);
         self.take(cursor, fields, event)?;
-        self.definitions.commit(&name.name);
+        self.definitions.commit(name.name);
         Ok(None)
     }
 

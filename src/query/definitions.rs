@@ -38,16 +38,16 @@ use crate::query::QueryError;
 /// Rows of a page.
 const PAGE_ROWS: u32 = 2048;
 
-/// The tables of `project`, by name.
+/// A table and its name.
+pub type Named = (&'static str, Arc<dyn TableProvider>);
+
+/// The tables of `project`.
 ///
 /// # Errors
 ///
 /// DataFusion refuses them: a bug.
-pub fn tables(
-    metadata: &Metadata,
-    project: ProjectId,
-) -> Result<Vec<(&'static str, Arc<dyn TableProvider>)>, QueryError> {
-    let mut tables: Vec<(&'static str, Arc<dyn TableProvider>)> = Vec::new();
+pub fn tables(metadata: &Metadata, project: ProjectId) -> Result<Vec<Named>, QueryError> {
+    let mut tables: Vec<Named> = Vec::new();
     for (name, kind) in [
         ("event_definitions", Kind::Events),
         ("property_definitions", Kind::Properties),

@@ -183,25 +183,25 @@ impl<'a> Collector<'a> {
     }
 
     /// Counts the current event in, which has this name.
-    pub fn commit(&mut self, name: &Cow<'a, str>) {
+    pub fn commit(&mut self, name: Cow<'a, str>) {
         let slots = usize::try_from(self.event.slots.count_ones()).unwrap_or(SLOTS);
         let updates = 1 + 2 * (slots + self.event.entries.len());
         if name.len() > NAME_MAX_BYTES || name == "$$plugin_metrics" || updates > EVENT_UPDATES_MAX
         {
             return self.abandon();
         }
+        // Of these only the properties of the group count, which are no properties of the event.
+        if name == "$groupidentify" {
+            self.abandon();
+        }
         let index = match self.names.get(name.as_ref()) {
             Some(index) => *index,
             None => {
-                self.names.insert(name.clone(), self.events.len());
+                self.names.insert(name, self.events.len());
                 self.events.push(0);
                 self.events.len() - 1
             }
         };
-        // Of these only the properties of the group count, which are no properties of the event.
-        if name == "$groupidentify" {
-            return self.abandon();
-        }
         let Current { slots, entries, types } = &mut self.event;
         for (place, found) in types.drain(..) {
             match place {
