@@ -18,7 +18,6 @@ mod names;
 mod persons;
 mod properties;
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use hashbrown::HashMap;

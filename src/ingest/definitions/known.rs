@@ -272,8 +272,8 @@ impl Project {
                     let known = index.and_then(|index| self.groups.get_mut(index));
                     let index = index.and_then(|index| u8::try_from(index).ok());
                     if let (Some(index), Some(known)) = (index, known) {
-                        for member in set {
-                            note(known, PropertyKind::Group(index), member, new);
+                        for (key, value) in set {
+                            note(known, PropertyKind::Group(index), (key, value), new);
                         }
                     }
                 }
