@@ -66,14 +66,15 @@ rust_drivers() {
     echo "building posthog-rs" >&2
     mkdir -p "$tools/posthog-rs"
     rm -f "$tools/posthog-rs/pinned"
-    local build=(cargo build --quiet --locked --manifest-path "$package/Cargo.toml" --target-dir "$tools/posthog-rs/target")
+    local target=$tools/posthog-rs/target
+    local build=(cargo build --quiet --locked --manifest-path "$package/Cargo.toml" --target-dir "$target")
     # Settings for the compiler of whoever runs the tests are not meant for this one.
     (
         unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL
         "${build[@]}" >&2
-        cp "$tools/posthog-rs/target/debug/drive" "$tools/posthog-rs/v0"
+        cp "$target/debug/drive" "$tools/posthog-rs/v0"
         "${build[@]}" --features capture-v1 >&2
-        cp "$tools/posthog-rs/target/debug/drive" "$tools/posthog-rs/v1"
+        cp "$target/debug/drive" "$tools/posthog-rs/v1"
     )
     echo "$pins" >"$tools/posthog-rs/pinned"
 }
@@ -100,6 +101,6 @@ node_env posthog-node-4 posthog-node@4.18.0
 node_env posthog-node-5 posthog-node@5.70.0
 node_env posthog-js posthog-js@1.449.2 playwright-core@1.65.1
 node_env lz-string lz-string@1.5.0
-#rust_drivers
+rust_drivers
 
 echo "$tools"

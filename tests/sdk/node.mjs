@@ -17,11 +17,12 @@ const USERS = 10
 
 const say = (kind, what) => process.stdout.write(JSON.stringify({ kind, ...what }) + '\n')
 
+// What is said of calls that are still the ones that users make; and of code that no build has marked.
+const EXPECTED = ['is deprecated and will be removed', 'No chunk id map found']
 const complaints = []
 console.error = (...words) => {
   const text = words.map(String).join(' ')
-  // Of calls that are still the ones that users make.
-  if (!text.includes('is deprecated and will be removed')) complaints.push(text)
+  if (!EXPECTED.some((expected) => text.includes(expected))) complaints.push(text)
 }
 console.warn = console.error
 
@@ -150,7 +151,7 @@ say('person', {
     email: `${who}@shop.example`,
     age: 42,
     address: { city: 'Bern' },
-    // Set to nobody's loss: version 4 joins the two after it was to be removed.
+    // Version 4 joins the two only after that one was removed from the other.
     ...(major >= 5 ? {} : { seen: true }),
   },
   absent: major >= 5 ? ['seen', 'nickname'] : [],

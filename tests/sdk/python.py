@@ -237,7 +237,8 @@ if MAJOR > 2:
 given = {"uuid": event_id("flags"), "event": "with flags", "distinct_id": person}
 ph.capture(properties={"step": 2}, groups=company, send_feature_flags=True, **given)
 properties.update({"step": 2, "$groups": company})
-say("event", properties=properties, group_0=company["company"], unordered={"$active_feature_flags": sorted(flags)}, **given)
+unordered = {"$active_feature_flags": sorted(flags)}
+say("event", properties=properties, unordered=unordered, group_0=company["company"], **given)
 
 ph.flush()
 ph.shutdown()

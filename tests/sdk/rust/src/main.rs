@@ -98,7 +98,13 @@ impl Driver {
     }
 
     /// An event with an id of ours, and what to say of it.
-    fn event(&self, id: &str, name: &str, distinct_id: &str, properties: Value) -> Result<(Event, Value), Anything> {
+    fn event(
+        &self,
+        id: &str,
+        name: &str,
+        distinct_id: &str,
+        properties: Value,
+    ) -> Result<(Event, Value), Anything> {
         let uuid = self.id(id);
         let mut event = Event::new(name, distinct_id);
         event.set_uuid(uuid);
@@ -109,7 +115,13 @@ impl Driver {
         Ok((event, said))
     }
 
-    fn capture(&self, id: &str, name: &str, distinct_id: &str, properties: Value) -> Result<(), Anything> {
+    fn capture(
+        &self,
+        id: &str,
+        name: &str,
+        distinct_id: &str,
+        properties: Value,
+    ) -> Result<(), Anything> {
         let (event, said) = self.event(id, name, distinct_id, properties)?;
         self.client.capture(event);
         say("event", said);
@@ -127,7 +139,8 @@ impl Driver {
             properties["number"] = json!(number);
             properties["who"] = json!(who);
             let user = format!("{who}-user-{}", number % USERS);
-            let (mut event, mut said) = self.event(&number.to_string(), "ordinary", &user, properties)?;
+            let (mut event, mut said) =
+                self.event(&number.to_string(), "ordinary", &user, properties)?;
             if number % 2 == 0 {
                 let timestamp = moment - Duration::days(number);
                 event.set_timestamp(timestamp)?;
@@ -145,7 +158,8 @@ impl Driver {
     }
 
     fn sessions(&self) -> Result<(), Anything> {
-        let properties = json!({"$session_id": self.id("a session"), "$window_id": self.id("a window")});
+        let properties =
+            json!({"$session_id": self.id("a session"), "$window_id": self.id("a window")});
         self.capture("session", "in a session", &format!("{}-user-0", self.who), properties)?;
         let nobody = format!("{}-nobody", self.who);
         let properties = json!({"$process_person_profile": false, "step": 0});
@@ -157,8 +171,14 @@ impl Driver {
     /// The SDK has no calls for these events; its users send them so.
     fn people(&self) -> Result<(), Anything> {
         let who = &self.who;
-        let (person, anonymous, old) = (format!("{who}-member"), format!("{who}-anonymous"), format!("{who}-old"));
-        self.capture("before", "before identify", &anonymous, json!({"step": 1, "$set": {"plan": "free", "seen": true}}))?;
+        let (person, anonymous, old) =
+            (format!("{who}-member"), format!("{who}-anonymous"), format!("{who}-old"));
+        self.capture(
+            "before",
+            "before identify",
+            &anonymous,
+            json!({"step": 1, "$set": {"plan": "free", "seen": true}}),
+        )?;
         let identify = json!({
             "$set": {"email": format!("{who}@shop.example"), "age": 41, "address": {"city": "Bern"}, "plan": "pro"},
             "$set_once": {"first": 1, "age": 7},
@@ -169,7 +189,10 @@ impl Driver {
         self.capture("set", "$set", &person, set)?;
         self.client.alias(&*old, &*person);
         let properties = json!({"distinct_id": old, "alias": person});
-        say("event", json!({"event": "$create_alias", "distinct_id": old, "properties": properties}));
+        say(
+            "event",
+            json!({"event": "$create_alias", "distinct_id": old, "properties": properties}),
+        );
         let properties = json!({
             "first": 1, "plan": "pro", "email": format!("{who}@shop.example"), "age": 42, "address": {"city": "Bern"},
         });
@@ -184,17 +207,25 @@ impl Driver {
         self.client.group_identify("company", &*key, &properties)?;
         let given = json!({"$group_type": "company", "$group_key": key, "$group_set": properties});
         let distinct_id = format!("$company_{key}");
-        say("event", json!({"event": "$groupidentify", "distinct_id": distinct_id, "properties": given}));
+        say(
+            "event",
+            json!({"event": "$groupidentify", "distinct_id": distinct_id, "properties": given}),
+        );
         say("group", json!({"group_type": "company", "key": key, "properties": properties}));
         Ok(())
     }
 
     async fn exceptions(&self) -> Result<(), Anything> {
         let distinct_id = format!("{}-user-1", self.who);
-        let options = CaptureExceptionOptions::new().distinct_id(&*distinct_id).property("step", "failing")?;
+        let options = CaptureExceptionOptions::new()
+            .distinct_id(&*distinct_id)
+            .property("step", "failing")?;
         self.client.capture_exception_with(&std::io::Error::other("no such cart"), options).await?;
         let properties = json!({"step": "failing"});
-        say("event", json!({"event": "$exception", "distinct_id": distinct_id, "properties": properties}));
+        say(
+            "event",
+            json!({"event": "$exception", "distinct_id": distinct_id, "properties": properties}),
+        );
         Ok(())
     }
 
@@ -210,8 +241,10 @@ impl Driver {
         let mut events = Vec::new();
         for number in 0..3 {
             let id = format!("historical {number}");
-            let (mut event, mut said) = self.event(&id, "historical", &user, json!({"number": number}))?;
-            let timestamp = DateTime::from_timestamp(1_600_000_000 + number, 0).ok_or("a moment")?;
+            let (mut event, mut said) =
+                self.event(&id, "historical", &user, json!({"number": number}))?;
+            let timestamp =
+                DateTime::from_timestamp(1_600_000_000 + number, 0).ok_or("a moment")?;
             event.set_timestamp(timestamp)?;
             said["timestamp"] = json!(timestamp.to_rfc3339_opts(SecondsFormat::Millis, true));
             events.push(event);
@@ -248,15 +281,19 @@ impl Driver {
             say("event", said);
         }
         say("payload", json!({"value": of_person.get_flag_payload("colour")}));
-        let (mut event, mut said) = self.event("flags", "with flags", &person, json!({"step": 2}))?;
+        let (mut event, mut said) =
+            self.event("flags", "with flags", &person, json!({"step": 2}))?;
         event.with_flags(&of_person);
-        for (name, value) in [("everyone", json!(true)), ("nobody", json!(false)), ("colour", json!("blue"))] {
+        for (name, value) in
+            [("everyone", json!(true)), ("nobody", json!(false)), ("colour", json!("blue"))]
+        {
             said["properties"][format!("$feature/{name}")] = value;
         }
         for name in ["by-email", "by-group"] {
             said["properties"][format!("$feature/{name}")] = json!(true);
         }
-        said["properties"]["$active_feature_flags"] = json!(["by-email", "by-group", "colour", "everyone"]);
+        said["properties"]["$active_feature_flags"] =
+            json!(["by-email", "by-group", "colour", "everyone"]);
         self.client.capture(event);
         say("event", said);
         Ok(())
