@@ -72,9 +72,9 @@ rust_drivers() {
     (
         unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL
         "${build[@]}" >&2
-        cp "$target/debug/drive" "$tools/posthog-rs/v0"
+        install "$target/debug/drive" "$tools/posthog-rs/v0"
         "${build[@]}" --features capture-v1 >&2
-        cp "$target/debug/drive" "$tools/posthog-rs/v1"
+        install "$target/debug/drive" "$tools/posthog-rs/v1"
     )
     echo "$pins" >"$tools/posthog-rs/pinned"
 }

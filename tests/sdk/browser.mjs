@@ -233,6 +233,15 @@ const drive = async () => {
   await flagsAfter(() => posthog.reloadFeatureFlags())
   await flag(`switch-${who}`)
 
+  // Lists that this server has nothing for.
+  const lists = await page.evaluate(() =>
+    Promise.all([
+      new Promise((loaded) => posthog.getSurveys((surveys, context) => loaded([surveys, context?.error ?? null]), true)),
+      new Promise((loaded) => posthog.getEarlyAccessFeatures((features) => loaded([features, null]), true)),
+    ]),
+  )
+  if (JSON.stringify(lists) !== '[[[],null],[[],null]]') complaints.push(`lists: ${JSON.stringify(lists)}`)
+
   // The page is left with events that are not sent yet, and loaded again: the visitor is the same one.
   await quiet()
   await capture('last', 'last words', { step: 4 })

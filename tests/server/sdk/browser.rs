@@ -29,7 +29,9 @@ const BROWSERS: [(&str, Sdk); 4] = [
 ];
 
 /// Requests that a page makes of this server.
-const REQUESTS: [(&str, &str); 7] = [
+const REQUESTS: [(&str, &str); 9] = [
+    ("GET", "/api/early_access_features/"),
+    ("GET", "/api/surveys/"),
     ("GET", "/array/<token>/array.js"),
     ("GET", "/array/<token>/config.js"),
     ("GET", "/static/array.js"),

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Drivers that run at the same time. Each is a busy process, and the server needs a core as well.
@@ -51,22 +51,27 @@ pub(super) fn run(
 ) -> Vec<Said> {
     let waiting: Mutex<VecDeque<_>> = Mutex::new(drivers.iter().copied().collect());
     let said = Mutex::new(Vec::new());
+    let next = || waiting.lock().pop_front();
+    let work = || {
+        while let Some((who, sdk)) = next() {
+            let lines = drive(who, command(tools, (who, sdk), url, keys));
+            said.lock().push((who, lines));
+        }
+    };
     thread::scope(|scope| {
-        for _ in 0..CONCURRENT.min(drivers.len()) {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().unwrap().pop_front();
-                    let Some((who, sdk)) = next else { return };
-                    let lines = drive(who, command(tools, sdk, who, url, keys));
-                    said.lock().unwrap().push((who, lines));
-                }
-            });
+        for _ in 0..CONCURRENT {
+            scope.spawn(work);
         }
     });
-    said.into_inner().unwrap()
+    said.into_inner()
 }
 
-fn command(tools: &Path, sdk: Sdk, who: &str, url: &str, (key, personal): (&str, &str)) -> Command {
+fn command(
+    tools: &Path,
+    (who, sdk): (&str, Sdk),
+    url: &str,
+    (key, personal): (&str, &str),
+) -> Command {
     let node = |script: &str, modules: &str| {
         let mut command = Command::new(tools.join("nodejs/bin/node"));
         command.arg(source(script)).arg(tools.join(modules).join("node_modules"));
@@ -88,8 +93,12 @@ fn command(tools: &Path, sdk: Sdk, who: &str, url: &str, (key, personal): (&str,
             let protocol = if coding.starts_with("v1-") { "v1" } else { "v0" };
             command.args([who, coding]).env("POSTHOG_CAPTURE_MODE", protocol);
         }
-        Sdk::Rust(_, coding) => drop(command.args([who, coding])),
-        Sdk::Browser(variant) => drop(command.args([personal, who, variant])),
+        Sdk::Rust(_, coding) => {
+            command.args([who, coding]);
+        }
+        Sdk::Browser(variant) => {
+            command.args([personal, who, variant]);
+        }
     }
     command
 }

@@ -65,10 +65,18 @@ async fn main() -> Result<ExitCode, Anything> {
         .on_error(move |error| heard.lock().unwrap().push(format!("{error:?}")));
     match &coding[..] {
         "none" => {}
-        "gzip" => drop(options.capture_compression(CaptureCompression::Gzip)),
-        "deflate" => drop(options.capture_compression(CaptureCompression::Deflate)),
-        "br" => drop(options.capture_compression(CaptureCompression::Br)),
-        "zstd" => drop(options.capture_compression(CaptureCompression::Zstd)),
+        "gzip" => {
+            options.capture_compression(CaptureCompression::Gzip);
+        }
+        "deflate" => {
+            options.capture_compression(CaptureCompression::Deflate);
+        }
+        "br" => {
+            options.capture_compression(CaptureCompression::Br);
+        }
+        "zstd" => {
+            options.capture_compression(CaptureCompression::Zstd);
+        }
         other => return Err(format!("unknown coding {other}").into()),
     }
     let client = posthog_rs::client(options.build()?).await;
