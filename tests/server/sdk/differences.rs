@@ -21,7 +21,9 @@ const ADDED: &[(&str, &str, &[&str])] = &[
     ("node-", "", &["$geoip_disable"]),
     ("node-5", "", &["$is_server"]),
     ("node-", "$exception", &["$exception_*"]),
-    ("rust-", "", &["$is_server", "$os", "$os_version", "$os_name"]),
+    ("rust-", "", &["$is_server", "$os", "$os_version"]),
+    // Of events with groups.
+    ("rust-", "", &["$process_person_profile"]),
     ("rust-v0", "", &["$lib_version__major", "$lib_version__minor", "$lib_version__patch"]),
     ("rust-", "$exception", &["$exception_*", "$debug_images"]),
     ("", "$feature_flag_called", &["locally_evaluated", "$feature_flag_*", "$feature/*"]),
