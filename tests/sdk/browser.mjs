@@ -3,6 +3,7 @@
 //     event    as given to the SDK; the browser's own events (pages, clicks) are not
 //     sent     every event as the SDK is about to send it: nothing but the server can change it now
 //     request  each kind of request to the server that was made: method, path, status
+//     beacons  the number of requests that were left to the browser, as a page that closes does
 //
 //     browser.mjs NODE_MODULES URL PROJECT_KEY PERSONAL_KEY WHO VARIANT
 //
@@ -42,7 +43,7 @@ const options = {
   api_host: url,
   // A headless browser looks like a bot.
   opt_out_useragent_filter: true,
-  request_queue_config: { flush_interval_ms: 250 },
+  request_queue_config: { flush_interval_ms: 1000 },
   ...(variant === 'plain' ? { disable_compression: true, person_profiles: 'always' } : {}),
 }
 const starts = {
@@ -77,15 +78,6 @@ const manage = async (method, path, body) => {
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
   return answer.json()
 }
-// Requests of a browser overtake one another, and persons are changed in the order of arrival.
-const arrived = async (condition) => {
-  const query = `SELECT count(*) AS events FROM events WHERE ${condition}`
-  const deadline = Date.now() + DEADLINE_MILLIS
-  while ((await manage('POST', 'query/', { query })).events === 0) {
-    if (Date.now() > deadline) throw new Error(`no event with ${condition}`)
-    await new Promise((passed) => setTimeout(passed, 50))
-  }
-}
 const groups = [{ properties: [], rollout_percentage: 100 }]
 const switched = await manage('POST', 'feature_flags/', {
   key: `switch-${who}`,
@@ -119,56 +111,73 @@ page.on('console', (message) => {
   }
 })
 const requests = new Set()
-let underway = 0
 const ours = (request) => request.url().startsWith(`${url}/`)
 const pathOf = (request) => new URL(request.url()).pathname.replace(key, '<token>')
-context.on('request', (request) => ours(request) && (underway += 1))
-context.on('response', async (response) => {
+context.on('response', (response) => {
   if (!ours(response.request())) return
   const [method, path] = [response.request().method(), pathOf(response.request())]
   requests.add(JSON.stringify({ method, path, status: response.status() }))
 })
-context.on('requestfinished', (request) => ours(request) && (underway -= 1))
+let beacons = 0
+context.on('request', (request) => {
+  if (ours(request) && request.resourceType() === 'ping') beacons += 1
+})
 context.on('requestfailed', (request) => {
   if (!ours(request)) return
-  underway -= 1
   // The browser tells nobody what becomes of a beacon, or of a request of a page that is gone. That the events
   // arrive is checked where they are stored.
   const { errorText } = request.failure() ?? {}
   if (request.resourceType() === 'ping' || errorText === 'net::ERR_ABORTED') return
   complaints.push(`${request.method()} ${pathOf(request)}: ${errorText}`)
 })
-const quiet = async () => {
-  const deadline = Date.now() + DEADLINE_MILLIS
-  while (underway > 0 && Date.now() < deadline) await new Promise((passed) => setTimeout(passed, 20))
-}
 
 // ---- in the page
 
 const until = (condition, argument) => page.waitForFunction(condition, argument, { polling: 20 })
 const started = () => until(() => window.ready)
-const flagsAfter = async (action, argument) => {
-  const before = await page.evaluate(() => window.flags)
-  await page.evaluate(action, argument)
-  await until((before) => window.flags > before, before)
-}
 const distinctId = () => page.evaluate(() => posthog.get_distinct_id())
 
-// Captures an event with an id of ours, and says what the SDK was told.
-const capture = async (name, event, properties, more = {}) => {
-  const uuid = eventId(name)
-  const told = { uuid, event, distinct_id: await distinctId(), properties, ...more.said }
-  await page.evaluate(
-    ([event, properties, options]) => void posthog.capture(event, properties, options),
-    [event, properties, { uuid, ...more.options }],
+// Waits until every event so far is stored. Requests of a browser overtake one another while persons are changed in the
+// order of arrival; and the SDK loses what it is just compressing when a page closes.
+const settled = async () => {
+  const deadline = Date.now() + DEADLINE_MILLIS
+  for (;;) {
+    const sent = await page.evaluate(() => JSON.parse(localStorage.getItem('sent')).map(({ uuid }) => `'${uuid}'`))
+    const query = `SELECT count(*) AS events FROM events WHERE uuid IN (${sent.join()})`
+    const { events } = await manage('POST', 'query/', { query })
+    if (events === sent.length) return
+    if (Date.now() > deadline) throw new Error(`${events} of ${sent.length} events are stored`)
+    await new Promise((passed) => setTimeout(passed, 50))
+  }
+}
+
+// Captures an event, and says what the SDK was told. `leave` is a page to leave for at once, or 'reload'. An event with
+// options, such as an id of ours, is sent at once; others wait for more, or for the end of the page.
+const capture = async (event, properties, { options, said, leave } = {}) => {
+  const left = leave && page.waitForEvent('load')
+  const told = { event, distinct_id: await distinctId(), properties, ...said }
+  told.uuid = await page.evaluate(
+    ([event, properties, options, leave]) => {
+      const { uuid } = posthog.capture(event, properties, options)
+      if (leave === 'reload') setTimeout(() => location.reload())
+      else if (leave) setTimeout(() => (location.href = leave))
+      return uuid
+    },
+    [event, properties, options, leave],
   )
+  if (options?.uuid && told.uuid !== options.uuid) complaints.push(`the SDK changes the id of ${event}`)
   if (told.properties.cut) told.properties = { ...properties, cut: 'half a pair: \ufffd' }
   say('event', told)
+  await left
 }
-const flag = async (name, options = {}) => {
+
+// Asks for a flag once the page knows that it is `expected`; there may be an older answer on its way.
+const flag = async (name, expected) => {
+  const isExpected = ([name, expected]) => (posthog.getFeatureFlag(name, { send_event: false }) ?? null) === expected
+  await until(isExpected, [name, expected]).catch(() => complaints.push(`${name} never became ${expected}`))
   const [value, payload] = await page.evaluate(
-    ([name, options]) => [posthog.getFeatureFlag(name, options) ?? null, posthog.getFeatureFlagPayload(name) ?? null],
-    [name, options],
+    (name) => [posthog.getFeatureFlag(name) ?? null, posthog.getFeatureFlagPayload(name) ?? null],
+    name,
   )
   say('flag', { key: name.replace(who, '<who>'), distinct_id: await distinctId(), value, payload })
 }
@@ -195,81 +204,85 @@ const drive = async () => {
   await started()
   await until(() => window.flags > 0)
   const anonymous = await distinctId()
-  for (const name of ['everyone', 'nobody', 'colour', 'by-email', `switch-${who}`]) await flag(name)
-  await capture('values', 'values', values)
-  await capture('pad', 'pad', { pad: 'é'.repeat(20_000) })
+  await flag('everyone', true)
+  await flag('nobody', false)
+  await flag('colour', 'blue')
+  await flag('by-email', false)
+  await flag(`switch-${who}`, true)
+  await capture('values', values)
+  await capture('pad', { pad: 'é'.repeat(20_000) }, { options: { uuid: eventId('pad') } })
   const person = { $set: { plan: 'free' }, $set_once: { first: 1 } }
-  await capture('set', 'with person properties', { step: 1 }, { options: person })
+  await capture('with person properties', { step: 1 }, { options: person })
   await page.click('#buy')
-  await arrived(`uuid = '${eventId('set')}'`)
+  await settled()
   const visitor = `${who}-member`
 
   // Identified: the flags are those of the person, whom the server now knows.
   await page.evaluate(() => posthog.register({ team: 'blue' }))
-  await flagsAfter(
+  await page.evaluate(
     ([visitor, email]) => posthog.identify(visitor, { email, age: 41, plan: 'pro' }, { first: 2, second: 2 }),
     [visitor, `${who}@shop.example`],
   )
-  await flag('by-email')
-  await arrived(`event = '$identify' AND distinct_id = '${visitor}'`)
+  await flag('by-email', true)
+  await settled()
   await page.evaluate(() => posthog.setPersonProperties({ age: 42, seen: true }, { first: 3 }))
-  await arrived(`event = '$set' AND distinct_id = '${visitor}'`)
+  await settled()
   await page.evaluate(() => posthog.unsetPersonProperties(['seen']))
   await page.evaluate((who) => void posthog.alias(`${who}-alias`), who)
   const company = { name: 'Acme', size: 7, tags: ['a', 'b'] }
-  await flagsAfter(([who, company]) => posthog.group('company', `${who}-acme`, company), [who, company])
-  await flag('by-group')
-  await capture('grouped', 'with a group', { step: 2 }, { said: { group_0: `${who}-acme` } })
+  await page.evaluate(([who, company]) => posthog.group('company', `${who}-acme`, company), [who, company])
+  await flag('by-group', true)
+  const grouped = { group_0: `${who}-acme` }
+  await capture('with a group', { step: 2 }, { said: grouped })
   await page.evaluate(() => posthog.captureException(new Error('no such cart'), { step: 'failing' }))
   const timestamp = new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789))
-  const said = { group_0: `${who}-acme`, timestamp: timestamp.toISOString() }
-  await capture('earlier', 'earlier', { step: 3 }, { options: { timestamp }, said })
+  const said = { ...grouped, timestamp: timestamp.toISOString() }
+  await capture('earlier', { step: 3 }, { options: { timestamp }, said })
 
   // A flag changes while the page is open.
   await manage('PATCH', `feature_flags/${switched.id}/`, { active: false })
-  await flagsAfter(() => posthog.reloadFeatureFlags())
-  await flag(`switch-${who}`)
+  await page.evaluate(() => posthog.reloadFeatureFlags())
+  await flag(`switch-${who}`, null)
   await manage('PATCH', `feature_flags/${switched.id}/`, { active: true })
-  await flagsAfter(() => posthog.reloadFeatureFlags())
-  await flag(`switch-${who}`)
+  await page.evaluate(() => posthog.reloadFeatureFlags())
+  await flag(`switch-${who}`, true)
 
   // Lists that this server has nothing for.
   const lists = await page.evaluate(() =>
     Promise.all([
-      new Promise((loaded) => posthog.getSurveys((surveys, context) => loaded([surveys, context?.error ?? null]), true)),
-      new Promise((loaded) => posthog.getEarlyAccessFeatures((features) => loaded([features, null]), true)),
+      new Promise((loaded) => posthog.getSurveys((surveys, context) => loaded(context?.error ?? surveys), true)),
+      new Promise((loaded) => posthog.getEarlyAccessFeatures(loaded, true)),
     ]),
   )
-  if (JSON.stringify(lists) !== '[[[],null],[[],null]]') complaints.push(`lists: ${JSON.stringify(lists)}`)
+  if (JSON.stringify(lists) !== '[[],[]]') complaints.push(`lists: ${JSON.stringify(lists)}`)
 
   // The page is left with events that are not sent yet, and loaded again: the visitor is the same one.
-  await quiet()
-  await capture('last', 'last words', { step: 4 })
-  await page.click('#next')
-  await page.waitForURL('**/next?page=2')
+  await settled()
+  await capture('last words', { step: 4 }, { said: grouped, leave: '/next?page=2' })
   await started()
   await until(() => window.flags > 0)
-  await capture('reloaded', 'next page', { step: 5 }, { said: { group_0: `${who}-acme` } })
-  await page.reload()
+  await settled()
+  await capture('next page', { step: 5 }, { said: grouped, leave: 'reload' })
   await started()
   await until(() => window.flags > 0)
-  await flag('by-email')
-  await capture('beacon', 'by beacon', { step: 6 }, { options: { transport: 'sendBeacon', send_instantly: true } })
+  await flag('by-email', true)
+  const options = { transport: 'sendBeacon', send_instantly: true }
+  await capture('by beacon', { step: 6 }, { options, said: grouped })
 
   // Nothing of a visitor who does not want it, then somebody new.
   await page.evaluate(() => posthog.opt_out_capturing())
   await page.evaluate(() => void posthog.capture('unwanted', { step: 7 }))
   await page.evaluate(() => posthog.opt_in_capturing({ captureEventName: false }))
-  await flagsAfter(() => posthog.reset())
+  await page.evaluate(() => posthog.reset())
   const other = await distinctId()
   if (other === anonymous || other === visitor) complaints.push('reset keeps the distinct id')
-  await capture('other', 'of somebody else', { step: 8 })
-  await flag('by-email')
+  await capture('of somebody else', { step: 8 })
+  await flag('by-email', false)
 
   // What is left is sent when the page closes.
-  await capture('closing', 'closing', { step: 9 })
-  await page.goto(`${origin}/blank`)
-  await quiet()
+  await settled()
+  await capture('closing', { step: 9 }, { leave: '/blank' })
+  await settled()
   const sent = await page.evaluate(() => JSON.parse(localStorage.getItem('sent')))
   for (const { $set, $set_once, $unset, ...event } of sent) {
     const top = Object.entries({ $set, $set_once, $unset }).filter(([, value]) => value !== undefined)
@@ -297,6 +310,7 @@ const drive = async () => {
   else say('nobody', { distinct_id: other })
   say('group', { group_type: 'company', key: `${who}-acme`, properties: company })
   for (const request of requests) say('request', JSON.parse(request))
+  say('beacons', { count: beacons })
 }
 
 try {
