@@ -8,8 +8,10 @@
 
 mod browser;
 mod differences;
-pub(crate) mod drivers;
+mod drivers;
 mod stored;
+
+pub(crate) use drivers::tools;
 
 use std::io::Write;
 use std::path::Path;
@@ -55,7 +57,7 @@ const DRIVERS: [(&str, Sdk); 23] = [
 
 #[test]
 fn real_sdks_are_understood_and_other_engines_read_the_tables() {
-    let tools = drivers::tools();
+    let tools = tools();
     let mut server = TestServer::start();
     create_flags(&server);
     let v0: Vec<_> = DRIVERS.into_iter().filter(|(who, _)| !who.contains("v1")).collect();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::json;
@@ -12,33 +13,39 @@ use serde_json::json;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::harness::patiently;
 use crate::sdk::create_flags;
 use crate::sdk::drivers;
+use crate::sdk::drivers::Said;
 use crate::sdk::drivers::Sdk;
 use crate::sdk::drivers::of_kind;
 use crate::sdk::stored;
 use crate::sdk::stored::str_of;
+use crate::sdk::tools;
 
-/// Every way by which pages come by the SDK, and one without compression.
-const BROWSERS: [(&str, Sdk); 4] = [
-    ("browser-module", Sdk::Browser("module")),
-    ("browser-plain", Sdk::Browser("plain")),
-    ("browser-snippet", Sdk::Browser("snippet")),
-    ("browser-array", Sdk::Browser("array")),
-];
+/// Pages that have the SDK, as bundlers put it there.
+const WITH_SDK: [(&str, Sdk); 2] =
+    [("browser-module", Sdk::Browser("module")), ("browser-plain", Sdk::Browser("plain"))];
 
-/// Requests that a page makes of this server.
-const REQUESTS: [(&str, &str); 9] = [
+/// Pages that get it from this server.
+const WITHOUT_SDK: [(&str, Sdk); 2] =
+    [("browser-snippet", Sdk::Browser("snippet")), ("browser-array", Sdk::Browser("array"))];
+
+/// Requests that every page makes of this server.
+const REQUESTS: [(&str, &str); 6] = [
+    ("GET", "/array/<token>/config.js"),
     ("GET", "/api/early_access_features/"),
     ("GET", "/api/surveys/"),
-    ("GET", "/array/<token>/array.js"),
-    ("GET", "/array/<token>/config.js"),
-    ("GET", "/static/array.js"),
-    ("GET", "/static/1.449.2/surveys.js"),
     ("POST", "/e/"),
     ("POST", "/i/v0/e/"),
     ("POST", "/flags/"),
+];
+
+/// Requests of pages that get the SDK from this server: the SDK, and what it loads whatever the
+/// settings say.
+const REQUESTS_FOR_SDK: [(&str, &str); 3] = [
+    ("GET", "/array/<token>/array.js"),
+    ("GET", "/static/array.js"),
+    ("GET", "/static/1.449.2/surveys.js"),
 ];
 
 /// Events that every browser sends of itself or is told to, at least once each.
@@ -55,28 +62,41 @@ const EVENTS: [&str; 9] = [
 ];
 
 #[test]
-fn a_real_browser_is_understood() {
-    let tools = drivers::tools();
+fn a_browser_with_the_sdk_is_understood() {
+    let tools = tools();
+    let server = TestServer::start();
+    let said = check(&tools, &server, &WITH_SDK);
+    for (who, said) in &said {
+        check_requests(who, said, &REQUESTS);
+    }
+}
+
+#[test]
+fn a_browser_gets_the_sdk_and_is_understood() {
+    let tools = tools();
     let scripts = tools.join("posthog-js/node_modules/posthog-js/dist");
     let server = TestServer::start_with(&[("WEIR_STATIC_DIR", &scripts.display().to_string())]);
-    create_flags(&server);
-    let said = drivers::run(&tools, &BROWSERS, &server.url(), (TOKEN, KEY));
-    let sent: usize = said.iter().map(|(_, said)| of_kind(said, "sent").count()).sum();
-    // The last events are on their way when the browser ends. One is the flags' group.
-    let arrived = patiently(|| {
-        let rows = stored::sql(&server, stored::ALL_EVENTS);
-        (rows.len() > sent).then_some(rows)
-    });
-    let rows = arrived.unwrap_or_else(|| stored::sql(&server, stored::ALL_EVENTS));
+    let said = check(&tools, &server, &WITHOUT_SDK);
+    for (who, said) in &said {
+        check_requests(who, said, &[&REQUESTS[..], &REQUESTS_FOR_SDK].concat());
+    }
+}
+
+fn check(tools: &Path, server: &TestServer, browsers: &[(&'static str, Sdk)]) -> Vec<Said> {
+    create_flags(server);
+    let said = drivers::run(tools, browsers, &server.url(), (TOKEN, KEY));
+    let rows = stored::sql(server, stored::ALL_EVENTS);
     for (who, said) in &said {
         check_sent(who, said, &rows);
         check_told(who, said, &rows);
-        stored::check_persons(&server, said, &rows);
-        stored::check_groups(&server, said);
+        stored::check_persons(server, said, &rows);
+        stored::check_groups(server, said);
         check_flags(who, said);
-        check_requests(who, said);
     }
+    let sent: usize = said.iter().map(|(_, said)| of_kind(said, "sent").count()).sum();
+    // One is the flags' group.
     assert_eq!(rows.len(), sent + 1, "nothing is stored that nobody sent");
+    said
 }
 
 /// What is stored is what was sent, property by property.
@@ -174,10 +194,13 @@ fn check_flags(who: &str, said: &[Value]) {
     assert_eq!(answers, expected, "{who}");
 }
 
-fn check_requests(who: &str, said: &[Value]) {
+/// The page asked for what is `expected` and was answered.
+fn check_requests(who: &str, said: &[Value], expected: &[(&str, &str)]) {
     for request in of_kind(said, "request") {
         let (method, path) = (str_of(request, "method"), str_of(request, "path"));
-        assert!(REQUESTS.contains(&(method, path)), "{who}: {request}");
+        assert!(expected.contains(&(method, path)), "{who}: {request}");
         assert_eq!(request["status"], 200, "{who}: {request}");
     }
+    let beacons = of_kind(said, "beacons").next().expect("a number of beacons");
+    assert!(beacons["count"].as_u64() >= Some(1), "{who}: {beacons}");
 }
