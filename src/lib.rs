@@ -87,7 +87,7 @@
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
-//! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
+//! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
 //! | The settings of the README are the settings. | `config.rs` |
