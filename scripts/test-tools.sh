@@ -87,7 +87,8 @@ chromium() {
     fi
     echo "installing chromium" >&2
     apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >&2
+    # It needs some font or other to draw a page.
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-liberation >&2
 }
 
 chromium
