@@ -117,6 +117,12 @@ pub(super) fn check_given(
         "$elements" if row["elements_chain"].is_string() => return Ok(()),
         // True is what every event is.
         "$process_person_profile" if *given == true && found.is_null() => return Ok(()),
+        // An event about a group says nothing of the person.
+        "$set" | "$set_once" | "$unset"
+            if row["event"] == "$groupidentify" && stored.get(name).is_none() =>
+        {
+            return Ok(());
+        }
         // What was said, and what is lifted.
         "$set" | "$set_once" if given.is_object() && found.is_object() => {
             let empty = Map::new();
@@ -152,6 +158,42 @@ pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> R
         }
         _ => Err(format!("{name} is {} and was not given", stored[name])),
     }
+}
+
+/// Looks for what the server adds and takes away, whatever was given.
+pub(super) fn check_rules(row: &Value, stored: &Value) -> Result<(), String> {
+    for name in ["$elements_chain", "$elements"] {
+        if stored.get(name).is_some() {
+            return Err(format!("{name} stands in the properties"));
+        }
+    }
+    if stored["$process_person_profile"] == true {
+        return Err("$process_person_profile is what it always is".to_owned());
+    }
+    for index in 0..5 {
+        if row[format!("group_{index}")] != stored[format!("$group_{index}")] {
+            return Err(format!("group {index} is not in the properties"));
+        }
+    }
+    let personless = stored["$process_person_profile"] == false;
+    if personless || row["event"] == "$groupidentify" {
+        return Ok(());
+    }
+    for name in LIFTED {
+        // Of a server, the system is not the person's; `$os_name` is another name of `$os`.
+        let is_system = matches!(name, "$os" | "$os_version") && stored["$is_server"] == true;
+        let Some(value) = stored.get(name) else { continue };
+        if is_system || name == "$os_name" {
+            continue;
+        }
+        if stored["$set"].get(name).is_none() {
+            return Err(format!("{name} is not in $set"));
+        }
+        if !value.is_null() && stored["$set_once"].get(initial(name)).is_none() {
+            return Err(format!("{name} is not in $set_once"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether `$set` and `$set_once` have nothing but what was given and what is lifted.

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::harness::TestServer;
 use crate::sdk::differences::check_given;
 use crate::sdk::differences::check_new;
+use crate::sdk::differences::check_rules;
 use crate::sdk::differences::is_of_persons;
 use crate::sdk::drivers::of_kind;
 
@@ -123,6 +124,7 @@ pub(super) fn check_event(
             check_new(who, name, row, stored)?;
         }
     }
+    check_rules(row, stored)?;
     if event["group_0"] != row["group_0"] {
         return Err("the group differs".to_owned());
     }
