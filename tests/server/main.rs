@@ -15,5 +15,6 @@ mod crash;
 mod feature_flags;
 mod flags;
 mod harness;
+mod identity;
 mod lifecycle;
 mod sdk;
