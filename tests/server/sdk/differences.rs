@@ -117,11 +117,12 @@ pub(super) fn check_given(
         "$elements" if row["elements_chain"].is_string() => return Ok(()),
         // True is what every event is.
         "$process_person_profile" if *given == true && found.is_null() => return Ok(()),
-        // An event about a group says nothing of the person.
-        "$set" | "$set_once" | "$unset"
-            if row["event"] == "$groupidentify" && stored.get(name).is_none() =>
-        {
-            return Ok(());
+        // An event without a person, or about a group, says nothing of a person.
+        "$set" | "$set_once" | "$unset" if says_nothing(row, stored) => {
+            return match stored.get(name) {
+                None => Ok(()),
+                Some(found) => Err(format!("{name} is {found} and should be gone")),
+            };
         }
         // What was said, and what is lifted.
         "$set" | "$set_once" if given.is_object() && found.is_object() => {
@@ -150,7 +151,8 @@ pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> R
     }
     match name {
         "$set" | "$set_once" => check_lifted(name, &Map::new(), stored),
-        // As in the column.
+        // As in the columns.
+        "$ip" if row["ip"] == stored[name] => Ok(()),
         "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4"
             if row[name.trim_start_matches('$')] == stored[name] =>
         {
@@ -158,6 +160,11 @@ pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> R
         }
         _ => Err(format!("{name} is {} and was not given", stored[name])),
     }
+}
+
+/// Whether an event says nothing of a person.
+fn says_nothing(row: &Value, stored: &Value) -> bool {
+    stored["$process_person_profile"] == false || row["event"] == "$groupidentify"
 }
 
 /// Looks for what the server adds and takes away, whatever was given.
@@ -170,13 +177,15 @@ pub(super) fn check_rules(row: &Value, stored: &Value) -> Result<(), String> {
     if stored["$process_person_profile"] == true {
         return Err("$process_person_profile is what it always is".to_owned());
     }
+    if row["ip"] != stored["$ip"] {
+        return Err("the address is not in the properties".to_owned());
+    }
     for index in 0..5 {
         if row[format!("group_{index}")] != stored[format!("$group_{index}")] {
             return Err(format!("group {index} is not in the properties"));
         }
     }
-    let personless = stored["$process_person_profile"] == false;
-    if personless || row["event"] == "$groupidentify" {
+    if says_nothing(row, stored) {
         return Ok(());
     }
     for name in LIFTED {
