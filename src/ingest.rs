@@ -66,6 +66,7 @@ use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
 use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::Decoded;
 use crate::wire::encoding::Decoder;
 use crate::wire::encoding::hints::Hints;
 
@@ -312,6 +313,19 @@ impl Pipeline {
         Ok(Receipt { sequence: Some(sequence), accepted })
     }
 
+    /// The project that `body` belongs to, by the token in it. Nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pipeline::accept`], where the events are not looked at.
+    pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
+        let shared = &*self.shared;
+        let _permit = self.reserve(&body)?;
+        let metadata = shared.metadata.snapshot();
+        let decoding = Arc::clone(&shared.decoding);
+        shared.cpu.run(move || decoding.project_of(body, &hints, &metadata)).await?
+    }
+
     /// Whether there is room for the request, and its share of what may be in flight.
     async fn admit(&self, request: &CaptureRequest) -> Result<OwnedSemaphorePermit, IngestError> {
         let shared = &*self.shared;
@@ -327,8 +341,14 @@ impl Pipeline {
         if shared.wal.size_bytes() >= shared.wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
-        let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
-        let is_plain = matches!(request.body.first(), Some(b'{' | b'['));
+        self.reserve(&request.body)
+    }
+
+    /// The share of `body` in the bytes that may be in flight.
+    fn reserve(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
+        let shared = &*self.shared;
+        let sent = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        let is_plain = matches!(body.first(), Some(b'{' | b'['));
         let decoded = if is_plain { sent } else { sent.saturating_mul(INFLATE_RATIO) };
         let units = (decoded / BUDGET_UNIT_BYTES + 1).min(u64::from(shared.budget_units));
         let units = u32::try_from(units).unwrap_or(1);
@@ -459,14 +479,29 @@ impl Decoding {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, IngestError> {
+        let decoded = self.decode(body, hints, self.body_plain_max_bytes)?;
+        Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
+    }
+
+    fn decode(&self, body: Bytes, hints: &Hints, limit_bytes: u64) -> Result<Decoded, DecodeError> {
         let mut decoder = self.decoders.lock().pop().unwrap_or_default();
-        let decoded = decoder.decode(body, hints, self.body_plain_max_bytes);
+        let decoded = decoder.decode(body, hints, limit_bytes);
         let mut decoders = self.decoders.lock();
         if decoders.len() < DECODERS_MAX {
             decoders.push(decoder);
         }
-        drop(decoders);
-        Ok(self.preparer.prepare(decoded?.into_vec(), received, project)?)
+        decoded
+    }
+
+    fn project_of(
+        &self,
+        body: Bytes,
+        hints: &Hints,
+        metadata: &MetadataSnapshot,
+    ) -> Result<ProjectId, IngestError> {
+        let decoded = self.decode(body, hints, self.body_plain_max_bytes)?;
+        let project = |token: &str| Some(metadata.project_by_token(token)?.id);
+        Ok(self.preparer.project_of(decoded.as_ref(), &project)?)
     }
 
     fn ready(

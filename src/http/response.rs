@@ -6,6 +6,9 @@
 //! `{"type":"validation_error","code":"invalid_payload","detail":"malformed request data",
 //! "attr":null}`, in this order; `attr` is the name of the field at fault, or null, or absent.
 //! The cause of a failure is written to the log line of its request, never into the answer.
+//! Capture v1 has an envelope of its own: `response/refusal.rs`.
+
+mod refusal;
 
 use std::borrow::Cow;
 use std::error::Error;

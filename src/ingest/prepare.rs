@@ -215,8 +215,36 @@ impl Preparer {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, PrepareError> {
+        self.with_scratch(|scratch| self.read(body, received, project, scratch))
+    }
+
+    /// The project whose token stands in `body`; `project` finds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Preparer::prepare`], but of the events only their tokens are looked at.
+    pub fn project_of(
+        &self,
+        body: &[u8],
+        project: &dyn Fn(&str) -> Option<ProjectId>,
+    ) -> Result<ProjectId, PrepareError> {
+        let read = |root| {
+            let envelope = Envelope::read(root)?;
+            let token = envelope.token.ok_or(PrepareError::NoToken)?;
+            project(token.trim()).ok_or(PrepareError::UnknownToken)
+        };
+        self.with_scratch(|scratch| match scratch.parse(body, read) {
+            Ok(found) => found,
+            Err(_) => {
+                let repaired = repair(body).ok_or(PrepareError::Malformed)?;
+                scratch.parse(&repaired, read).map_err(|_| PrepareError::Malformed)?
+            }
+        })
+    }
+
+    fn with_scratch<T>(&self, work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = self.scratches.lock().pop().unwrap_or_default();
-        let outcome = self.read(body, received, project, &mut scratch);
+        let outcome = work(&mut scratch);
         let mut scratches = self.scratches.lock();
         if scratches.len() < SCRATCHES_MAX && scratch.body_capacity() <= SCRATCH_BODY_MAX_BYTES {
             scratches.push(scratch);

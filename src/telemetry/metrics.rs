@@ -45,6 +45,13 @@ pub struct ReasonLabels {
     pub reason: &'static str,
 }
 
+/// Labels of [`Metrics::requests_discarded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct KindLabels {
+    /// What was sent, such as `recordings`.
+    pub kind: &'static str,
+}
+
 /// Labels of [`Metrics::queries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabels {
@@ -91,6 +98,9 @@ pub struct Metrics {
     pub events_dropped: Family<ReasonLabels, Counter>,
     /// `weir_events_duplicate_total`: dropped because their uuid was seen before.
     pub events_duplicate: Counter,
+    /// `weir_requests_discarded_total{kind}`: recordings, logs and their like, answered 200 and not
+    /// kept.
+    pub requests_discarded: Family<KindLabels, Counter>,
     /// `weir_ingest_inflight_bytes`: decoded bodies between arrival and acknowledgement.
     pub ingest_inflight_bytes: Gauge,
     /// `weir_wal_bytes`: the log on disk, all segments.
@@ -136,6 +146,7 @@ impl Metrics {
             events_accepted: Counter::default(),
             events_dropped: Family::default(),
             events_duplicate: Counter::default(),
+            requests_discarded: Family::default(),
             ingest_inflight_bytes: Gauge::default(),
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
@@ -213,6 +224,11 @@ impl Metrics {
             "events_duplicate",
             "Events dropped because their uuid was seen before",
             self.events_duplicate.clone(),
+        );
+        registry.register(
+            "requests_discarded",
+            "Requests with recordings, logs and their like, answered 200 and not kept, by kind",
+            self.requests_discarded.clone(),
         );
         registry.register_with_unit(
             "ingest_inflight",
@@ -311,6 +327,7 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use super::KindLabels;
     use super::Metrics;
     use super::OutcomeLabels;
     use super::PlaceLabels;
@@ -355,6 +372,7 @@ mod tests {
         metrics.http_requests.get_or_create(&RequestLabels { route: "none", status: 404 }).inc();
         metrics.http_request_seconds.get_or_create(&RouteLabels { route: "none" }).observe(0.1);
         metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc();
+        metrics.requests_discarded.get_or_create(&KindLabels { kind: "logs" }).inc();
         metrics.compactions.get_or_create(&TableLabels { table: "events" }).inc();
         metrics.table_files.get_or_create(&TableLabels { table: "events" }).set(1);
         metrics.queries.get_or_create(&OutcomeLabels { outcome: "ok" }).inc();
@@ -362,7 +380,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 24, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 25, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

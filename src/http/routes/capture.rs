@@ -19,7 +19,7 @@ use crate::wire::encoding::hints::PathKind;
 pub enum Kind {
     /// `/capture`, `/e`, `/track`: bodies may be wrapped in base64 once more.
     Legacy,
-    /// `/batch`, `/i/v0/e`.
+    /// `/batch`, `/i/v0/e`, `/i/v0/ai/batch`.
     Modern,
     /// `/engage`: as legacy, and an event without a name is an `$identify`.
     Engage,
@@ -41,9 +41,9 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
         header("content-encoding"),
         path,
     );
-    let millis = request.query("_").or_else(|| request.query("sent_at"));
-    let sent_at_query_millis = millis.and_then(|text| text.parse().ok()).filter(is_after_2020);
-    let is_beacon = request.query("beacon").as_deref() == Some("1");
+    let millis = |name| request.query(name)?.parse().ok().filter(is_after_2020);
+    let sent_at_query_millis = millis("_").or_else(|| millis("sent_at"));
+    let is_beacon = is_beacon(&request);
     let client_ip = Some(request.client_ip);
     let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
     let capture = CaptureRequest {
@@ -71,7 +71,13 @@ fn is_after_2020(millis: &i64) -> bool {
     *millis >= START_OF_2021
 }
 
-fn problem(error: IngestError) -> Problem {
+/// Whether the sender is a page that is being left, and will not read the answer.
+pub(super) fn is_beacon(request: &Request) -> bool {
+    request.query("beacon").as_deref() == Some("1")
+}
+
+/// What is wrong with a body of events, in the words of the API specification.
+pub(super) fn problem(error: IngestError) -> Problem {
     match &error {
         IngestError::Prepare(PrepareError::NoToken | PrepareError::UnknownToken) => {
             Problem::invalid_api_key()
