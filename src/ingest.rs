@@ -6,6 +6,7 @@
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod capture;
+pub mod capture_v1;
 pub mod commit;
 pub mod dedup;
 pub mod derive;
@@ -45,10 +46,12 @@ use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
+use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -65,6 +68,7 @@ use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
+use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::Decoded;
 use crate::wire::encoding::Decoder;
@@ -101,19 +105,21 @@ pub struct CaptureRequest {
     pub hints: Hints,
     /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// `sent_at` of the query string, milliseconds since 1970.
-    pub sent_at_query_millis: Option<i64>,
-    /// Whether the path was `/engage`.
-    pub engage: bool,
+    /// How the body is to be read.
+    pub protocol: Protocol,
+    /// The project's token, where a header names it and not the body.
+    pub token: Option<String>,
 }
 
 /// What became of an accepted request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Its place in the log; `None` if no event of it was taken.
     pub sequence: Option<Sequence>,
     /// Events that are durable now.
     pub accepted: usize,
+    /// What became of each event, in order; only for capture v1.
+    pub fates: Vec<(Uuid, Fate)>,
 }
 
 /// Why a request is not accepted. Nothing of it is stored.
@@ -287,18 +293,18 @@ impl Pipeline {
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
-            sent_at_query_millis: request.sent_at_query_millis,
-            engage: request.engage,
+            protocol: request.protocol.clone(),
             seed: Uuid::new_v4().as_u64_pair().1,
         };
-        let ready = self.prepare(&request, &received).await?;
+        let mut ready = self.prepare(&request, &received).await?;
         for (reason, count) in ready.prepared.drops.iter() {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
         let accepted = ready.prepared.rows;
+        let fates = std::mem::take(&mut ready.prepared.fates);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted });
+            return Ok(Receipt { sequence: None, accepted, fates });
         }
         let (reply, answer) = oneshot::channel();
         let Ready { head, body, prepared } = ready;
@@ -310,7 +316,7 @@ impl Pipeline {
             LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
         })?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted })
+        Ok(Receipt { sequence: Some(sequence), accepted, fates })
     }
 
     /// The project that `body` belongs to, by the token in it. Nothing is stored.
@@ -479,7 +485,11 @@ impl Decoding {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, IngestError> {
-        let decoded = self.decode(body, hints, self.body_plain_max_bytes)?;
+        let limit_bytes = match received.protocol {
+            Protocol::V0 { .. } => self.body_plain_max_bytes,
+            Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
+        };
+        let decoded = self.decode(body, hints, limit_bytes)?;
         Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
     }
 
@@ -514,6 +524,8 @@ impl Decoding {
             let project = metadata.project_by_token(token)?;
             Some(self.facts(metadata, project.id))
         };
+        let in_header = request.token.as_deref();
+        let project = |in_body: &str| project(in_header.unwrap_or(in_body));
         let prepared = self.prepare(request.body.clone(), &request.hints, &received, &project)?;
         let CaptureRequest { hints, body, .. } = request;
         let (head, body) = Envelope { project: prepared.project, received, hints, body }.encode();

@@ -118,6 +118,13 @@ impl Response {
         response
     }
 
+    /// The same with a cause for the log.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
+        self.cause = Some(chain(error).into_boxed_str());
+        self
+    }
+
     /// The same with a header added, or replaced if it was there.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {

@@ -14,6 +14,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::capture;
 use crate::http::routes::capture::Kind;
+use crate::http::routes::capture_v1;
 use crate::http::routes::discarded;
 use crate::http::routes::discarded::Discarded;
 use crate::http::routes::event_definitions;
@@ -44,6 +45,8 @@ pub enum Route {
     Metrics,
     /// Events from SDKs.
     Capture(Kind),
+    /// Events from SDKs, by the newer protocol.
+    CaptureV1,
     /// What SDKs send besides events, and Weir does not keep.
     Discarded(Discarded),
     /// `/flags`, `/decide`.
@@ -97,6 +100,7 @@ fn find(method: &Method, path: &str) -> Route {
         "/capture" | "/e" | "/track" if can_capture => Route::Capture(Kind::Legacy),
         "/batch" | "/i/v0/e" | "/i/v0/ai/batch" if can_capture => Route::Capture(Kind::Modern),
         "/engage" if can_capture => Route::Capture(Kind::Engage),
+        "/i/v1/analytics/events" | "/i/v1/ai/events" if is(Method::POST) => Route::CaptureV1,
         "/s" if can_capture => Route::Discarded(Discarded::Recordings),
         "/i/v1/logs" if is(Method::POST) => Route::Discarded(Discarded::Logs),
         "/i/v1/metrics" if is(Method::POST) => Route::Discarded(Discarded::Metrics),
@@ -105,6 +109,7 @@ fn find(method: &Method, path: &str) -> Route {
         "/_internal/query" if is(Method::POST) => Route::InternalQuery,
         "/capture" | "/e" | "/track" | "/batch" | "/i/v0/e" | "/i/v0/ai/batch" | "/engage"
         | "/s" => Route::WrongMethod(GET_POST),
+        "/i/v1/analytics/events" | "/i/v1/ai/events" => Route::WrongMethod(POST),
         "/flags" | "/decide" | "/i/v1/logs" | "/i/v1/metrics" | "/i/v1/traces"
         | "/_internal/query" => Route::WrongMethod(POST),
         "" | "/_liveness" | "/_readiness" | "/metrics" if !is(Method::GET) => {
@@ -160,6 +165,7 @@ impl Route {
             Self::Readiness => "readiness",
             Self::Metrics => "metrics",
             Self::Capture(_) => "capture",
+            Self::CaptureV1 => "capture_v1",
             Self::Discarded(what) => what.name(),
             Self::Flags => "flags",
             Self::InternalQuery => "internal_query",
@@ -192,6 +198,7 @@ impl Router {
             Route::Readiness => Ok(health::readiness(None)),
             Route::Metrics => Ok(health::metrics(&app.metrics)),
             Route::Capture(kind) => capture::capture(app, kind, request).await,
+            Route::CaptureV1 => Ok(capture_v1::capture_v1(app, request).await),
             Route::Discarded(what) => discarded::discard(app, what, request).await,
             Route::Flags => flags::flags(app, request).await,
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
@@ -275,6 +282,9 @@ mod tests {
             (Method::POST, "/i/v0/ai/batch", Route::Capture(Kind::Modern)),
             (Method::GET, "/batch", Route::Capture(Kind::Modern)),
             (Method::PUT, "/batch", Route::WrongMethod(GET_POST)),
+            (Method::POST, "/i/v1/analytics/events", Route::CaptureV1),
+            (Method::POST, "/i/v1/ai/events", Route::CaptureV1),
+            (Method::GET, "/i/v1/analytics/events", Route::WrongMethod(POST)),
             (Method::POST, "/s", Route::Discarded(Discarded::Recordings)),
             (Method::GET, "/s", Route::Discarded(Discarded::Recordings)),
             (Method::POST, "/i/v1/logs", Route::Discarded(Discarded::Logs)),

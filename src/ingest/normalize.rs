@@ -125,13 +125,11 @@ impl<'a, 'r> Batch<'a, 'r> {
         project: &'r ProjectFacts,
         sent_at: Option<Value<'a>>,
     ) -> Self {
-        let from_query =
-            received.sent_at_query_millis.map(|millis| UnixMicros(millis.saturating_mul(1000)));
         Self {
             keys,
             received,
             project,
-            sent_at: sent_at.and_then(instant).or(from_query),
+            sent_at: sent_at.and_then(instant).or_else(|| received.sent_at()),
             client_ip: None,
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
@@ -290,7 +288,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         let name = match fields.event.as_ref().map(|raw| raw.value) {
             Some(Value::String(name)) => name,
-            None | Some(Value::Null) if self.received.engage => "$identify",
+            None | Some(Value::Null) if self.received.is_engage() => "$identify",
             _ => return Ok(Some(Drop::MissingEvent)),
         };
         if name.is_empty() {

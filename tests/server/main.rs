@@ -17,3 +17,4 @@ mod flags;
 mod harness;
 mod lifecycle;
 mod sdk;
+mod wire;

@@ -10,6 +10,7 @@ use crate::http::response::Response;
 use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
 use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::Protocol;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
@@ -50,8 +51,8 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
         body,
         hints,
         client_ip,
-        sent_at_query_millis,
-        engage: kind == Kind::Engage,
+        protocol: Protocol::V0 { sent_at_query_millis, engage: kind == Kind::Engage },
+        token: None,
     };
     let pipeline = app.pipeline.clone();
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });

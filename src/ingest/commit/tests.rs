@@ -42,6 +42,7 @@ use crate::ingest::envelope::Envelope;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
@@ -170,13 +171,8 @@ impl Node {
         let mut answers = Vec::new();
         let commit = |number: u32| {
             let seed = u64::from(number);
-            let received = Received {
-                at: NOW,
-                client_ip: None,
-                sent_at_query_millis: None,
-                engage: false,
-                seed,
-            };
+            let received =
+                Received { at: NOW, client_ip: None, protocol: Protocol::default(), seed };
             let body = body(number);
             let prepared = prepared(&body, &received);
             let envelope = Envelope { project: PROJECT, received, hints: Hints::default(), body };
