@@ -97,7 +97,7 @@
 //! | a new | goes to |
 //! |---|---|
 //! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
-//! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize.rs` |
+//! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |

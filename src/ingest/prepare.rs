@@ -23,7 +23,7 @@ use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
 use crate::ingest::capture_v1::BatchError;
 use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::KeyTable;
+use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Cursor;
