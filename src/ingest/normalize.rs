@@ -2,7 +2,7 @@
 //!
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `properties`
-//! (what is stored of them), `persons`, `groups`.
+//! (what is stored of them), `persons`, `groups`, and `v1`, the other way into the road.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -14,6 +14,7 @@ mod moment;
 mod names;
 mod persons;
 mod properties;
+pub(super) mod v1;
 
 use std::borrow::Cow;
 
@@ -76,6 +77,8 @@ pub(super) struct Batch<'a, 'r> {
     has_groups: bool,
     /// Members of the properties of the current event: from the key's quote to the value's end.
     members: Vec<Member>,
+    /// What goes into the properties of the current event besides: JSON members without braces.
+    injected: Vec<u8>,
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
@@ -101,6 +104,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             drops: Drops::default(),
             has_groups: false,
             members: Vec::new(),
+            injected: Vec::new(),
         }
     }
 
@@ -265,9 +269,11 @@ impl<'a, 'r> Batch<'a, 'r> {
         let Some(distinct_id) = raw_id.and_then(|raw| DistinctId::read(raw, cursor)) else {
             return Ok(Some(Drop::MissingDistinctId));
         };
-        let personless = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let asked = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let decided = fields.decided.is_some_and(|decided| decided.personless);
+        let personless = asked || decided;
         let merges = matches!(name.as_ref(), "$identify" | "$create_alias" | "$merge_dangerously");
-        if personless && merges {
+        if personless && merges && !decided {
             return Ok(Some(Drop::PersonlessMerge));
         }
         if !self.names.contains(name.as_ref()) {
@@ -322,6 +328,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             names: self.names.into_iter().map(Cow::into_owned).collect(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            fates: Vec::new(),
         }
     }
 }

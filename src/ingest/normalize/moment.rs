@@ -10,6 +10,9 @@ use crate::ingest::tape::Value;
 
 impl<'a> Batch<'a, '_> {
     pub(super) fn timestamp(&self, fields: &Fields<'a>) -> UnixMicros {
+        if let Some(decided) = fields.decided {
+            return decided.at;
+        }
         let claim = Claim {
             timestamp: match fields.timestamp {
                 None | Some(Value::Null) => Claimed::Absent,

@@ -35,15 +35,16 @@ impl<'a> Batch<'a, '_> {
         ];
         let lifts = lifted.iter().any(|(_, top, _)| top.is_some());
         let view = match &fields.properties {
-            Some(range) if !lifts && !inner.elements_chain => {
+            Some(range) if !lifts && !inner.elements_chain && self.injected.is_empty() => {
                 let text = cursor.body().get(range.clone()).unwrap_or_default();
                 let offset = u32::try_from(range.start).map_err(|_| PrepareError::TooLarge)?;
                 Columns::body_view(text, offset)
             }
             _ => {
-                let members = &self.members;
+                let (members, injected) = (&self.members, &self.injected);
                 let view = self.columns.write_side(|out| {
                     rewrite(out, cursor.body(), (members, inner.elements_chain), &lifted);
+                    inject(out, injected);
                 });
                 view.ok_or(PrepareError::TooLarge)?
             }
@@ -109,6 +110,19 @@ fn rewrite(
             None => out.extend_from_slice(body.get(top.range.clone()).unwrap_or_default()),
         }
     }
+    out.push(b'}');
+}
+
+/// Puts `members` behind those of the object that `out` ends with.
+fn inject(out: &mut Vec<u8>, members: &[u8]) {
+    if members.is_empty() {
+        return;
+    }
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(members);
     out.push(b'}');
 }
 
