@@ -6,6 +6,7 @@
 #     sdk-new/ sdk-old/   Python environments with the current and an old major of `posthog`
 #     readers/            Python environment with engines that open the tables
 #     node/               node_modules with posthog-node
+#     lz-string/          node_modules with the library that the oldest browser SDKs packed with
 set -euo pipefail
 
 tools=${WEIR_TOOLS:-$HOME/.cache/weir/tools}
@@ -42,5 +43,6 @@ python_env sdk-new posthog==7.91.1
 python_env sdk-old posthog==3.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
 node_env node posthog-node@5.70.0
+node_env lz-string lz-string@1.5.0
 
 echo "$tools"

@@ -5,6 +5,7 @@
 //! One server takes all cases. Each has a marker of its own, which stands somewhere in its events;
 //! at the end every stored row must belong to a case that expects it.
 
+mod lasting;
 mod others;
 mod v0;
 mod v1;

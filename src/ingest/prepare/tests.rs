@@ -27,6 +27,7 @@ use crate::identity::change::OpKind;
 mod oracle;
 mod people;
 mod robust;
+mod v1;
 
 /// 2026-11-21T08:00:00Z.
 const NOW: i64 = 1_795_248_000_000_000;
