@@ -311,7 +311,7 @@ impl Preparer {
         body: &[u8],
         project: &dyn Fn(&str) -> Option<ProjectId>,
     ) -> Result<ProjectId, PrepareError> {
-        let read = |root| {
+        let read = |root: Cursor<'_>| {
             let envelope = Envelope::read(root)?;
             let token = envelope.token.ok_or(PrepareError::NoToken)?;
             project(token.trim()).ok_or(PrepareError::UnknownToken)

@@ -423,7 +423,12 @@ fn encodings(table: &mut Table) {
         ("no brotli", "br", "/e/", b"\xFF\xFE\xFD".to_vec()),
         ("no lz4", "lz4", "/e/", b"\xFF\xFE\xFD".to_vec()),
         ("an unknown coding", "exotic", "/e/", b"\xFF\xFE\xFD".to_vec()),
-        ("half of lz64", "", "/e/?compression=lz64", half(lz_str::compress_to_base64(text).into())),
+        (
+            "half of lz64",
+            "",
+            "/e/?compression=lz64",
+            half(lz_str::compress_to_base64(&*text).into()),
+        ),
     ] {
         table.add(|id| {
             let case = Case::post(id, name, path, body);
