@@ -62,7 +62,8 @@ fn event(marker: &str, more: &Value) -> Value {
     event
 }
 
-fn batch(events: &[Value]) -> String {
+fn batch<'e>(events: impl IntoIterator<Item = &'e Value>) -> String {
+    let events: Vec<&Value> = events.into_iter().collect();
     json!({"created_at": "2026-01-01T00:00:00Z", "batch": events}).to_string()
 }
 
@@ -99,7 +100,7 @@ fn taken(table: &mut Table, name: &str, more: &Value, expected: &Value) {
     let sent_at = sent_at(table);
     table.add(|id| {
         let event = event(id, more);
-        let case = Case::post(id, name, PATH, batch(std::slice::from_ref(&event)));
+        let case = Case::post(id, name, PATH, batch([&event]));
         let mut row = row(id);
         for (key, value) in expected.as_object().unwrap() {
             match value {
@@ -119,7 +120,7 @@ fn dropped_alone(table: &mut Table, name: &str, more: &Value, details: &str) {
     table.add(|id| {
         let (first, bad) = (event(id, &json!({})), event(id, more));
         let last = event(id, &json!({}));
-        let case = Case::post(id, name, PATH, batch(&[first.clone(), bad.clone(), last.clone()]));
+        let case = Case::post(id, name, PATH, batch([&first, &bad, &last]));
         let told = results(&[(&first, ok()), (&bad, dropped(details)), (&last, ok())]);
         headers_of(case, &sent_at).told(200, told).stores(row(id)).stores(row(id))
     });
@@ -144,14 +145,14 @@ fn endpoints(table: &mut Table) {
     for path in [PATH, "/i/v1/analytics/events/", "/i/v1/ai/events", "/i/v1/ai/events/"] {
         table.add(|id| {
             let event = event(id, &json!({}));
-            let case = Case::post(id, path, path, batch(std::slice::from_ref(&event)));
+            let case = Case::post(id, path, path, batch([&event]));
             headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row(id))
         });
     }
     table.add(|id| {
         let event = event(id, &json!({}));
         let path = format!("{PATH}?compression=lz64&data=%7B%7D&_=1&beacon=1");
-        let case = Case::post(id, "the query says nothing", &path, batch(&[event.clone()]));
+        let case = Case::post(id, "the query says nothing", &path, batch([&event]));
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row(id))
     });
     table.add(|id| {
@@ -164,7 +165,7 @@ fn endpoints(table: &mut Table) {
     });
     table.add(|id| {
         let event = event(id, &json!({}));
-        let case = Case::post(id, "a retry is ok and stored once", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "a retry is ok and stored once", PATH, batch([&event]));
         let case = Case { times: 3, ..headers_of(case, &sent_at) };
         case.told(200, results(&[(&event, ok())])).stores(row(id))
     });
@@ -228,7 +229,7 @@ fn headers(table: &mut Table) {
     ] {
         table.add(|id| {
             let event = event(id, &json!({}));
-            let case = Case::post(id, &format!("{header}: {text}"), PATH, batch(&[event.clone()]));
+            let case = Case::post(id, &format!("{header}: {text}"), PATH, batch([&event]));
             let case = headers_of(case, &sent_at).with(header, &text);
             case.told(200, results(&[(&event, ok())])).stores(row(id))
         });
@@ -269,7 +270,7 @@ fn encodings(table: &mut Table) {
     for (coding, pack) in packs {
         table.add(|id| {
             let event = event(id, &json!({"properties": {"case": id, "text": "é 😀".repeat(100)}}));
-            let case = Case::post(id, coding, PATH, pack(&batch(&[event.clone()])));
+            let case = Case::post(id, coding, PATH, pack(&batch([&event])));
             let case = headers_of(case, &sent_at).with("content-encoding", coding);
             case.told(200, results(&[(&event, ok())])).stores(row(id))
         });
@@ -400,7 +401,7 @@ fn ids(table: &mut Table) {
     let sent_at = sent_at(table);
     table.add(|id| {
         let event = event(id, &json!({"distinct_id": format!("\t {id} ")}));
-        let case = Case::post(id, "a distinct id is trimmed", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "a distinct id is trimmed", PATH, batch([&event]));
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row(id))
     });
 }
@@ -466,7 +467,7 @@ fn drops(table: &mut Table) {
     table.add(|id| {
         let long = format!("{id}{}", "d".repeat(200 - id.len()));
         let event = event(id, &json!({"distinct_id": long}));
-        let case = Case::post(id, "a distinct id of 200 bytes", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "a distinct id of 200 bytes", PATH, batch([&event]));
         let mut row = row(id);
         row["distinct_id"] = json!(long);
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row)
@@ -502,7 +503,7 @@ fn options(table: &mut Table) {
             "cookieless_mode": null, "disable_skew_correction": null, "product_tour_id": null,
             "process_person_profile": null,
         });
-        let case = Case::post(id, "null options are none", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "null options are none", PATH, batch([&event]));
         let row = json!({"near": sent_at, "properties": {
             "$cookieless_mode": null, "$ignore_sent_at": null, "$product_tour_id": null,
         }});
@@ -512,7 +513,7 @@ fn options(table: &mut Table) {
         let mut event = event(id, &json!({"timestamp": sent_at}));
         event["options"] = Value::Null;
         event["session_id"] = Value::Null;
-        let case = Case::post(id, "options are null", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "options are null", PATH, batch([&event]));
         let row = json!({"near": sent_at, "session_id": null});
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row)
     });
@@ -542,8 +543,7 @@ fn additions(table: &mut Table) {
     ] {
         table.add(|id| {
             let event = event(id, &json!({"properties": own(id)}));
-            let case =
-                Case::post(id, &format!("the library {info}"), PATH, batch(&[event.clone()]));
+            let case = Case::post(id, &format!("the library {info}"), PATH, batch([&event]));
             let case = headers_of(case, &sent_at).with("posthog-sdk-info", info);
             case.told(200, results(&[(&event, ok())])).stores(json!({
                 "lib": name,
@@ -572,7 +572,7 @@ fn additions(table: &mut Table) {
                 "process_person_profile": true,
             },
         }));
-        let case = Case::post(id, "the envelope wins over properties", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "the envelope wins over properties", PATH, batch([&event]));
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(json!({
             "session_id": "a new session", "window_id": "a new \"window\"",
             "timestamp": "2025-03-01T12:00:00Z",
@@ -585,7 +585,7 @@ fn additions(table: &mut Table) {
     table.add(|id| {
         let properties = json!({"case": id, "$session_id": "own", "$window_id": "own-2"});
         let event = event(id, &json!({"properties": properties}));
-        let case = Case::post(id, "properties stay without", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "properties stay without", PATH, batch([&event]));
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(json!({
             "session_id": "own", "window_id": "own-2",
             "properties": {"$session_id": "own", "$window_id": "own-2"},
@@ -593,7 +593,7 @@ fn additions(table: &mut Table) {
     });
     table.add(|id| {
         let event = event(id, &json!({"properties": null}));
-        let case = Case::post(id, "no properties", PATH, batch(&[event.clone()]));
+        let case = Case::post(id, "no properties", PATH, batch([&event]));
         let row = json!({"distinct_id": id, "properties": {"$lib": "posthog-python"}});
         headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row)
     });
@@ -603,7 +603,7 @@ fn additions(table: &mut Table) {
     ] {
         table.add(|id| {
             let event = event(id, &json!({}));
-            let mut body: Value = serde_json::from_str(&batch(&[event.clone()])).unwrap();
+            let mut body: Value = serde_json::from_str(&batch([&event])).unwrap();
             members.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
             let case = Case::post(id, name, PATH, body.to_string());
             let case = headers_of(case, &sent_at).with("x-forwarded-for", "203.0.113.9");
@@ -669,7 +669,7 @@ fn times(table: &mut Table) {
     ] {
         table.add(|id| {
             let event = event(id, &json!({"timestamp": happened, "options": options}));
-            let case = Case::post(id, &format!("time: {name}"), PATH, batch(&[event.clone()]));
+            let case = Case::post(id, &format!("time: {name}"), PATH, batch([&event]));
             let row = json!({"distinct_id": id, "near": expected});
             headers_of(case, &sent_at).told(200, results(&[(&event, ok())])).stores(row)
         });
@@ -707,12 +707,8 @@ fn people(table: &mut Table) {
                 let more =
                     json!({"event": name, "distinct_id": distinct_id, "properties": properties});
                 let event = event(id, &more);
-                let case = Case::post(
-                    id,
-                    &format!("{name} of {distinct_id:?}"),
-                    PATH,
-                    batch(&[event.clone()]),
-                );
+                let case =
+                    Case::post(id, &format!("{name} of {distinct_id:?}"), PATH, batch([&event]));
                 headers_of(case, &sent_at).told(200, results(&[(&event, nobody.clone())])).stores(
                     json!({
                         "event": name, "distinct_id": distinct_id.trim(), "profile": false,
