@@ -143,7 +143,7 @@ fn the_wire_table() {
     v0::add(&mut table);
     others::add(&mut table);
     v1::add(&mut table);
-    assert!(table.cases.len() >= 200, "{} cases", table.cases.len());
+    assert!(table.cases.len() >= 400, "{} cases", table.cases.len());
     let mut failures = String::new();
     let part = table.cases.len().div_ceil(8);
     let told: Vec<String> = thread::scope(|scope| {
