@@ -88,6 +88,7 @@ fn received() -> Received {
         client_ip: Some([203, 0, 113, 7].into()),
         protocol: Protocol::default(),
         seed: 1,
+        skew_ignored_millis: 0,
     }
 }
 

@@ -27,7 +27,7 @@
 //!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, reads the bounded body and
 //!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
-//! 2. `Pipeline::admit` refuses while there is no room, before anything is done.
+//! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
 //! 3. [`ingest::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
 //!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
@@ -86,7 +86,7 @@
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
-//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs` |
+//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs`, `tests/server/identity.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
@@ -102,6 +102,8 @@
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
+//! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/` |
+//! | warning to senders | `ingest/warnings.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |

@@ -42,6 +42,8 @@ pub mod column {
     pub const PROPERTIES: usize = 16;
     /// First promoted property.
     pub const PROMOTED: usize = 17;
+    /// Whether the sender said that it moves events of the past here; true or NULL.
+    pub const HISTORICAL_MIGRATION: usize = PROMOTED + super::PROMOTED.len();
 }
 
 /// Group types that a project can have (PostHog's limit, and the number of `group_` columns).
@@ -184,6 +186,7 @@ pub fn events_schema() -> SchemaRef {
         };
         fields.push(Field::new(promoted_column_name(key), data_type, true));
     }
+    fields.push(Field::new("historical_migration", DataType::Boolean, true));
     Arc::new(Schema::new(fields))
 }
 
@@ -192,7 +195,6 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::PARTITION_COLUMN;
-    use super::PROMOTED;
     use super::column;
     use super::events_schema;
     use super::promoted_column_name;
@@ -215,10 +217,11 @@ mod tests {
             (column::GROUP_0, "group_0"),
             (column::PROPERTIES, "properties"),
             (column::PROMOTED, "p_$current_url"),
+            (column::HISTORICAL_MIGRATION, "historical_migration"),
         ] {
             assert_eq!(schema.field(position).name(), name);
         }
-        assert_eq!(schema.fields().len(), column::PROMOTED + PROMOTED.len());
+        assert_eq!(schema.fields().len(), column::HISTORICAL_MIGRATION + 1);
     }
 
     #[test]

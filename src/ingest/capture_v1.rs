@@ -44,6 +44,8 @@ pub(super) struct Envelope<'a> {
     pub(super) uuids: Vec<Uuid>,
     /// Whether the events are the server's own, whose address says nothing.
     pub(super) is_internal: bool,
+    /// Whether the sender says that it moves events of the past here.
+    pub(super) is_historical: bool,
 }
 
 impl<'a> Envelope<'a> {
@@ -90,8 +92,9 @@ impl<'a> Envelope<'a> {
         if DateTime::parse_from_rfc3339(created_at).is_err() {
             return Err(BatchError::CreatedAt.into());
         }
-        let is_internal = is_internal == Value::Boolean(true);
-        Ok(Self { batch, uuids: ids?, is_internal })
+        let is_true = |flag| flag == Value::Boolean(true);
+        let (is_internal, is_historical) = (is_true(is_internal), is_true(is_historical));
+        Ok(Self { batch, uuids: ids?, is_internal, is_historical })
     }
 
     /// Calls `event` with a cursor at each event, in order, and its id.

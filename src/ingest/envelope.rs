@@ -2,13 +2,14 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | layout of this head: 1 for capture v0, 3 for capture v1 |
+//! | 1 | layout of this head: 1 for capture v0, 3 for capture v1 (2 is an operation, see `operation`) |
 //! | 1 | version of the normalisation rules that made the first columns: 1 |
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4; bit 4: an SDK follows |
+//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows |
 //! | 8 | if bit 0, `sent_at`, i64: of the query in milliseconds (v0), of the header in microseconds (v1) |
+//! | 4 | if bit 3, error of the sender's clock that was ignored, milliseconds, u32 |
 //! | 1 + 1 | if bit 4, for each of the SDK's name and version: its length, and the text |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
@@ -34,6 +35,7 @@ const RULES: u8 = 1;
 const HAS_SENT_AT: u8 = 1;
 const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
+const HAS_SKEW_IGNORED: u8 = 8;
 const SDK: u8 = 16;
 
 /// Bodies below this are not packed.
@@ -81,9 +83,14 @@ impl Envelope {
             flag(sent_at.is_some(), HAS_SENT_AT)
                 | flag(engage, ENGAGE)
                 | flag(packed.is_some(), LZ4)
+                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED)
                 | flag(sdk.is_some(), SDK),
         );
         head.extend(sent_at.map(i64::to_le_bytes).iter().flatten());
+        // The setting may be another when the record is replayed.
+        if received.skew_ignored_millis > 0 {
+            head.extend(received.skew_ignored_millis.to_le_bytes());
+        }
         if let Some(sdk) = sdk {
             put_short(&mut head, &sdk.name);
             put_short(&mut head, &sdk.version);
@@ -125,6 +132,10 @@ impl Envelope {
             0 => None,
             _ => Some(i64::from_le_bytes(take(&mut rest)?)),
         };
+        let skew_ignored_millis = match flags & HAS_SKEW_IGNORED {
+            0 => 0,
+            _ => u32::from_le_bytes(take(&mut rest)?),
+        };
         let sdk = match flags & SDK {
             0 => None,
             _ => {
@@ -147,7 +158,7 @@ impl Envelope {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
-        let received = Received { at, client_ip, protocol, seed };
+        let received = Received { at, client_ip, protocol, seed, skew_ignored_millis };
         Ok(Self { project, received, hints, body })
     }
 }
@@ -213,6 +224,7 @@ mod tests {
                 client_ip: ip.map(|ip| ip.parse().unwrap()),
                 protocol,
                 seed: u64::MAX - 3,
+                skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
             hints: Hints { data: ip.map(|_| Bytes::from_static(b"x=y")), ..Hints::default() },
             body: Bytes::from_static(body),

@@ -1,15 +1,18 @@
 //! The rules for one event: names, ids, time, properties, and what it says about persons.
 //!
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
-//! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `properties`
-//! (what is stored of them), `persons`, `groups`, and `v1`, the other way into the road.
+//! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
+//! `lifts` (properties that say something of the person), `properties` (what is stored of them),
+//! `persons`, `groups`, and `v1`, the other way into the road.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
+mod elements;
 mod event_id;
 mod groups;
 pub(super) mod keys;
+mod lifts;
 mod moment;
 mod names;
 mod persons;
@@ -17,6 +20,7 @@ mod properties;
 pub(super) mod v1;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use hashbrown::HashMap;
 use hashbrown::HashSet;
@@ -32,9 +36,10 @@ use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
 use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::normalize::moment::instant;
+use crate::ingest::normalize::lifts::Lifts;
+use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
-use crate::ingest::normalize::names::cut;
+use crate::ingest::normalize::names::event_name;
 use crate::ingest::normalize::persons::Person;
 use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Built;
@@ -47,6 +52,9 @@ use crate::ingest::prepare::Received;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
+use crate::ingest::warnings::Warnings;
 
 /// Rows that room is made for at once. A body may hold a hundred million items that are no events,
 /// and room for each in every column would be gigabytes.
@@ -74,9 +82,13 @@ pub(super) struct Batch<'a, 'r> {
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
+    warnings: Warnings,
     has_groups: bool,
-    /// Members of the properties of the current event: from the key's quote to the value's end.
+    is_historical: bool,
+    /// Members of the properties of the current event.
     members: Vec<Member>,
+    /// Those of them that say something of the person.
+    lifts: Lifts<'a>,
     /// What goes into the properties of the current event besides: JSON members without braces.
     injected: Vec<u8>,
 }
@@ -86,13 +98,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         keys: &'r KeyTable,
         received: &'r Received,
         project: &'r ProjectFacts,
-        sent_at: Option<Value<'a>>,
+        (given_sent_at, is_historical): (Option<Value<'a>>, bool),
     ) -> Self {
         Self {
             keys,
             received,
             project,
-            sent_at: sent_at.and_then(instant).or_else(|| received.sent_at()),
+            sent_at: sent_at(given_sent_at, received),
             client_ip: None,
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
@@ -102,8 +114,11 @@ impl<'a, 'r> Batch<'a, 'r> {
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
+            warnings: Warnings::default(),
             has_groups: false,
+            is_historical,
             members: Vec::new(),
+            lifts: Lifts::default(),
             injected: Vec::new(),
         }
     }
@@ -112,8 +127,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
-        // Person ids, and properties that are rewritten: a third of the body in a usual mix.
-        self.columns.reserve_side(body_bytes / 3 + rows * PERSON_ID_BYTES);
+        // Person ids, and properties that are rewritten: with what browsers say of the person about
+        // as much as the body. What is left over goes back at the end.
+        self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
         if let Some(ip) = self.received.client_ip {
@@ -148,6 +164,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<Fields<'a>, PrepareError> {
         let mut fields = Fields::default();
         self.members.clear();
+        self.lifts.clear();
         cursor.object(|key, value| {
             if fields.member(key, value) {
                 return Ok(());
@@ -163,6 +180,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 if fields.properties.replace(range).is_some() {
                     fields.inner = Inner::default();
                     self.members.clear();
+                    self.lifts.clear();
                     self.columns.abandon_row();
                 }
                 return value.object(|key, value| self.property(key, value, &mut fields));
@@ -182,7 +200,11 @@ impl<'a, 'r> Batch<'a, 'r> {
         let known = self.keys.get(key.text);
         let current = *value;
         let start = usize::try_from(key.offset).unwrap_or(0);
-        self.members.push(Member { meaning: known.meaning, start, end: value.skip().end });
+        let range = value.skip();
+        self.members.push(Member { meaning: known.meaning, start, end: range.end });
+        if let Some(index) = known.lift {
+            self.lifts.note(index, range, current);
+        }
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
                 (PropertyType::Text, Value::String(text)) => {
@@ -199,7 +221,10 @@ impl<'a, 'r> Batch<'a, 'r> {
                     self.columns.set_boolean(position, truth);
                 }
                 // The key may have stood here before, with a value of the right type.
-                _ => self.columns.unset(position),
+                (_, other) => {
+                    fields.inner.has_mismatch |= other != Value::Null;
+                    self.columns.unset(position);
+                }
             }
         }
         if let Some(meaning) = known.meaning {
@@ -261,39 +286,124 @@ impl<'a, 'r> Batch<'a, 'r> {
         if name == "$performance_event" {
             return Ok(Some(Drop::NeverStored));
         }
-        let name = match name.contains('\0') {
-            false => Cow::Borrowed(cut(name)),
-            true => Cow::Owned(cut(&name.replace('\0', "\u{fffd}")).to_owned()),
-        };
+        let name = event_name(name);
         let raw_id = fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref());
         let Some(distinct_id) = raw_id.and_then(|raw| DistinctId::read(raw, cursor)) else {
             return Ok(Some(Drop::MissingDistinctId));
         };
-        let asked = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let (timestamp, time_warning) = self.timestamp(fields);
         let decided = fields.decided.is_some_and(|decided| decided.personless);
-        let personless = asked || decided;
-        let merges = matches!(name.as_ref(), "$identify" | "$create_alias" | "$merge_dangerously");
-        if personless && merges && !decided {
+        let asked = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let mut event = Accepted {
+            name: name.name.as_ref(),
+            distinct_id: &distinct_id.name,
+            timestamp,
+            event_id: Uuid::nil(),
+            personless: asked || decided,
+            os: None,
+        };
+        let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
+        if event.personless && merges && !decided {
+            self.warn(Kind::PersonlessMerge, &event);
             return Ok(Some(Drop::PersonlessMerge));
         }
-        if !self.names.contains(name.as_ref()) {
-            self.names.insert(name.clone());
+        let is_uuid_wrong;
+        (event.event_id, is_uuid_wrong) = self.event_id(cursor, fields, timestamp)?;
+        for (kind, applies) in [
+            (Kind::EventNameCut, name.is_cut),
+            (Kind::DistinctIdCut, distinct_id.is_cut),
+            (Kind::InvalidUuid, is_uuid_wrong),
+            (Kind::PropertyTypeMismatch, fields.inner.has_mismatch),
+        ] {
+            if applies {
+                self.warn(kind, &event);
+            }
         }
-        let timestamp = self.timestamp(fields);
-        let event_id = self.event_id(cursor, fields, timestamp)?;
-        let name = name.as_ref();
-        let event = Accepted { name, distinct_id: &distinct_id, timestamp, event_id, personless };
-        self.fixed_columns(cursor, &event)?;
-        if let Some(ip) = fields.inner.ip {
-            let view = self.text(cursor, ip)?;
-            self.columns.set_text(column::IP, view);
-        } else if let Some(ip) = self.client_ip {
-            self.columns.set_text(column::IP, ip);
+        if let Some(kind) = time_warning {
+            self.warn(kind, &event);
         }
-        self.properties(cursor, fields)?;
-        self.groups(fields, personless)?;
-        self.person_ops(cursor, fields, &event);
+        let profile = fields.inner.process_person_profile;
+        if !matches!(profile, None | Some(Value::Boolean(_) | Value::Null)) {
+            self.warn(Kind::InvalidProcessPersonProfile, &event);
+        }
+        self.take(cursor, fields, event)?;
+        if !self.names.contains(name.name.as_ref()) {
+            self.names.insert(name.name);
+        }
         Ok(None)
+    }
+
+    /// Sets the columns of an event that is taken, and notes what it says of persons.
+    fn take(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        mut event: Accepted<'a, '_>,
+    ) -> Result<(), PrepareError> {
+        self.fixed_columns(cursor, &event)?;
+        self.ip(cursor, fields)?;
+        self.elements(fields)?;
+        if event.name != "$snapshot"
+            && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
+        {
+            if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
+                let view = self.text(os, text)?;
+                self.columns.set_text(position, view);
+            }
+            event.os = Some(place);
+        }
+        if event.says_nothing() || event.name == "$snapshot" {
+            self.lifts.clear();
+        } else {
+            self.lifts.settle(self.keys, fields);
+        }
+        if let Some(position) = self.keys.profile_column.filter(|_| !event.personless) {
+            self.columns.unset(position);
+        }
+        let groups = self.groups(fields, &event)?;
+        self.properties(cursor, fields, (&event, groups))?;
+        self.person_ops(cursor, fields, &event);
+        Ok(())
+    }
+
+    /// The client's address: as the event has it, or as the connection does.
+    fn ip(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
+        let view = match (fields.inner.ip, fields.inner.is_internal) {
+            (Some(ip), _) => Some(self.text(cursor, ip)?),
+            (None, true) => Some(Columns::body_view(b"127.0.0.1", 0)),
+            (None, false) => self.client_ip,
+        };
+        if let Some(view) = view {
+            self.columns.set_text(column::IP, view);
+        }
+        Ok(())
+    }
+
+    /// `$elements` as a chain, unless the event has one.
+    fn elements(&mut self, fields: &Fields<'a>) -> Result<(), PrepareError> {
+        let Some(cursor) = fields.inner.elements.filter(|_| !fields.inner.elements_chain) else {
+            return Ok(());
+        };
+        let mut ahead = cursor;
+        let range = ahead.skip();
+        let Some(serde_json::Value::Array(elements)) = properties::json(cursor, &range) else {
+            return Ok(());
+        };
+        if !elements.is_empty() {
+            let view = self.side(&elements::chain(&elements))?;
+            self.columns.set_text(column::ELEMENTS_CHAIN, view);
+        }
+        Ok(())
+    }
+
+    /// Notes what the sender of an event should hear.
+    fn warn(&mut self, kind: Kind, event: &Accepted<'a, '_>) {
+        self.warnings.add(kind, || Sample {
+            kind,
+            event: event.name.to_owned(),
+            distinct_id: event.distinct_id.as_str().to_owned(),
+            event_id: event.event_id,
+        });
     }
 
     fn fixed_columns(
@@ -311,6 +421,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.set_text(column::PERSON_ID, person);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
         self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
+        if self.is_historical {
+            self.columns.set_boolean(column::HISTORICAL_MIGRATION, true);
+        }
         Ok(())
     }
 
@@ -329,6 +442,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             fates: Vec::new(),
+            warnings: self.warnings,
         }
     }
 }
@@ -341,6 +455,15 @@ struct Accepted<'a, 'e> {
     timestamp: UnixMicros,
     event_id: Uuid,
     personless: bool,
+    /// Where the value of `$os` stands, if it is added to the properties.
+    os: Option<Range<usize>>,
+}
+
+impl Accepted<'_, '_> {
+    /// Whether what it says of its person does not count.
+    fn says_nothing(&self) -> bool {
+        self.personless || self.name == "$groupidentify"
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles to every reader of them")]

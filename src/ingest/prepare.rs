@@ -16,7 +16,6 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
-use crate::event::schema::PROMOTED;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
@@ -28,6 +27,7 @@ use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Scratch;
+use crate::ingest::warnings::Warnings;
 use crate::wire::capture_v1::Sdk;
 use crate::wire::repair::repair;
 
@@ -49,6 +49,8 @@ pub struct Received {
     pub protocol: Protocol,
     /// Randomness for the ids that the server makes.
     pub seed: u64,
+    /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
+    pub skew_ignored_millis: u32,
 }
 
 /// The rules by which a body is read, and what they need of the request beside it.
@@ -123,8 +125,29 @@ pub struct Prepared {
     pub drops: Drops,
     /// What became of each event, in order. Only for capture v1, which answers for each.
     pub fates: Vec<(Uuid, Fate)>,
+    /// What the sender should hear of besides.
+    pub warnings: Warnings,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
+}
+
+impl Prepared {
+    /// A record that has an effect on persons alone.
+    pub(super) fn without_rows(project: ProjectId, ops: Vec<Op>) -> Self {
+        Self {
+            project,
+            rows: 0,
+            columns: Vec::new(),
+            event_ids: Vec::new(),
+            ops,
+            names: Vec::new(),
+            unknown_group_types: Vec::new(),
+            drops: Drops::default(),
+            warnings: Warnings::default(),
+            fates: Vec::new(),
+            memory_bytes: 0,
+        }
+    }
 }
 
 /// What became of one event.
@@ -402,7 +425,8 @@ impl Preparer {
         }
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
         let project = project(token).ok_or(PrepareError::UnknownToken)?;
-        let mut batch = Batch::new(&self.keys, received, &project, envelope.sent_at);
+        let around = (envelope.sent_at, envelope.is_historical);
+        let mut batch = Batch::new(&self.keys, received, &project, around);
         batch.reserve(events_max, self.event_max_bytes, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())
@@ -417,7 +441,8 @@ impl Preparer {
     ) -> Result<Built, PrepareError> {
         let envelope = capture_v1::Envelope::read(root)?;
         let project = project("").ok_or(PrepareError::UnknownToken)?;
-        let mut batch = Batch::new(&self.keys, received, &project, None);
+        let around = (None, envelope.is_historical);
+        let mut batch = Batch::new(&self.keys, received, &project, around);
         let events = envelope.uuids.len();
         batch.reserve(events, self.event_max_bytes, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;
@@ -441,6 +466,7 @@ pub(super) struct Built {
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
     pub(super) fates: Vec<(Uuid, Fate)>,
+    pub(super) warnings: Warnings,
 }
 
 impl Built {
@@ -458,6 +484,7 @@ impl Built {
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             fates: self.fates,
+            warnings: self.warnings,
         }
     }
 }
@@ -476,7 +503,7 @@ fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
 }
 
 /// Number of columns of the `events` table.
-pub(super) const COLUMNS: usize = column::PROMOTED + PROMOTED.len();
+pub(super) const COLUMNS: usize = column::HISTORICAL_MIGRATION + 1;
 
 #[cfg(test)]
 mod tests;

@@ -109,6 +109,8 @@ pub struct Metrics {
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
+    /// `weir_identity_incomplete`: 1 if persons of before the log were lost with the identity store.
+    pub identity_incomplete: Gauge,
     /// `weir_memtable_bytes`: active and frozen memtables.
     pub memtable_bytes: Gauge,
     /// `weir_flushes_total`: memtables written to Parquet and committed.
@@ -151,6 +153,7 @@ impl Metrics {
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
             wal_poisoned: Gauge::default(),
+            identity_incomplete: Gauge::default(),
             memtable_bytes: Gauge::default(),
             flushes: Counter::default(),
             flush_seconds: seconds(),
@@ -263,6 +266,11 @@ impl Metrics {
             "1 after a failed sync of the log, until a restart",
             self.wal_poisoned.clone(),
         );
+        registry.register(
+            "identity_incomplete",
+            "1 if persons of before the log were lost with the identity store",
+            self.identity_incomplete.clone(),
+        );
         registry.register_with_unit(
             "memtable",
             "Active and frozen memtables",
@@ -359,6 +367,7 @@ mod tests {
             "weir_http_received_bytes_total 7",
             "# UNIT weir_identity_lag_records records",
             "weir_wal_poisoned 0",
+            "weir_identity_incomplete 0",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }

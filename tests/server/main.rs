@@ -15,6 +15,7 @@ mod crash;
 mod feature_flags;
 mod flags;
 mod harness;
+mod identity;
 mod lifecycle;
 mod sdk;
 mod wire;

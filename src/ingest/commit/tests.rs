@@ -171,8 +171,13 @@ impl Node {
         let mut answers = Vec::new();
         let commit = |number: u32| {
             let seed = u64::from(number);
-            let received =
-                Received { at: NOW, client_ip: None, protocol: Protocol::default(), seed };
+            let received = Received {
+                at: NOW,
+                client_ip: None,
+                protocol: Protocol::default(),
+                seed,
+                skew_ignored_millis: 0,
+            };
             let body = body(number);
             let prepared = prepared(&body, &received);
             let envelope = Envelope { project: PROJECT, received, hints: Hints::default(), body };

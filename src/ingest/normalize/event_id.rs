@@ -8,17 +8,23 @@ use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Batch;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Value;
 
 impl<'a> Batch<'a, '_> {
     /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the
-    /// request's seed and the row, so that a replay gives it again.
+    /// request's seed and the row, so that a replay gives it again. True if it was malformed.
     pub(super) fn event_id(
         &mut self,
         cursor: Cursor<'a>,
         fields: &Fields<'a>,
         timestamp: UnixMicros,
-    ) -> Result<Uuid, PrepareError> {
-        let given = fields.uuid.and_then(|text| Some((text, Uuid::try_parse(text.trim()).ok()?)));
+    ) -> Result<(Uuid, bool), PrepareError> {
+        let text = match fields.uuid {
+            Some(Value::String(text)) => Some(text.trim()).filter(|text| !text.is_empty()),
+            _ => None,
+        };
+        let given = text.and_then(|text| Some((text, Uuid::try_parse(text).ok()?)));
+        let is_absent = text.is_none() && !matches!(fields.uuid, Some(value) if is_wrong(value));
         let (id, view) = match given {
             Some((text, id)) if is_canonical(text) => (id, self.text(cursor, text)?),
             Some((_, id)) => (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?),
@@ -29,8 +35,13 @@ impl<'a> Batch<'a, '_> {
         };
         self.columns.set_text(column::UUID, view);
         self.event_ids.push(id);
-        Ok(id)
+        Ok((id, given.is_none() && !is_absent))
     }
+}
+
+/// Whether a value is neither text nor nothing.
+fn is_wrong(value: Value<'_>) -> bool {
+    !matches!(value, Value::String(_) | Value::Null)
 }
 
 /// Whether `text` is how a uuid is written into columns: 36 characters, lower case, hyphens.

@@ -4,14 +4,18 @@ use crate::clock::UnixMicros;
 use crate::event::time;
 use crate::event::time::Claim;
 use crate::event::time::Claimed;
+use crate::event::time::TimeWarning;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Batch;
+use crate::ingest::prepare::Received;
 use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
 
 impl<'a> Batch<'a, '_> {
-    pub(super) fn timestamp(&self, fields: &Fields<'a>) -> UnixMicros {
+    /// The time to store the event under, and what the sender should hear of it.
+    pub(super) fn timestamp(&self, fields: &Fields<'a>) -> (UnixMicros, Option<Kind>) {
         if let Some(decided) = fields.decided {
-            return decided.at;
+            return (decided.at, decided.warning);
         }
         let claim = Claim {
             timestamp: match fields.timestamp {
@@ -24,12 +28,31 @@ impl<'a> Batch<'a, '_> {
                 _ => None,
             },
         };
-        time::event_time(&claim, self.received.at).at
+        let decided = time::event_time(&claim, self.received.at);
+        (decided.at, decided.warning.map(warning))
     }
 }
 
+/// What the sender should hear of a time.
+pub(super) fn warning(warning: TimeWarning) -> Kind {
+    match warning {
+        TimeWarning::Unreadable => Kind::InvalidTimestamp,
+        TimeWarning::InFuture => Kind::TimestampInFuture,
+        TimeWarning::OutOfBounds => Kind::TimestampOutOfRange,
+    }
+}
+
+/// When the sender says it sent the request, if that tells an error of its clock. Within the dead
+/// zone the difference to the time of arrival is taken for the way of the request.
+pub(super) fn sent_at(given: Option<Value<'_>>, received: &Received) -> Option<UnixMicros> {
+    let sent_at = given.and_then(instant).or_else(|| received.sent_at())?;
+    let error_micros = sent_at.0.abs_diff(received.at.0);
+    let ignored_micros = u64::from(received.skew_ignored_millis) * 1000;
+    (error_micros > ignored_micros).then_some(sent_at)
+}
+
 /// An instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.
-pub(super) fn instant(value: Value<'_>) -> Option<UnixMicros> {
+fn instant(value: Value<'_>) -> Option<UnixMicros> {
     match value {
         Value::String(text) => time::parse_timestamp(text),
         Value::Integer(number) => Some(time::from_integer(number)),

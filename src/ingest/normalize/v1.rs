@@ -15,11 +15,13 @@ use crate::ingest::capture::Raw;
 use crate::ingest::capture_v1::Event;
 use crate::ingest::capture_v1::Options;
 use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::moment;
 use crate::ingest::prepare::Drop;
 use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
 use crate::wire::capture_v1::Sdk;
 
 /// Longest event name and distinct id, in bytes; events with longer ones are dropped.
@@ -56,6 +58,8 @@ const PROFILE: &str = "$process_person_profile";
 pub(in crate::ingest) struct Decided {
     /// When it happened.
     pub(super) at: UnixMicros,
+    /// What the sender should hear of that.
+    pub(super) warning: Option<Kind>,
     /// Whether it says nothing of persons, whatever its properties ask for.
     pub(super) personless: bool,
 }
@@ -124,15 +128,17 @@ impl<'a> Batch<'a, '_> {
             },
             ..options
         };
-        let text = |text| Some(Raw { value: Value::String(text), range: 0..0 });
+        let (at, warning) = self.moment_v1(at, &options);
+        let text = |text| Some(Raw { value: Value::String(text), range: 0..0, cursor });
         let mut fields = Fields {
             event: text(event.name),
             distinct_id: text(distinct_id),
-            uuid: Some(event.uuid),
-            decided: Some(Decided { at: self.moment_v1(at, &options), personless }),
+            uuid: Some(Value::String(event.uuid)),
+            decided: Some(Decided { at, warning, personless }),
             ..Fields::default()
         };
         self.members.clear();
+        self.lifts.clear();
         if let Some(mut properties) = event.properties {
             let mut whole = properties;
             fields.properties = Some(whole.skip());
@@ -164,13 +170,21 @@ impl<'a> Batch<'a, '_> {
 
     /// The time of an event: less the error of the sender's clock unless it asks not to, and then
     /// even far in the future.
-    fn moment_v1(&self, timestamp: UnixMicros, options: &Options<'_>) -> UnixMicros {
+    fn moment_v1(
+        &self,
+        timestamp: UnixMicros,
+        options: &Options<'_>,
+    ) -> (UnixMicros, Option<Kind>) {
         if options.disable_skew_correction == Some(true) {
-            return time::within_bounds(timestamp).unwrap_or(UnixMicros(0));
+            return match time::within_bounds(timestamp) {
+                Some(at) => (at, None),
+                None => (UnixMicros(0), Some(Kind::TimestampOutOfRange)),
+            };
         }
         let timestamp = Claimed::At(timestamp);
         let claim = Claim { timestamp, sent_at: self.sent_at, offset_millis: None };
-        time::event_time(&claim, self.received.at).at
+        let decided = time::event_time(&claim, self.received.at);
+        (decided.at, decided.warning.map(moment::warning))
     }
 
     /// Writes members of the envelope as properties, and sets their columns.
@@ -193,7 +207,8 @@ impl<'a> Batch<'a, '_> {
         for (key, flag) in [
             ("$cookieless_mode", options.cookieless_mode),
             ("$ignore_sent_at", options.disable_skew_correction),
-            (PROFILE, options.process_person_profile),
+            // True is what everybody has, and is not stored.
+            (PROFILE, options.process_person_profile.filter(|asked| !asked)),
         ] {
             let Some(flag) = flag else { continue };
             write_member(&mut self.injected, key, &flag);
