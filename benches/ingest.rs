@@ -40,6 +40,7 @@ use weir::ingest::envelope::Envelope;
 use weir::ingest::prepare::Prepared;
 use weir::ingest::prepare::Preparer;
 use weir::ingest::prepare::ProjectFacts;
+use weir::ingest::prepare::Protocol;
 use weir::ingest::prepare::Received;
 use weir::ingest::tape::Scratch;
 use weir::ingest::tape::Value;
@@ -97,8 +98,7 @@ fn received() -> Received {
     Received {
         at: NOW,
         client_ip: Some([203, 0, 113, 7].into()),
-        sent_at_query_millis: None,
-        engage: false,
+        protocol: Protocol::default(),
         seed: 1,
         skew_ignored_millis: 0,
     }

@@ -7,6 +7,7 @@
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod capture;
+pub mod capture_v1;
 pub mod commit;
 pub mod dedup;
 pub mod definitions;
@@ -52,10 +53,12 @@ use crate::ingest::envelope::Envelope;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::operation::Operation;
+use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -72,7 +75,9 @@ use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
+use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
 use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::Decoded;
 use crate::wire::encoding::Decoder;
 use crate::wire::encoding::hints::Hints;
 
@@ -107,19 +112,21 @@ pub struct CaptureRequest {
     pub hints: Hints,
     /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// `sent_at` of the query string, milliseconds since 1970.
-    pub sent_at_query_millis: Option<i64>,
-    /// Whether the path was `/engage`.
-    pub engage: bool,
+    /// How the body is to be read.
+    pub protocol: Protocol,
+    /// The project's token, where a header names it and not the body.
+    pub token: Option<String>,
 }
 
 /// What became of an accepted request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Its place in the log; `None` if no event of it was taken.
     pub sequence: Option<Sequence>,
     /// Events that are durable now.
     pub accepted: usize,
+    /// What became of each event, in order; only for capture v1.
+    pub fates: Vec<(Uuid, Fate)>,
 }
 
 /// Why a request is not accepted. Nothing of it is stored.
@@ -303,24 +310,37 @@ impl Pipeline {
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
-            sent_at_query_millis: request.sent_at_query_millis,
-            engage: request.engage,
+            protocol: request.protocol.clone(),
             seed: Uuid::new_v4().as_u64_pair().1,
             skew_ignored_millis: shared.skew_ignored_millis,
         };
-        let ready = self.prepare(&request, &received).await?;
+        let mut ready = self.prepare(&request, &received).await?;
         for (reason, count) in ready.prepared.drops.iter() {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
+        let fates = std::mem::take(&mut ready.prepared.fates);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted });
+            return Ok(Receipt { sequence: None, accepted, fates });
         }
         let sequence = self.log(ready, permit).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted })
+        Ok(Receipt { sequence: Some(sequence), accepted, fates })
+    }
+
+    /// The project that `body` belongs to, by the token in it. Nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pipeline::accept`], where the events are not looked at.
+    pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
+        let shared = &*self.shared;
+        let _permit = self.reserve(&body)?;
+        let metadata = shared.metadata.snapshot();
+        let decoding = Arc::clone(&shared.decoding);
+        shared.cpu.run(move || decoding.project_of(body, &hints, &metadata)).await?
     }
 
     /// Takes an operation on persons to disk. Returns its place in the log when it is durable; its
@@ -370,6 +390,12 @@ impl Pipeline {
         if shared.wal.size_bytes() >= shared.wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
+        self.reserve(body)
+    }
+
+    /// The share of `body` in the bytes that may be in flight.
+    fn reserve(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
+        let shared = &*self.shared;
         let sent = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let is_plain = matches!(body.first(), Some(b'{' | b'['));
         let decoded = if is_plain { sent } else { sent.saturating_mul(INFLATE_RATIO) };
@@ -511,14 +537,33 @@ impl Decoding {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, IngestError> {
+        let limit_bytes = match received.protocol {
+            Protocol::V0 { .. } => self.body_plain_max_bytes,
+            Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
+        };
+        let decoded = self.decode(body, hints, limit_bytes)?;
+        Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
+    }
+
+    fn decode(&self, body: Bytes, hints: &Hints, limit_bytes: u64) -> Result<Decoded, DecodeError> {
         let mut decoder = self.decoders.lock().pop().unwrap_or_default();
-        let decoded = decoder.decode(body, hints, self.body_plain_max_bytes);
+        let decoded = decoder.decode(body, hints, limit_bytes);
         let mut decoders = self.decoders.lock();
         if decoders.len() < DECODERS_MAX {
             decoders.push(decoder);
         }
-        drop(decoders);
-        Ok(self.preparer.prepare(decoded?.into_vec(), received, project)?)
+        decoded
+    }
+
+    fn project_of(
+        &self,
+        body: Bytes,
+        hints: &Hints,
+        metadata: &MetadataSnapshot,
+    ) -> Result<ProjectId, IngestError> {
+        let decoded = self.decode(body, hints, self.body_plain_max_bytes)?;
+        let project = |token: &str| Some(metadata.project_by_token(token)?.id);
+        Ok(self.preparer.project_of(decoded.as_ref(), &project)?)
     }
 
     fn ready(
@@ -531,6 +576,8 @@ impl Decoding {
             let project = metadata.project_by_token(token)?;
             Some(self.facts(metadata, project.id))
         };
+        let in_header = request.token.as_deref();
+        let project = |in_body: &str| project(in_header.unwrap_or(in_body));
         let prepared = self.prepare(request.body.clone(), &request.hints, &received, &project)?;
         let CaptureRequest { hints, body, .. } = request;
         let (head, body) = Envelope { project: prepared.project, received, hints, body }.encode();

@@ -24,13 +24,14 @@
 //!
 //! # The road of an event
 //!
-//! 1. [`http::router::Router`] finds the endpoint; [`http::routes::capture::capture`] reads the
-//!    bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a
-//!    client that hangs up cuts nothing in half. `accept` is the whole road; read it first.
+//! 1. [`http::router::Router`] finds the endpoint; [`http::routes::capture::capture`], or
+//!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, reads the bounded body and
+//!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
+//!    up cuts nothing in half. `accept` is the whole road; read it first.
 //! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
 //! 3. [`ingest::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
 //!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
-//!    [`ingest::tape`] is read once by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
+//!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
 //!    the server makes come from the seed and time of [`ingest::prepare::Received`].
 //! 4. [`ingest::envelope::Envelope::encode`] makes the log record: the body as it was received, and
@@ -95,6 +96,8 @@
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
+//! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
+//! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
 //! | The settings of the README are the settings. | `config.rs` |

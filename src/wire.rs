@@ -1,5 +1,6 @@
 //! The wire formats: bytes and JSON shapes as clients send and expect them. No rules of ours.
 
+pub mod capture_v1;
 pub mod encoding;
 pub mod flags;
 pub mod repair;

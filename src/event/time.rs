@@ -96,10 +96,23 @@ pub fn event_time(claim: &Claim, now: UnixMicros) -> EventTime {
     if at.0.saturating_sub(now.0) / 1000 > FUTURE_MAX_MILLIS {
         (at, warning) = (now, Some(TimeWarning::InFuture));
     }
-    if !(YEAR_0..YEAR_10000).contains(&at) {
+    if within_bounds(at).is_none() {
         (at, warning) = (UnixMicros(0), Some(TimeWarning::OutOfBounds));
     }
     EventTime { at, warning }
+}
+
+/// `at`, if it is in the years 0 to 9999, which every reader of the tables can show.
+pub fn within_bounds(at: UnixMicros) -> Option<UnixMicros> {
+    (YEAR_0..YEAR_10000).contains(&at).then_some(at)
+}
+
+/// Reads RFC 3339 and nothing else.
+pub fn parse_rfc3339(text: &str) -> Option<UnixMicros> {
+    parse_common(text.as_bytes()).or_else(|| {
+        let time = DateTime::parse_from_rfc3339(text).ok()?;
+        Some(UnixMicros(time.timestamp_micros()))
+    })
 }
 
 /// Reads a timestamp. What has no zone is UTC; a date alone is its midnight; digits past the
@@ -118,8 +131,8 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if text.len() > TEXT_MAX_BYTES {
         return None;
     }
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Some(UnixMicros(time.timestamp_micros()));
+    if let Some(time) = parse_rfc3339(text) {
+        return Some(time);
     }
     parse_civil(text.as_bytes()).or_else(|| parse_digits(text)).or_else(|| {
         let time = DateTime::parse_from_rfc2822(text).ok()?;

@@ -6,6 +6,9 @@
 //! `{"type":"validation_error","code":"invalid_payload","detail":"malformed request data",
 //! "attr":null}`, in this order; `attr` is the name of the field at fault, or null, or absent.
 //! The cause of a failure is written to the log line of its request, never into the answer.
+//! Capture v1 has an envelope of its own: `response/refusal.rs`.
+
+mod refusal;
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -113,6 +116,13 @@ impl Response {
         response.headers.insert(CONTENT_TYPE, content_type);
         response.body = Body::Stream(Box::pin(pieces));
         response
+    }
+
+    /// The same with a cause for the log.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
+        self.cause = Some(chain(error).into_boxed_str());
+        self
     }
 
     /// The same with a header added, or replaced if it was there.

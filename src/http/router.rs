@@ -14,6 +14,9 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::capture;
 use crate::http::routes::capture::Kind;
+use crate::http::routes::capture_v1;
+use crate::http::routes::discarded;
+use crate::http::routes::discarded::Discarded;
 use crate::http::routes::event_definitions;
 use crate::http::routes::feature_flags;
 use crate::http::routes::flags;
@@ -45,6 +48,10 @@ pub enum Route {
     Metrics,
     /// Events from SDKs.
     Capture(Kind),
+    /// Events from SDKs, by the newer protocol.
+    CaptureV1,
+    /// What SDKs send besides events, and Weir does not keep.
+    Discarded(Discarded),
     /// `/flags`, `/decide`.
     Flags,
     /// `/_internal/query`: SQL from a command of the same user.
@@ -98,13 +105,23 @@ const GET_PUT_PATCH: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
 fn find(method: &Method, path: &str) -> Route {
     let path = path.strip_suffix('/').unwrap_or(path);
     let is = |wanted: Method| *method == wanted;
+    // The oldest SDKs and image pixels send events in `?data=`.
+    let can_capture = is(Method::POST) || is(Method::GET);
     match path {
-        "/capture" | "/e" | "/track" if is(Method::POST) => Route::Capture(Kind::Legacy),
-        "/batch" | "/i/v0/e" if is(Method::POST) => Route::Capture(Kind::Modern),
-        "/engage" if is(Method::POST) => Route::Capture(Kind::Engage),
+        "/capture" | "/e" | "/track" if can_capture => Route::Capture(Kind::Legacy),
+        "/batch" | "/i/v0/e" | "/i/v0/ai/batch" if can_capture => Route::Capture(Kind::Modern),
+        "/engage" if can_capture => Route::Capture(Kind::Engage),
+        "/i/v1/analytics/events" | "/i/v1/ai/events" if is(Method::POST) => Route::CaptureV1,
+        "/s" if can_capture => Route::Discarded(Discarded::Recordings),
+        "/i/v1/logs" if is(Method::POST) => Route::Discarded(Discarded::Logs),
+        "/i/v1/metrics" if is(Method::POST) => Route::Discarded(Discarded::Metrics),
+        "/i/v1/traces" if is(Method::POST) => Route::Discarded(Discarded::Traces),
         "/flags" | "/decide" if is(Method::POST) => Route::Flags,
         "/_internal/query" if is(Method::POST) => Route::InternalQuery,
-        "/capture" | "/e" | "/track" | "/batch" | "/i/v0/e" | "/engage" | "/flags" | "/decide"
+        "/capture" | "/e" | "/track" | "/batch" | "/i/v0/e" | "/i/v0/ai/batch" | "/engage"
+        | "/s" => Route::WrongMethod(GET_POST),
+        "/i/v1/analytics/events" | "/i/v1/ai/events" => Route::WrongMethod(POST),
+        "/flags" | "/decide" | "/i/v1/logs" | "/i/v1/metrics" | "/i/v1/traces"
         | "/_internal/query" => Route::WrongMethod(POST),
         "" | "/_liveness" | "/_readiness" | "/metrics" if !is(Method::GET) => {
             Route::WrongMethod(GET)
@@ -171,6 +188,8 @@ impl Route {
             Self::Readiness => "readiness",
             Self::Metrics => "metrics",
             Self::Capture(_) => "capture",
+            Self::CaptureV1 => "capture_v1",
+            Self::Discarded(what) => what.name(),
             Self::Flags => "flags",
             Self::InternalQuery => "internal_query",
             Self::WrongMethod(_) => "wrong_method",
@@ -206,6 +225,8 @@ impl Router {
             Route::Readiness => Ok(health::readiness(None)),
             Route::Metrics => Ok(health::metrics(&app.metrics)),
             Route::Capture(kind) => capture::capture(app, kind, request).await,
+            Route::CaptureV1 => Ok(capture_v1::capture_v1(app, request).await),
+            Route::Discarded(what) => discarded::discard(app, what, request).await,
             Route::Flags => flags::flags(app, request).await,
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
@@ -270,7 +291,9 @@ impl Handler for Router {
 mod tests {
     use hyper::Method;
 
+    use super::Discarded;
     use super::GET;
+    use super::GET_POST;
     use super::GET_PUT_PATCH;
     use super::Kind;
     use super::POST;
@@ -291,7 +314,19 @@ mod tests {
             (Method::POST, "/i/v0/e", Route::Capture(Kind::Modern)),
             (Method::POST, "/flags", Route::Flags),
             (Method::POST, "/decide", Route::Flags),
-            (Method::GET, "/batch", Route::WrongMethod(POST)),
+            (Method::POST, "/i/v0/ai/batch", Route::Capture(Kind::Modern)),
+            (Method::GET, "/batch", Route::Capture(Kind::Modern)),
+            (Method::PUT, "/batch", Route::WrongMethod(GET_POST)),
+            (Method::POST, "/i/v1/analytics/events", Route::CaptureV1),
+            (Method::POST, "/i/v1/ai/events", Route::CaptureV1),
+            (Method::GET, "/i/v1/analytics/events", Route::WrongMethod(POST)),
+            (Method::POST, "/s", Route::Discarded(Discarded::Recordings)),
+            (Method::GET, "/s", Route::Discarded(Discarded::Recordings)),
+            (Method::POST, "/i/v1/logs", Route::Discarded(Discarded::Logs)),
+            (Method::POST, "/i/v1/metrics", Route::Discarded(Discarded::Metrics)),
+            (Method::POST, "/i/v1/traces", Route::Discarded(Discarded::Traces)),
+            (Method::GET, "/i/v1/traces", Route::WrongMethod(POST)),
+            (Method::GET, "/flags", Route::WrongMethod(POST)),
             (Method::GET, "/_readiness", Route::Readiness),
             (Method::POST, "/_readiness", Route::WrongMethod(GET)),
             (Method::GET, "/", Route::Root),

@@ -7,6 +7,8 @@
 )]
 
 pub mod capture;
+pub mod capture_v1;
+pub mod discarded;
 pub mod event_definitions;
 pub mod feature_flags;
 pub mod flags;

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::ingest::definitions::collect::Slots;
+use crate::ingest::normalize::v1::Decided;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
@@ -171,6 +172,8 @@ pub(super) struct Fields<'a> {
     /// Range of the `properties` object.
     pub(super) properties: Option<Range<usize>>,
     pub(super) inner: Inner<'a>,
+    /// What capture v1 has decided already.
+    pub(super) decided: Option<Decided>,
 }
 
 /// The properties that have a meaning to the server.

@@ -2,14 +2,15 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | layout of this head: 1 |
+//! | 1 | layout of this head: 1 for capture v0, 3 for capture v1 (2 is an operation, see `operation`) |
 //! | 1 | version of the normalisation rules that made the first columns: 1 |
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4; bit 3: a dead zone follows |
-//! | 8 | `sent_at` of the query in milliseconds, i64, if bit 0 |
-//! | 4 | error of the sender's clock that was ignored, milliseconds, u32, if bit 3 |
+//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows |
+//! | 8 | if bit 0, `sent_at`, i64: of the query in milliseconds (v0), of the header in microseconds (v1) |
+//! | 4 | if bit 3, error of the sender's clock that was ignored, milliseconds, u32 |
+//! | 1 + 1 | if bit 4, for each of the SDK's name and version: its length, and the text |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
 //! | rest | the body; if bit 2, its length (u32) and one LZ4 block |
@@ -23,15 +24,19 @@ use bytes::Bytes;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
+use crate::wire::capture_v1::Sdk;
 use crate::wire::encoding::hints::Hints;
 
-const LAYOUT: u8 = 1;
+const LAYOUT_V0: u8 = 1;
+const LAYOUT_V1: u8 = 3;
 const RULES: u8 = 1;
 const HAS_SENT_AT: u8 = 1;
 const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
 const HAS_SKEW_IGNORED: u8 = 8;
+const SDK: u8 = 16;
 
 /// Bodies below this are not packed.
 const PACK_MIN_BYTES: usize = 256;
@@ -63,25 +68,34 @@ impl Envelope {
         let packed = self.packed();
         let received = &self.received;
         let mut head = Vec::with_capacity(128);
-        head.extend([LAYOUT, RULES]);
+        let (layout, sent_at, engage, sdk) = match &received.protocol {
+            Protocol::V0 { sent_at_query_millis, engage } => {
+                (LAYOUT_V0, *sent_at_query_millis, *engage, None)
+            }
+            Protocol::V1 { sent_at, sdk } => (LAYOUT_V1, Some(sent_at.0), false, sdk.as_ref()),
+        };
+        head.extend([layout, RULES]);
         head.extend(self.project.0.to_le_bytes());
         head.extend(received.at.0.to_le_bytes());
         head.extend(received.seed.to_le_bytes());
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         head.push(
-            flag(received.sent_at_query_millis.is_some(), HAS_SENT_AT)
-                | flag(received.engage, ENGAGE)
+            flag(sent_at.is_some(), HAS_SENT_AT)
+                | flag(engage, ENGAGE)
                 | flag(packed.is_some(), LZ4)
-                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED),
+                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED)
+                | flag(sdk.is_some(), SDK),
         );
-        head.extend(received.sent_at_query_millis.map(i64::to_le_bytes).iter().flatten());
+        head.extend(sent_at.map(i64::to_le_bytes).iter().flatten());
         // The setting may be another when the record is replayed.
         if received.skew_ignored_millis > 0 {
             head.extend(received.skew_ignored_millis.to_le_bytes());
         }
-        let ip = received.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
-        head.push(u8::try_from(ip.len()).unwrap_or(0));
-        head.extend(ip.as_bytes());
+        if let Some(sdk) = sdk {
+            put_short(&mut head, &sdk.name);
+            put_short(&mut head, &sdk.version);
+        }
+        put_short(&mut head, &received.client_ip.map(|ip| ip.to_string()).unwrap_or_default());
         let hints = self.hints.to_bytes();
         head.extend(u32::try_from(hints.len()).unwrap_or(0).to_le_bytes());
         head.extend(hints);
@@ -107,12 +121,14 @@ impl Envelope {
     pub fn decode(record: Vec<u8>) -> Result<Self, UnknownRecord> {
         let record = Bytes::from(record);
         let mut rest: &[u8] = &record;
-        let [LAYOUT, RULES] = take::<2>(&mut rest)? else { return Err(UnknownRecord) };
+        let [layout @ (LAYOUT_V0 | LAYOUT_V1), RULES] = take::<2>(&mut rest)? else {
+            return Err(UnknownRecord);
+        };
         let project = ProjectId(i64::from_le_bytes(take(&mut rest)?));
         let at = UnixMicros(i64::from_le_bytes(take(&mut rest)?));
         let seed = u64::from_le_bytes(take(&mut rest)?);
         let [flags] = take::<1>(&mut rest)?;
-        let sent_at_query_millis = match flags & HAS_SENT_AT {
+        let sent_at = match flags & HAS_SENT_AT {
             0 => None,
             _ => Some(i64::from_le_bytes(take(&mut rest)?)),
         };
@@ -120,19 +136,29 @@ impl Envelope {
             0 => 0,
             _ => u32::from_le_bytes(take(&mut rest)?),
         };
-        let [ip_len] = take::<1>(&mut rest)?;
-        let ip = std::str::from_utf8(take_slice(&mut rest, usize::from(ip_len))?);
-        let client_ip: Option<IpAddr> = ip.ok().and_then(|ip| ip.parse().ok());
+        let sdk = match flags & SDK {
+            0 => None,
+            _ => {
+                let name = take_short(&mut rest)?.to_owned();
+                Some(Sdk { name, version: take_short(&mut rest)?.to_owned() })
+            }
+        };
+        let client_ip: Option<IpAddr> = take_short(&mut rest)?.parse().ok();
         let hints_len = u32::from_le_bytes(take(&mut rest)?);
         let hints_len = usize::try_from(hints_len).map_err(|_| UnknownRecord)?;
         let hints = Hints::from_bytes(take_slice(&mut rest, hints_len)?).ok_or(UnknownRecord)?;
-        let engage = flags & ENGAGE != 0;
+        let protocol = match (layout, sent_at) {
+            (LAYOUT_V0, sent_at_query_millis) => {
+                Protocol::V0 { sent_at_query_millis, engage: flags & ENGAGE != 0 }
+            }
+            (_, Some(micros)) => Protocol::V1 { sent_at: UnixMicros(micros), sdk },
+            (_, None) => return Err(UnknownRecord),
+        };
         let body = match flags & LZ4 {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
-        let received =
-            Received { at, client_ip, sent_at_query_millis, engage, seed, skew_ignored_millis };
+        let received = Received { at, client_ip, protocol, seed, skew_ignored_millis };
         Ok(Self { project, received, hints, body })
     }
 }
@@ -143,6 +169,18 @@ fn unpack(packed: &[u8]) -> Result<Bytes, UnknownRecord> {
         return Err(UnknownRecord);
     }
     lz4_flex::block::decompress(block, len).map(Bytes::from).map_err(|_| UnknownRecord)
+}
+
+/// A short text with its length before it; a longer one is as good as none.
+fn put_short(head: &mut Vec<u8>, text: &str) {
+    let length = u8::try_from(text.len());
+    head.push(length.unwrap_or(0));
+    head.extend(text.as_bytes().iter().take(length.map_or(0, usize::from)));
+}
+
+fn take_short<'a>(rest: &mut &'a [u8]) -> Result<&'a str, UnknownRecord> {
+    let [length] = take::<1>(rest)?;
+    std::str::from_utf8(take_slice(rest, usize::from(length))?).map_err(|_| UnknownRecord)
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], UnknownRecord> {
@@ -164,17 +202,27 @@ mod tests {
     use super::Envelope;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::ingest::prepare::Protocol;
     use crate::ingest::prepare::Received;
+    use crate::wire::capture_v1::Sdk;
     use crate::wire::encoding::hints::Hints;
 
-    fn envelope(body: &'static [u8], ip: Option<&str>, sent_at: Option<i64>) -> Envelope {
+    fn v0(sent_at: Option<i64>) -> Protocol {
+        Protocol::V0 { sent_at_query_millis: sent_at, engage: sent_at.is_some() }
+    }
+
+    fn v1(sdk: Option<(&str, &str)>) -> Protocol {
+        let sdk = sdk.map(|(name, version)| Sdk { name: name.into(), version: version.into() });
+        Protocol::V1 { sent_at: UnixMicros(-1_700_000_000_123_456), sdk }
+    }
+
+    fn envelope(body: &'static [u8], ip: Option<&str>, protocol: Protocol) -> Envelope {
         Envelope {
             project: ProjectId(7),
             received: Received {
                 at: UnixMicros(1_700_000_000_123_456),
                 client_ip: ip.map(|ip| ip.parse().unwrap()),
-                sent_at_query_millis: sent_at,
-                engage: sent_at.is_some(),
+                protocol,
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
@@ -186,13 +234,15 @@ mod tests {
     #[test]
     fn records_read_back_and_every_cut_is_refused_or_shortens_the_body() {
         static LONG: [u8; 1000] = [b'{'; 1000];
-        for (body, ip, sent_at) in [
-            (&b""[..], None, None),
-            (b"{\"a\":1}", Some("127.0.0.1"), Some(-5)),
-            (&LONG, Some("2001:db8::1"), None),
-            (b"\x1f\x8b\x08 not text", None, Some(1_700_000_000_000)),
+        for (body, ip, protocol) in [
+            (&b""[..], None, v0(None)),
+            (b"{\"a\":1}", Some("127.0.0.1"), v0(Some(-5))),
+            (&LONG, Some("2001:db8::1"), v0(None)),
+            (b"\x1f\x8b\x08 not text", None, v0(Some(1_700_000_000_000))),
+            (b"{\"a\":1}", None, v1(None)),
+            (&LONG, Some("127.0.0.1"), v1(Some(("posthog-python", "7.91.1")))),
         ] {
-            let envelope = envelope(body, ip, sent_at);
+            let envelope = envelope(body, ip, protocol);
             let (head, packed) = envelope.encode();
             assert!(packed.len() <= body.len());
             let record = [&head[..], &packed[..]].concat();
@@ -202,5 +252,33 @@ mod tests {
                 assert!(Envelope::decode(record[..cut].to_vec()).is_err(), "cut at {cut}");
             }
         }
+    }
+
+    /// Goal: the logs of before stay readable. Method: bytes written down by hand from the table.
+    #[test]
+    fn the_layout_is_as_documented() {
+        let number = |number: i64| number.to_le_bytes();
+        let common = [number(7), number(1_700_000_000_123_456), number(-4)].concat();
+        let hints = [&[4, 0, 0, 0][..], &[1, 0, 0, 0]].concat();
+        let v0_record = [&[1, 1][..], &common, &[3], &number(-5), b"\x09127.0.0.1", &hints, b"{}"];
+        let v1_record = [
+            &[3, 1][..],
+            &common,
+            &[17],
+            &number(-1_700_000_000_123_456),
+            b"\x01a\x01b\0",
+            &hints,
+            b"{}",
+        ];
+        for (record, ip, protocol) in [
+            (v0_record.concat(), Some("127.0.0.1"), v0(Some(-5))),
+            (v1_record.concat(), None, v1(Some(("a", "b")))),
+        ] {
+            let expected = Envelope { hints: Hints::default(), ..envelope(b"{}", ip, protocol) };
+            let (head, body) = expected.encode();
+            assert_eq!([&head[..], &body].concat(), record);
+            assert_eq!(format!("{:?}", Envelope::decode(record).unwrap()), format!("{expected:?}"));
+        }
+        assert!(Envelope::decode([&[4, 1][..], &common].concat()).is_err(), "a layout to come");
     }
 }

@@ -3,7 +3,7 @@
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
 //! `lifts` (properties that say something of the person), `properties` (what is stored of them),
-//! `persons`, `groups`.
+//! `persons`, `groups`, and `v1`, the other way into the road.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -17,6 +17,7 @@ mod moment;
 mod names;
 mod persons;
 mod properties;
+pub(super) mod v1;
 
 use std::ops::Range;
 
@@ -30,7 +31,6 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::identity::change::Op;
-use crate::ingest::capture::Envelope;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
@@ -98,6 +98,8 @@ pub(super) struct Batch<'a, 'r> {
     members: Vec<Member>,
     /// Those of them that say something of the person.
     lifts: Lifts<'a>,
+    /// What goes into the properties of the current event besides: JSON members without braces.
+    injected: Vec<u8>,
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
@@ -105,13 +107,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         keys: &'r KeyTable,
         received: &'r Received,
         project: &'r ProjectFacts,
-        envelope: &Envelope<'a>,
+        (given_sent_at, is_historical): (Option<Value<'a>>, bool),
     ) -> Self {
         Self {
             keys,
             received,
             project,
-            sent_at: sent_at(envelope.sent_at, received),
+            sent_at: sent_at(given_sent_at, received),
             client_ip: None,
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
@@ -124,9 +126,10 @@ impl<'a, 'r> Batch<'a, 'r> {
             warnings: Warnings::default(),
             mismatched: 0,
             has_groups: false,
-            is_historical: envelope.is_historical,
+            is_historical,
             members: Vec::new(),
             lifts: Lifts::default(),
+            injected: Vec::new(),
         }
     }
 
@@ -303,7 +306,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         let name = match fields.event.as_ref().map(|raw| raw.value) {
             Some(Value::String(name)) => name,
-            None | Some(Value::Null) if self.received.engage => "$identify",
+            None | Some(Value::Null) if self.received.is_engage() => "$identify",
             _ => return Ok(Some(Drop::MissingEvent)),
         };
         if name.is_empty() {
@@ -318,16 +321,18 @@ impl<'a, 'r> Batch<'a, 'r> {
             return Ok(Some(Drop::MissingDistinctId));
         };
         let (timestamp, time_warning) = self.timestamp(fields);
+        let decided = fields.decided.is_some_and(|decided| decided.personless);
+        let asked = fields.inner.process_person_profile == Some(Value::Boolean(false));
         let mut event = Accepted {
             name: name.name.as_ref(),
             distinct_id: &distinct_id.name,
             timestamp,
             event_id: Uuid::nil(),
-            personless: fields.inner.process_person_profile == Some(Value::Boolean(false)),
+            personless: asked || decided,
             os: None,
         };
         let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
-        if event.personless && merges {
+        if event.personless && merges && !decided {
             return Ok(Some(Drop::PersonlessMerge));
         }
         let is_uuid_wrong;
@@ -486,6 +491,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             observed: self.definitions.finish(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            fates: Vec::new(),
             warnings: self.warnings,
         }
     }

@@ -19,14 +19,18 @@ use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
+use crate::ingest::capture_v1;
+use crate::ingest::capture_v1::BatchError;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
+use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Scratch;
 use crate::ingest::warnings;
 use crate::ingest::warnings::Warnings;
+use crate::wire::capture_v1::Sdk;
 use crate::wire::repair::repair;
 
 /// Memory of parses that is kept for the next ones; as many bodies are parsed at once as the CPU
@@ -43,14 +47,54 @@ pub struct Received {
     pub at: UnixMicros,
     /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// `sent_at` of the query string, milliseconds since 1970.
-    pub sent_at_query_millis: Option<i64>,
-    /// Whether the path was `/engage`, where an event without a name is an `$identify`.
-    pub engage: bool,
+    /// How the body is to be read.
+    pub protocol: Protocol,
     /// Randomness for the ids that the server makes.
     pub seed: u64,
     /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
     pub skew_ignored_millis: u32,
+}
+
+/// The rules by which a body is read, and what they need of the request beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `/batch`, `/e` and their like.
+    V0 {
+        /// `sent_at` of the query string, milliseconds since 1970.
+        sent_at_query_millis: Option<i64>,
+        /// Whether the path was `/engage`, where an event without a name is an `$identify`.
+        engage: bool,
+    },
+    /// `/i/v1/...`: stricter, and every event has an answer of its own.
+    V1 {
+        /// When the client's clock says it sent the request.
+        sent_at: UnixMicros,
+        /// The SDK, for `$lib` and `$lib_version`.
+        sdk: Option<Sdk>,
+    },
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::V0 { sent_at_query_millis: None, engage: false }
+    }
+}
+
+impl Received {
+    /// When the client says, beside the body, that it sent the request.
+    pub(super) fn sent_at(&self) -> Option<UnixMicros> {
+        match self.protocol {
+            Protocol::V0 { sent_at_query_millis, .. } => {
+                sent_at_query_millis.map(|millis| UnixMicros(millis.saturating_mul(1000)))
+            }
+            Protocol::V1 { sent_at, .. } => Some(sent_at),
+        }
+    }
+
+    /// Whether an event without a name is an `$identify`.
+    pub(super) fn is_engage(&self) -> bool {
+        matches!(self.protocol, Protocol::V0 { engage: true, .. })
+    }
 }
 
 /// What a project must tell for its events to become columns.
@@ -83,6 +127,8 @@ pub struct Prepared {
     pub unknown_group_types: Vec<String>,
     /// Events that were not taken, by reason.
     pub drops: Drops,
+    /// What became of each event, in order. Only for capture v1, which answers for each.
+    pub fates: Vec<(Uuid, Fate)>,
     /// What the sender should hear of, those included.
     pub warnings: Warnings,
     /// Memory that the columns keep.
@@ -103,9 +149,21 @@ impl Prepared {
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
             warnings: Warnings::default(),
+            fates: Vec::new(),
             memory_bytes: 0,
         }
     }
+}
+
+/// What became of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is a row.
+    Taken,
+    /// It is a row that says nothing of persons, because its distinct id cannot be one's.
+    TakenPersonless,
+    /// It is not.
+    Dropped(Drop),
 }
 
 /// Why an event was not taken although its request was fine.
@@ -125,11 +183,21 @@ pub enum Drop {
     NeverStored,
     /// It is no JSON, or nested too deeply; see `salvage`.
     Unreadable,
+    /// Capture v1: its name is too long.
+    NameTooLong,
+    /// Capture v1: its distinct id is too long.
+    DistinctIdTooLong,
+    /// Capture v1: its timestamp is no RFC 3339.
+    InvalidTimestamp,
+    /// Capture v1: its properties are no object.
+    InvalidProperties,
+    /// Capture v1: an option has a value that cannot be meant.
+    InvalidOptions,
 }
 
 impl Drop {
     /// All reasons, in the order of [`Drops`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::NotAnObject,
         Self::MissingEvent,
         Self::MissingDistinctId,
@@ -137,6 +205,11 @@ impl Drop {
         Self::PersonlessMerge,
         Self::NeverStored,
         Self::Unreadable,
+        Self::NameTooLong,
+        Self::DistinctIdTooLong,
+        Self::InvalidTimestamp,
+        Self::InvalidProperties,
+        Self::InvalidOptions,
     ];
 
     /// Name for metrics and warnings.
@@ -149,6 +222,11 @@ impl Drop {
             Self::PersonlessMerge => "personless_merge",
             Self::NeverStored => "never_stored",
             Self::Unreadable => "unreadable",
+            Self::NameTooLong => "event_name_too_long",
+            Self::DistinctIdTooLong => "distinct_id_too_large",
+            Self::InvalidTimestamp => "invalid_event_timestamp",
+            Self::InvalidProperties => "malformed_event_properties",
+            Self::InvalidOptions => "invalid_options",
         }
     }
 }
@@ -201,6 +279,9 @@ pub enum PrepareError {
     /// More text than one batch of columns can hold.
     #[error("the body is too large for one batch")]
     TooLarge,
+    /// A body of capture v1 is wrong as a whole.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
 }
 
 impl PrepareError {
@@ -209,9 +290,11 @@ impl PrepareError {
         match self {
             Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
             Self::TooLarge => Kind::TooLarge,
-            Self::Malformed | Self::NoObject | Self::NoEvents | Self::InconsistentTokens => {
-                Kind::Invalid
-            }
+            Self::Malformed
+            | Self::NoObject
+            | Self::NoEvents
+            | Self::InconsistentTokens
+            | Self::Batch(_) => Kind::Invalid,
         }
     }
 }
@@ -230,8 +313,9 @@ impl Preparer {
         Self { keys: KeyTable::new(), event_max_bytes, scratches: Mutex::new(Vec::new()) }
     }
 
-    /// Reads `body`. `project` finds the project of a token. Text in the columns refers to `body`,
-    /// which therefore lives as long as they do.
+    /// Reads `body`. `project` finds the project of the token in it, which is empty by a protocol
+    /// that has the token in a header. Text in the columns refers to `body`, which therefore lives
+    /// as long as they do.
     ///
     /// # Errors
     ///
@@ -242,8 +326,36 @@ impl Preparer {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, PrepareError> {
+        self.with_scratch(|scratch| self.read(body, received, project, scratch))
+    }
+
+    /// The project whose token stands in `body`; `project` finds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Preparer::prepare`], but of the events only their tokens are looked at.
+    pub fn project_of(
+        &self,
+        body: &[u8],
+        project: &dyn Fn(&str) -> Option<ProjectId>,
+    ) -> Result<ProjectId, PrepareError> {
+        let read = |root: Cursor<'_>| {
+            let envelope = Envelope::read(root)?;
+            let token = envelope.token.ok_or(PrepareError::NoToken)?;
+            project(token.trim()).ok_or(PrepareError::UnknownToken)
+        };
+        self.with_scratch(|scratch| match scratch.parse(body, read) {
+            Ok(found) => found,
+            Err(_) => {
+                let repaired = repair(body).ok_or(PrepareError::Malformed)?;
+                scratch.parse(&repaired, read).map_err(|_| PrepareError::Malformed)?
+            }
+        })
+    }
+
+    fn with_scratch<T>(&self, work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = self.scratches.lock().pop().unwrap_or_default();
-        let outcome = self.read(body, received, project, &mut scratch);
+        let outcome = work(&mut scratch);
         let mut scratches = self.scratches.lock();
         if scratches.len() < SCRATCHES_MAX && scratch.body_capacity() <= SCRATCH_BODY_MAX_BYTES {
             scratches.push(scratch);
@@ -279,6 +391,10 @@ impl Preparer {
                 return built.map(|built| built.finish(body));
             }
         }
+        if let Protocol::V1 { .. } = received.protocol {
+            // An event that cannot be read has no id by which its sender could be told.
+            return Err(PrepareError::Malformed);
+        }
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
         let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
         let built = self.build(&body, received, project, scratch);
@@ -296,19 +412,52 @@ impl Preparer {
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
-        scratch.parse(body, |root| {
-            let envelope = Envelope::read(root)?;
-            let events_max = envelope.events_max();
-            if events_max == 0 {
-                return Err(PrepareError::NoEvents);
-            }
-            let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
-            let project = project(token).ok_or(PrepareError::UnknownToken)?;
-            let mut batch = Batch::new(&self.keys, received, &project, &envelope);
-            batch.reserve(events_max, self.event_max_bytes, body.len());
-            envelope.for_each(root, |event| batch.event(event))?;
-            Ok(batch.finish())
+        scratch.parse(body, |root| match &received.protocol {
+            Protocol::V0 { .. } => self.build_v0(root, received, project),
+            Protocol::V1 { sdk, .. } => self.build_v1(root, received, project, sdk.as_ref()),
         })
+    }
+
+    fn build_v0(
+        &self,
+        root: Cursor<'_>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+    ) -> Result<Built, PrepareError> {
+        let envelope = Envelope::read(root)?;
+        let events_max = envelope.events_max();
+        if events_max == 0 {
+            return Err(PrepareError::NoEvents);
+        }
+        let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
+        let project = project(token).ok_or(PrepareError::UnknownToken)?;
+        let around = (envelope.sent_at, envelope.is_historical);
+        let mut batch = Batch::new(&self.keys, received, &project, around);
+        batch.reserve(events_max, self.event_max_bytes, root.body().len());
+        envelope.for_each(root, |event| batch.event(event))?;
+        Ok(batch.finish())
+    }
+
+    fn build_v1(
+        &self,
+        root: Cursor<'_>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+        sdk: Option<&Sdk>,
+    ) -> Result<Built, PrepareError> {
+        let envelope = capture_v1::Envelope::read(root)?;
+        let project = project("").ok_or(PrepareError::UnknownToken)?;
+        let around = (None, envelope.is_historical);
+        let mut batch = Batch::new(&self.keys, received, &project, around);
+        let events = envelope.uuids.len();
+        batch.reserve(events, self.event_max_bytes, root.body().len());
+        let additions = batch.additions(sdk, envelope.is_internal)?;
+        let mut fates = Vec::with_capacity(events);
+        envelope.for_each(|event, uuid| {
+            fates.push((uuid, batch.event_v1(event, &additions)?));
+            Ok(())
+        })?;
+        Ok(Built { fates, ..batch.finish() })
     }
 }
 
@@ -323,6 +472,7 @@ pub(super) struct Built {
     pub(super) observed: Observed,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
+    pub(super) fates: Vec<(Uuid, Fate)>,
     pub(super) warnings: Warnings,
 }
 
@@ -341,6 +491,7 @@ impl Built {
             observed: self.observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            fates: self.fates,
             warnings: self.warnings,
         }
     }

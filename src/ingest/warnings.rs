@@ -57,7 +57,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::Dropped(Drop::NotAnObject),
         Self::Dropped(Drop::MissingEvent),
         Self::Dropped(Drop::MissingDistinctId),
@@ -65,6 +65,11 @@ impl Kind {
         Self::Dropped(Drop::PersonlessMerge),
         Self::Dropped(Drop::NeverStored),
         Self::Dropped(Drop::Unreadable),
+        Self::Dropped(Drop::NameTooLong),
+        Self::Dropped(Drop::DistinctIdTooLong),
+        Self::Dropped(Drop::InvalidTimestamp),
+        Self::Dropped(Drop::InvalidProperties),
+        Self::Dropped(Drop::InvalidOptions),
         Self::EventNameCut,
         Self::DistinctIdCut,
         Self::InvalidUuid,
@@ -97,6 +102,11 @@ impl Kind {
             }
             Self::Dropped(Drop::NeverStored) => "dropped_event_never_stored",
             Self::Dropped(Drop::Unreadable) => "dropped_event_unreadable",
+            Self::Dropped(Drop::NameTooLong) => "dropped_event_name_too_long",
+            Self::Dropped(Drop::DistinctIdTooLong) => "dropped_event_distinct_id_too_long",
+            Self::Dropped(Drop::InvalidTimestamp) => "dropped_event_invalid_timestamp",
+            Self::Dropped(Drop::InvalidProperties) => "dropped_event_invalid_properties",
+            Self::Dropped(Drop::InvalidOptions) => "dropped_event_invalid_options",
             Self::EventNameCut => "event_name_truncated",
             Self::DistinctIdCut => "distinct_id_truncated",
             Self::InvalidUuid => "invalid_event_uuid",

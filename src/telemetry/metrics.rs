@@ -45,7 +45,7 @@ pub struct ReasonLabels {
     pub reason: &'static str,
 }
 
-/// Labels of [`Metrics::ingestion_warnings`].
+/// Labels of [`Metrics::ingestion_warnings`] and [`Metrics::requests_discarded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct KindLabels {
     /// What, such as `cannot_merge_already_identified`.
@@ -101,6 +101,9 @@ pub struct Metrics {
     /// `weir_ingestion_warnings_total{kind}`: events that had less effect than their sender may
     /// have meant; the API tells which.
     pub ingestion_warnings: Family<KindLabels, Counter>,
+    /// `weir_requests_discarded_total{kind}`: recordings, logs and their like, answered 200 and not
+    /// kept.
+    pub requests_discarded: Family<KindLabels, Counter>,
     /// `weir_ingest_inflight_bytes`: decoded bodies between arrival and acknowledgement.
     pub ingest_inflight_bytes: Gauge,
     /// `weir_wal_bytes`: the log on disk, all segments.
@@ -149,6 +152,7 @@ impl Metrics {
             events_dropped: Family::default(),
             events_duplicate: Counter::default(),
             ingestion_warnings: Family::default(),
+            requests_discarded: Family::default(),
             ingest_inflight_bytes: Gauge::default(),
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
@@ -232,6 +236,11 @@ impl Metrics {
             "ingestion_warnings",
             "Warnings about events that had less effect than their sender may have meant, by kind",
             self.ingestion_warnings.clone(),
+        );
+        registry.register(
+            "requests_discarded",
+            "Requests with recordings, logs and their like, answered 200 and not kept, by kind",
+            self.requests_discarded.clone(),
         );
         registry.register_with_unit(
             "ingest_inflight",
@@ -382,6 +391,7 @@ mod tests {
         metrics.http_request_seconds.get_or_create(&RouteLabels { route: "none" }).observe(0.1);
         metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc();
         metrics.ingestion_warnings.get_or_create(&KindLabels { kind: "truncated" }).inc();
+        metrics.requests_discarded.get_or_create(&KindLabels { kind: "logs" }).inc();
         metrics.compactions.get_or_create(&TableLabels { table: "events" }).inc();
         metrics.table_files.get_or_create(&TableLabels { table: "events" }).set(1);
         metrics.queries.get_or_create(&OutcomeLabels { outcome: "ok" }).inc();

@@ -19,3 +19,4 @@ mod harness;
 mod identity;
 mod lifecycle;
 mod sdk;
+mod wire;

@@ -10,6 +10,7 @@ use crate::http::response::Response;
 use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
 use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::Protocol;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
@@ -19,7 +20,7 @@ use crate::wire::encoding::hints::PathKind;
 pub enum Kind {
     /// `/capture`, `/e`, `/track`: bodies may be wrapped in base64 once more.
     Legacy,
-    /// `/batch`, `/i/v0/e`.
+    /// `/batch`, `/i/v0/e`, `/i/v0/ai/batch`.
     Modern,
     /// `/engage`: as legacy, and an event without a name is an `$identify`.
     Engage,
@@ -41,17 +42,17 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
         header("content-encoding"),
         path,
     );
-    let millis = request.query("_").or_else(|| request.query("sent_at"));
-    let sent_at_query_millis = millis.and_then(|text| text.parse().ok()).filter(is_after_2020);
-    let is_beacon = request.query("beacon").as_deref() == Some("1");
+    let millis = |name| request.query(name)?.parse().ok().filter(is_after_2020);
+    let sent_at_query_millis = millis("_").or_else(|| millis("sent_at"));
+    let is_beacon = is_beacon(&request);
     let client_ip = Some(request.client_ip);
     let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
     let capture = CaptureRequest {
         body,
         hints,
         client_ip,
-        sent_at_query_millis,
-        engage: kind == Kind::Engage,
+        protocol: Protocol::V0 { sent_at_query_millis, engage: kind == Kind::Engage },
+        token: None,
     };
     let pipeline = app.pipeline.clone();
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
@@ -71,7 +72,13 @@ fn is_after_2020(millis: &i64) -> bool {
     *millis >= START_OF_2021
 }
 
-fn problem(error: IngestError) -> Problem {
+/// Whether the sender is a page that is being left, and will not read the answer.
+pub(super) fn is_beacon(request: &Request) -> bool {
+    request.query("beacon").as_deref() == Some("1")
+}
+
+/// What is wrong with a body of events, in the words of the API specification.
+pub(super) fn problem(error: IngestError) -> Problem {
     match &error {
         IngestError::Prepare(PrepareError::NoToken | PrepareError::UnknownToken) => {
             Problem::invalid_api_key()

@@ -42,6 +42,7 @@ use crate::ingest::envelope::Envelope;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
@@ -173,8 +174,7 @@ impl Node {
             let received = Received {
                 at: NOW,
                 client_ip: None,
-                sent_at_query_millis: None,
-                engage: false,
+                protocol: Protocol::default(),
                 seed,
                 skew_ignored_millis: 0,
             };

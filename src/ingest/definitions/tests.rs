@@ -18,6 +18,7 @@ use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::metadata::definitions::Sightings;
 use crate::metadata::properties::PropertyKind;
@@ -104,8 +105,7 @@ fn prepare(events: &[Json]) -> Prepared {
     let received = Received {
         at: NOW,
         client_ip: None,
-        sent_at_query_millis: None,
-        engage: false,
+        protocol: Protocol::default(),
         seed: 1,
         skew_ignored_millis: 0,
     };

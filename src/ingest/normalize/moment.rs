@@ -14,6 +14,9 @@ use crate::ingest::warnings::Kind;
 impl<'a> Batch<'a, '_> {
     /// The time to store the event under, and what the sender should hear of it.
     pub(super) fn timestamp(&self, fields: &Fields<'a>) -> (UnixMicros, Option<Kind>) {
+        if let Some(decided) = fields.decided {
+            return (decided.at, decided.warning);
+        }
         let claim = Claim {
             timestamp: match fields.timestamp {
                 None | Some(Value::Null) => Claimed::Absent,
@@ -26,21 +29,23 @@ impl<'a> Batch<'a, '_> {
             },
         };
         let decided = time::event_time(&claim, self.received.at);
-        let warning = decided.warning.map(|warning| match warning {
-            TimeWarning::Unreadable => Kind::InvalidTimestamp,
-            TimeWarning::InFuture => Kind::TimestampInFuture,
-            TimeWarning::OutOfBounds => Kind::TimestampOutOfRange,
-        });
-        (decided.at, warning)
+        (decided.at, decided.warning.map(warning))
+    }
+}
+
+/// What the sender should hear of a time.
+pub(super) fn warning(warning: TimeWarning) -> Kind {
+    match warning {
+        TimeWarning::Unreadable => Kind::InvalidTimestamp,
+        TimeWarning::InFuture => Kind::TimestampInFuture,
+        TimeWarning::OutOfBounds => Kind::TimestampOutOfRange,
     }
 }
 
 /// When the sender says it sent the request, if that tells an error of its clock. Within the dead
 /// zone the difference to the time of arrival is taken for the way of the request.
 pub(super) fn sent_at(given: Option<Value<'_>>, received: &Received) -> Option<UnixMicros> {
-    let from_query =
-        received.sent_at_query_millis.map(|millis| UnixMicros(millis.saturating_mul(1000)));
-    let sent_at = given.and_then(instant).or(from_query)?;
+    let sent_at = given.and_then(instant).or_else(|| received.sent_at())?;
     let error_micros = sent_at.0.abs_diff(received.at.0);
     let ignored_micros = u64::from(received.skew_ignored_millis) * 1000;
     (error_micros > ignored_micros).then_some(sent_at)

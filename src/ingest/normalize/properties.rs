@@ -41,14 +41,17 @@ impl<'a> Batch<'a, '_> {
     ) -> Result<(), PrepareError> {
         let rewrite = Rewrite::new(cursor.body(), fields, &self.lifts, (event, groups));
         let view = match &fields.properties {
-            Some(range) if !rewrite.is_needed(&self.members) => {
+            Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
                 let text = cursor.body().get(range.clone()).unwrap_or_default();
                 let offset = u32::try_from(range.start).map_err(|_| PrepareError::TooLarge)?;
                 Columns::body_view(text, offset)
             }
             _ => {
-                let members = &self.members;
-                let view = self.columns.write_side(|out| rewrite.write(out, members));
+                let (members, injected) = (&self.members, &self.injected);
+                let view = self.columns.write_side(|out| {
+                    rewrite.write(out, members);
+                    inject(out, injected);
+                });
                 view.ok_or(PrepareError::TooLarge)?
             }
         };
@@ -302,4 +305,17 @@ pub(super) fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
         Some(Json::Object(map)) => map.into_iter().map(|(key, _)| key).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Puts `members` behind those of the object that `out` ends with.
+fn inject(out: &mut Vec<u8>, members: &[u8]) {
+    if members.is_empty() {
+        return;
+    }
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(members);
+    out.push(b'}');
 }

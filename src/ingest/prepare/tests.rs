@@ -16,6 +16,7 @@ use super::PrepareError;
 use super::Prepared;
 use super::Preparer;
 use super::ProjectFacts;
+use super::Protocol;
 use super::Received;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -28,6 +29,7 @@ mod oracle;
 mod people;
 mod robust;
 mod stored;
+mod v1;
 
 /// 2026-11-21T08:00:00Z.
 const NOW: i64 = 1_795_248_000_000_000;
@@ -38,8 +40,7 @@ fn received() -> Received {
     Received {
         at: UnixMicros(NOW),
         client_ip: Some("203.0.113.7".parse().unwrap()),
-        sent_at_query_millis: None,
-        engage: false,
+        protocol: Protocol::default(),
         seed: 42,
         skew_ignored_millis: 0,
     }
@@ -146,7 +147,8 @@ fn every_shape_is_read() {
 #[test]
 fn an_event_without_a_name_is_an_identify_on_engage_only() {
     let body = r#"{"token":"phc_a","distinct_id":"u1","$set":{"a":1}}"#;
-    let engage = Received { engage: true, ..received() };
+    let protocol = Protocol::V0 { sent_at_query_millis: None, engage: true };
+    let engage = Received { protocol, ..received() };
     for body in [body, r#"{"token":"phc_a","event":null,"distinct_id":"u1","$set":{"a":1}}"#] {
         let prepared = prepare_with(body, &engage).unwrap();
         assert_eq!(texts(&prepared, "event"), ["$identify"]);
@@ -403,7 +405,10 @@ fn uuids_are_kept_and_malformed_ones_replaced() {
 
 #[test]
 fn timestamps_follow_the_senders_clock_error() {
-    let query = |millis| Received { sent_at_query_millis: Some(millis), ..received() };
+    let query = |millis| {
+        let protocol = Protocol::V0 { sent_at_query_millis: Some(millis), engage: false };
+        Received { protocol, ..received() }
+    };
     let now_millis = NOW / 1000;
     let t = r#""timestamp":"2026-11-21T07:00:00Z""#;
     let ahead = r#""sent_at":"2026-11-21T08:10:00Z""#;

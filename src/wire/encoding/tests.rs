@@ -12,6 +12,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::encoding::hints::Hints;
 
+mod levels;
+
 const JSON: &str = r#"{"api_key":"phc_x","batch":[{"event":"$pageview","distinct_id":"ü 😀","properties":{"a":1}}]}"#;
 const LIMIT: u64 = 1 << 20;
 const FORM: Option<&[u8]> = Some(b"application/x-www-form-urlencoded");

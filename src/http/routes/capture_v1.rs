@@ -1,0 +1,147 @@
+//! Events by capture v1: every event of a request has an answer of its own. The token and what the
+//! SDK is stand in headers, and are checked before the body is read.
+
+use std::error::Error;
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::http::request::BodyError;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::ingest::CaptureRequest;
+use crate::ingest::IngestError;
+use crate::ingest::capture_v1::BatchError;
+use crate::ingest::prepare::Drop;
+use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::Protocol;
+use crate::wire::capture_v1;
+use crate::wire::capture_v1::Head;
+use crate::wire::capture_v1::Refusal;
+use crate::wire::capture_v1::Verdict;
+use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::encoding::hints::PathKind;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static(capture_v1::REQUEST_ID);
+
+/// Why a request is refused, in v1's words and in the log's.
+struct Refused {
+    refusal: Refusal,
+    /// For the log, where something inside went wrong.
+    error: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, error: None }
+    }
+}
+
+/// Takes the events of `request`. Whatever the answer is, it repeats the id of the request.
+pub async fn capture_v1(app: &App, request: Request) -> Response {
+    let request_id = request.headers.get(REQUEST_ID).cloned();
+    let response = accept(app, request).await.unwrap_or_else(|Refused { refusal, error }| {
+        let response = Response::from(refusal);
+        match error {
+            Some(error) => response.because(&*error),
+            None => response,
+        }
+    });
+    match request_id {
+        Some(id) => response.with_header(REQUEST_ID, id),
+        None => response,
+    }
+}
+
+async fn accept(app: &App, request: Request) -> Result<Response, Refused> {
+    let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
+    let head = Head::read(header)?;
+    if app.metadata.snapshot().project_by_token(&head.token).is_none() {
+        return Err(Refusal::InvalidToken.into());
+    }
+    // The query says nothing here, unlike in v0.
+    let hints = Hints::new("", None, header("content-encoding"), PathKind::Modern);
+    let client_ip = Some(request.client_ip);
+    let limit_bytes = app.config.http.body_max_bytes.as_u64().min(capture_v1::BODY_MAX_BYTES);
+    let body = request.body.read(limit_bytes).await.map_err(unread)?;
+    let sent_at = UnixMicros(head.sent_at_micros);
+    let protocol = Protocol::V1 { sent_at, sdk: head.sdk };
+    let capture = CaptureRequest { body, hints, client_ip, protocol, token: Some(head.token) };
+    let pipeline = app.pipeline.clone();
+    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let receipt = accepting.await.map_err(IngestError::from).flatten().map_err(refused)?;
+    let verdicts = receipt.fates.iter().map(|(uuid, fate)| (*uuid, verdict(*fate)));
+    Ok(Response::json_bytes(StatusCode::OK, capture_v1::results(verdicts)))
+}
+
+fn unread(error: BodyError) -> Refused {
+    let refusal = match &error {
+        BodyError::TooLarge { .. } => Refusal::TooLarge(error.to_string()),
+        BodyError::Slow => Refusal::BodyReadTimeout,
+        BodyError::Broken(_) => Refusal::Undecodable(error.to_string()),
+        BodyError::Busy => Refusal::Unavailable,
+    };
+    refusal.into()
+}
+
+fn refused(error: IngestError) -> Refused {
+    let refusal = match &error {
+        IngestError::Decode(error) => undecoded(error),
+        IngestError::Prepare(error) => unprepared(error),
+        IngestError::Overloaded(_) | IngestError::Unavailable(_) => Refusal::Unavailable,
+        IngestError::Metadata(_) | IngestError::Task(_) => match error.kind() {
+            Kind::Overloaded | Kind::Unavailable | Kind::Timeout => Refusal::Unavailable,
+            _ => Refusal::Internal,
+        },
+    };
+    let is_inside = matches!(refusal, Refusal::Unavailable | Refusal::Internal);
+    Refused { refusal, error: is_inside.then(|| error.into()) }
+}
+
+fn undecoded(error: &DecodeError) -> Refusal {
+    match error {
+        DecodeError::Empty => Refusal::EmptyBody,
+        DecodeError::TooLarge { .. } => Refusal::TooLarge(error.to_string()),
+        DecodeError::Malformed(what) => Refusal::Undecodable((*what).to_owned()),
+        DecodeError::Unsupported => Refusal::Undecodable(error.to_string()),
+    }
+}
+
+fn unprepared(error: &PrepareError) -> Refusal {
+    match error {
+        PrepareError::NoEvents => Refusal::EmptyBatch,
+        PrepareError::NoToken | PrepareError::UnknownToken | PrepareError::InconsistentTokens => {
+            Refusal::InvalidToken
+        }
+        PrepareError::TooLarge => Refusal::TooLarge(error.to_string()),
+        PrepareError::Malformed | PrepareError::NoObject => Refusal::Unparsable(error.to_string()),
+        PrepareError::Batch(error) => match error {
+            BatchError::Shape(what) => Refusal::Unparsable((*what).to_owned()),
+            BatchError::CreatedAt => Refusal::InvalidBatch(error.to_string()),
+            BatchError::MissingUuid => Refusal::MissingEventUuid,
+            BatchError::InvalidUuid => Refusal::InvalidEventUuid,
+            BatchError::DuplicateUuid(uuid) => Refusal::DuplicateEventUuid(*uuid),
+        },
+    }
+}
+
+fn verdict(fate: Fate) -> Verdict {
+    match fate {
+        Fate::Taken => Verdict::Ok(None),
+        Fate::TakenPersonless => Verdict::Ok(Some("person_processing_disabled")),
+        Fate::Dropped(reason) => Verdict::Drop(match reason {
+            Drop::MissingEvent => "missing_event_name",
+            Drop::TooLarge => "event_too_big",
+            Drop::NeverStored => "dropped_performance_event",
+            // PostHog says so only in its warnings, after an `ok`.
+            Drop::PersonlessMerge => "invalid_event_when_process_person_profile_is_false",
+            // The rest have v1's names, or cannot be in a body of v1's shape.
+            other => other.name(),
+        }),
+    }
+}

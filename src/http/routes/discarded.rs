@@ -1,0 +1,86 @@
+//! What SDKs send besides events: session recordings, logs, metrics, traces. Weir keeps none of
+//! them; the paths exist so that no SDK repeats what it sent or fills a log with errors. A wrong key
+//! is refused all the same, so that nobody waits for data that never comes.
+
+use hyper::StatusCode;
+
+use crate::app::App;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::capture::is_beacon;
+use crate::http::routes::capture::problem;
+use crate::telemetry::metrics::KindLabels;
+use crate::wire::capture_v1::bearer;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::encoding::hints::PathKind;
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// `/s`: session recordings.
+    Recordings,
+    /// `/i/v1/logs`: OpenTelemetry.
+    Logs,
+    /// `/i/v1/metrics`: OpenTelemetry.
+    Metrics,
+    /// `/i/v1/traces`: OpenTelemetry.
+    Traces,
+}
+
+impl Discarded {
+    /// Name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recordings => "recordings",
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+            Self::Traces => "traces",
+        }
+    }
+}
+
+/// Largest body of recordings as sent (PostHog's limit).
+const RECORDINGS_MAX_BYTES: u64 = 25 << 20;
+
+/// Over quota: posthog-js sends no recordings for a minute, then asks again.
+const OVER_QUOTA: &[u8] = br#"{"status":1,"quota_limited":["recordings"]}"#;
+
+/// Checks whose data it is, and takes it.
+pub async fn discard(app: &App, what: Discarded, request: Request) -> Result<Response, Problem> {
+    let answer = match what {
+        Discarded::Recordings => recordings(app, request).await?,
+        Discarded::Logs | Discarded::Metrics | Discarded::Traces => telemetry(app, &request)?,
+    };
+    app.metrics.requests_discarded.get_or_create(&KindLabels { kind: what.name() }).inc();
+    Ok(answer)
+}
+
+/// The key stands in the body, among the recordings.
+async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
+    let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+    let hints = Hints::new(
+        request.query_string(),
+        header("content-type"),
+        header("content-encoding"),
+        PathKind::Modern,
+    );
+    let is_beacon = is_beacon(&request);
+    let body = request.body.read(RECORDINGS_MAX_BYTES).await?;
+    app.pipeline.project_of(body, hints).await.map_err(problem)?;
+    if is_beacon {
+        return Ok(Response::empty(StatusCode::NO_CONTENT));
+    }
+    Ok(Response::json_bytes(StatusCode::OK, OVER_QUOTA))
+}
+
+/// The key stands in `?token=` or, as exporters of OpenTelemetry send it, in `Authorization`. The
+/// body is not read: the exchange throws it away.
+fn telemetry(app: &App, request: &Request) -> Result<Response, Problem> {
+    let metadata = app.metadata.snapshot();
+    let in_query = request.query("token");
+    let token = in_query.as_deref().or_else(|| bearer(request.header("authorization")?));
+    let project = token.and_then(|token| metadata.project_by_token(token.trim()));
+    project.ok_or_else(Problem::invalid_api_key)?;
+    Ok(Response::json_bytes(StatusCode::OK, &b"{}"[..]))
+}

@@ -1,0 +1,317 @@
+//! Capture v1, where its rules differ: what v0 mends costs an event its place here, the time of an
+//! event follows the clock in the header, and members of the envelope become properties.
+//!
+//! Source: `rust/capture/src/v1/analytics` of PostHog.
+
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::columns::View;
+use crate::event::schema::PropertyType;
+use crate::event::schema::column;
+use crate::event::time;
+use crate::event::time::Claim;
+use crate::event::time::Claimed;
+use crate::ingest::capture::Fields;
+use crate::ingest::capture::Raw;
+use crate::ingest::capture_v1::Event;
+use crate::ingest::capture_v1::Options;
+use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::moment;
+use crate::ingest::normalize::names::cut;
+use crate::ingest::prepare::Drop;
+use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
+use crate::wire::capture_v1::Sdk;
+
+/// Longest event name and distinct id, in bytes; events with longer ones are dropped.
+const NAME_MAX_BYTES: usize = 200;
+
+/// Ids that stand for nobody: an event with one says nothing of persons. In any case of letters.
+const NOBODY: [&str; 20] = [
+    "0",
+    "00000000-0000-0000-0000-000000000000",
+    "[object object]",
+    "anonymous",
+    "anonymous-user",
+    "backend",
+    "distinct_id",
+    "distinctid",
+    "email",
+    "false",
+    "guest",
+    "id",
+    "nan",
+    "none",
+    "not_authenticated",
+    "null",
+    "system",
+    "true",
+    "undefined",
+    "user",
+];
+
+const PROFILE: &str = "$process_person_profile";
+
+/// What v1 has decided about an event before the rules for all events are asked.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ingest) struct Decided {
+    /// When it happened.
+    pub(super) at: UnixMicros,
+    /// What the sender should hear of that.
+    pub(super) warning: Option<Kind>,
+    /// Whether it says nothing of persons, whatever its properties ask for.
+    pub(super) personless: bool,
+}
+
+/// What goes into every event of a body.
+#[derive(Debug, Default)]
+pub(in crate::ingest) struct Additions {
+    /// `$lib` and `$lib_version` as members of the properties.
+    json: Vec<u8>,
+    /// The same as values of their columns.
+    columns: [Option<(usize, View)>; 2],
+}
+
+impl<'a> Batch<'a, '_> {
+    /// Prepares what goes into every event, and where the events of the server itself come from.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for text.
+    pub(in crate::ingest) fn additions(
+        &mut self,
+        sdk: Option<&Sdk>,
+        is_internal: bool,
+    ) -> Result<Additions, PrepareError> {
+        if is_internal {
+            self.client_ip = Some(self.side("127.0.0.1")?);
+        }
+        let mut additions = Additions::default();
+        let Some(sdk) = sdk else { return Ok(additions) };
+        let values = [("$lib", &sdk.name), ("$lib_version", &sdk.version)];
+        for ((key, text), column) in values.into_iter().zip(&mut additions.columns) {
+            write_member(&mut additions.json, key, text);
+            let view = self.side(text)?;
+            *column = self.text_column(key).map(|position| (position, view));
+        }
+        Ok(additions)
+    }
+
+    fn text_column(&self, key: &str) -> Option<usize> {
+        self.keys.get(key).column.filter(|(_, kind)| *kind == PropertyType::Text).map(|(at, _)| at)
+    }
+
+    /// Takes the event at `cursor`, whose shape is right, or says why not.
+    ///
+    /// # Errors
+    ///
+    /// Only what makes the whole body impossible to hold.
+    pub(in crate::ingest) fn event_v1(
+        &mut self,
+        mut cursor: Cursor<'a>,
+        additions: &Additions,
+    ) -> Result<Fate, PrepareError> {
+        let event = Event::read(cursor)?;
+        let size = cursor.skip().len();
+        let (options, at) = match check(&event) {
+            Ok(checked) => checked,
+            Err(reason) => return Ok(self.dropped(reason, &event)),
+        };
+        let distinct_id = event.distinct_id.trim();
+        let personless = NOBODY.iter().any(|nobody| nobody.eq_ignore_ascii_case(distinct_id));
+        let options = Options {
+            // Whoever is nobody has no profile.
+            process_person_profile: match personless {
+                true => Some(false),
+                false => options.process_person_profile,
+            },
+            ..options
+        };
+        let (at, warning) = self.moment_v1(at, &options);
+        let text = |text| Some(Raw { value: Value::String(text), range: 0..0, cursor });
+        let mut fields = Fields {
+            event: text(event.name),
+            distinct_id: text(distinct_id),
+            uuid: Some(Value::String(event.uuid)),
+            decided: Some(Decided { at, warning, personless }),
+            ..Fields::default()
+        };
+        self.members.clear();
+        self.lifts.clear();
+        if let Some(mut properties) = event.properties {
+            let mut whole = properties;
+            fields.properties = Some(whole.skip());
+            properties.object(|key, value| {
+                match is_replaced(key.text, &event, &options, additions) {
+                    true => {
+                        value.skip();
+                        Ok(())
+                    }
+                    false => self.property(key, value, &mut fields),
+                }
+            })?;
+        }
+        self.inject(cursor, (&event, &options, additions), &mut fields)?;
+        match self.accept(cursor, &fields, size)? {
+            Some(reason) => Ok(self.dropped(reason, &event)),
+            None => {
+                self.columns.finish_row();
+                Ok(if personless { Fate::TakenPersonless } else { Fate::Taken })
+            }
+        }
+    }
+
+    fn dropped(&mut self, reason: Drop, event: &Event<'a>) -> Fate {
+        self.columns.abandon_row();
+        self.definitions.abandon();
+        self.drops.add(reason);
+        let kind = Kind::Dropped(reason);
+        self.warnings.add(kind, || Sample {
+            kind,
+            event: cut(event.name).to_owned(),
+            distinct_id: cut(event.distinct_id).to_owned(),
+            event_id: Uuid::nil(),
+            detail: String::new(),
+        });
+        Fate::Dropped(reason)
+    }
+
+    /// The time of an event: less the error of the sender's clock unless it asks not to, and then
+    /// even far in the future.
+    fn moment_v1(
+        &self,
+        timestamp: UnixMicros,
+        options: &Options<'_>,
+    ) -> (UnixMicros, Option<Kind>) {
+        if options.disable_skew_correction == Some(true) {
+            return match time::within_bounds(timestamp) {
+                Some(at) => (at, None),
+                None => (UnixMicros(0), Some(Kind::TimestampOutOfRange)),
+            };
+        }
+        let timestamp = Claimed::At(timestamp);
+        let claim = Claim { timestamp, sent_at: self.sent_at, offset_millis: None };
+        let decided = time::event_time(&claim, self.received.at);
+        (decided.at, decided.warning.map(moment::warning))
+    }
+
+    /// Writes members of the envelope as properties, and sets their columns.
+    fn inject(
+        &mut self,
+        cursor: Cursor<'a>,
+        (event, options, additions): (&Event<'a>, &Options<'a>, &Additions),
+        fields: &mut Fields<'a>,
+    ) -> Result<(), PrepareError> {
+        self.injected.clear();
+        for (key, position, text) in [
+            ("$session_id", column::SESSION_ID, event.session_id),
+            ("$window_id", column::WINDOW_ID, event.window_id),
+        ] {
+            let Some(text) = text else { continue };
+            write_member(&mut self.injected, key, text);
+            self.define(key, self.keys.get(key), Value::String(text));
+            let view = self.text(cursor, text)?;
+            self.columns.set_text(position, view);
+        }
+        for (key, flag) in [
+            ("$cookieless_mode", options.cookieless_mode),
+            ("$ignore_sent_at", options.disable_skew_correction),
+            // True is what everybody has, and is not stored.
+            (PROFILE, options.process_person_profile.filter(|asked| !asked)),
+        ] {
+            let Some(flag) = flag else { continue };
+            write_member(&mut self.injected, key, &flag);
+            self.define(key, self.keys.get(key), Value::Boolean(flag));
+            if let Some((position, PropertyType::Boolean)) = self.keys.get(key).column {
+                self.columns.set_boolean(position, flag);
+            }
+        }
+        if let Some(tour) = &options.product_tour_id {
+            let key = "$product_tour_id";
+            write_member(&mut self.injected, key, tour);
+            self.define(key, self.keys.get(key), Value::String(""));
+        }
+        fields.inner.process_person_profile = options
+            .process_person_profile
+            .map(Value::Boolean)
+            .or(fields.inner.process_person_profile);
+        if !additions.json.is_empty() {
+            separate(&mut self.injected);
+            self.injected.extend_from_slice(&additions.json);
+            // Any text will do: a definition keeps the type alone.
+            for key in ["$lib", "$lib_version"] {
+                self.define(key, self.keys.get(key), Value::String(""));
+            }
+            for (position, view) in additions.columns.iter().flatten() {
+                self.columns.set_text(*position, *view);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What of an event v1 looks at by itself, in its order.
+fn check<'a>(event: &Event<'a>) -> Result<(Options<'a>, UnixMicros), Drop> {
+    let distinct_id = event.distinct_id.trim();
+    if event.name == "$performance_event" {
+        return Err(Drop::NeverStored);
+    }
+    if event.name.is_empty() {
+        return Err(Drop::MissingEvent);
+    }
+    if event.name.len() > NAME_MAX_BYTES {
+        return Err(Drop::NameTooLong);
+    }
+    if distinct_id.is_empty() {
+        return Err(Drop::MissingDistinctId);
+    }
+    if distinct_id.len() > NAME_MAX_BYTES {
+        return Err(Drop::DistinctIdTooLong);
+    }
+    let at = time::parse_rfc3339(event.timestamp).ok_or(Drop::InvalidTimestamp)?;
+    let is_object =
+        |at: &Cursor<'_>| matches!(at.value(), Value::Container { is_object: true, .. });
+    if event.properties.as_ref().is_some_and(|properties| !is_object(properties)) {
+        return Err(Drop::InvalidProperties);
+    }
+    let options = match event.options {
+        Some(options) => Options::read(options).ok_or(Drop::InvalidOptions)?,
+        None => Options::default(),
+    };
+    Ok((options, at))
+}
+
+/// Whether what the property `key` says is replaced by a member of the envelope or a header.
+fn is_replaced(key: &str, event: &Event<'_>, options: &Options<'_>, additions: &Additions) -> bool {
+    match key {
+        "$session_id" => event.session_id.is_some(),
+        "$window_id" => event.window_id.is_some(),
+        "$cookieless_mode" => options.cookieless_mode.is_some(),
+        "$ignore_sent_at" => options.disable_skew_correction.is_some(),
+        PROFILE => options.process_person_profile.is_some(),
+        "$product_tour_id" => options.product_tour_id.is_some(),
+        "$lib" | "$lib_version" => !additions.json.is_empty(),
+        _ => false,
+    }
+}
+
+/// Appends a member to the members of an object; the braces are not here.
+fn write_member(json: &mut Vec<u8>, key: &str, value: &(impl serde::Serialize + ?Sized)) {
+    separate(json);
+    // Neither text nor truth fails to be written to memory, and no key has anything to escape.
+    json.push(b'"');
+    json.extend_from_slice(key.as_bytes());
+    json.extend_from_slice(b"\":");
+    let _ = serde_json::to_writer(json, value);
+}
+
+fn separate(json: &mut Vec<u8>) {
+    if !json.is_empty() {
+        json.push(b',');
+    }
+}
