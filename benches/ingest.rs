@@ -137,6 +137,9 @@ fn bodies(criterion: &mut Criterion, body: &[u8]) {
     group.finish();
 }
 
+/// A property that is read already.
+type Property<'a> = (&'a str, Track, Value<'a>);
+
 /// What the events say about definitions, out of properties that are read already.
 fn definitions(criterion: &mut Criterion, body: &[u8]) {
     let batch: Json = serde_json::from_slice(body).expect("JSON");
@@ -145,7 +148,7 @@ fn definitions(criterion: &mut Criterion, body: &[u8]) {
         Some(slot) => Track::Slot(u8::try_from(slot).expect("few")),
         None => Track::Name,
     };
-    let events: Vec<(Cow<'_, str>, Vec<(&str, Track, Value<'_>)>)> = events
+    let events: Vec<(Cow<'_, str>, Vec<Property<'_>>)> = events
         .iter()
         .map(|event| {
             let properties = event["properties"].as_object().expect("an object");
