@@ -11,5 +11,7 @@ pub mod event_definitions;
 pub mod feature_flags;
 pub mod flags;
 pub mod health;
+pub mod ingestion_warnings;
 pub mod persons;
+pub mod property_definitions;
 pub mod query;

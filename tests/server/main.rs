@@ -12,6 +12,7 @@
 
 mod capture;
 mod crash;
+mod definitions;
 mod feature_flags;
 mod flags;
 mod harness;
