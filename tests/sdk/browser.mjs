@@ -24,7 +24,9 @@ const [modules, url, key, personalKey, who, variant] = process.argv.slice(2)
 const { chromium } = createRequire(`${modules}/`)('playwright-core')
 const version = JSON.parse(readFileSync(join(modules, 'posthog-js/package.json'))).version
 
-const say = (kind, what) => process.stdout.write(JSON.stringify({ kind, ...what }) + '\n')
+// Half a surrogate pair, which JSON can carry and UTF-8 cannot, is what the server makes of it.
+const wellFormed = (_name, value) => (typeof value === 'string' ? value.toWellFormed() : value)
+const say = (kind, what) => process.stdout.write(JSON.stringify({ kind, ...what }, wellFormed) + '\n')
 const complaints = []
 const DEADLINE_MILLIS = 60_000
 
@@ -166,7 +168,6 @@ const capture = async (event, properties, { options, said, leave } = {}) => {
     [event, properties, options, leave],
   )
   if (options?.uuid && told.uuid !== options.uuid) complaints.push(`the SDK changes the id of ${event}`)
-  if (told.properties.cut) told.properties = { ...properties, cut: 'half a pair: \ufffd' }
   say('event', told)
   await left
 }

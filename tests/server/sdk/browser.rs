@@ -128,10 +128,6 @@ fn whole(sent: &Value, row: &Value) -> Value {
             (below, top) => *below = top.clone(),
         }
     }
-    // What the browser writes of half a surrogate pair is no UTF-8.
-    if let Some(cut) = properties.get_mut("cut") {
-        *cut = json!("half a pair: \u{fffd}");
-    }
     let groups = &properties["$groups"];
     let group = groups.get("company").cloned().unwrap_or(Value::Null);
     let personless = properties["$process_person_profile"] == false;
