@@ -26,6 +26,7 @@ use weir::event::schema::SORT_COLUMNS;
 use weir::event::schema::STATISTICS_COLUMNS;
 use weir::event::schema::column;
 use weir::event::schema::events_schema;
+use weir::geoip::Places;
 use weir::ingest::envelope::Envelope;
 use weir::ingest::prepare::Prepared;
 use weir::ingest::prepare::Preparer;
@@ -94,7 +95,12 @@ fn received() -> Received {
 
 fn project(token: &str) -> Option<ProjectFacts> {
     let group_types = vec!["company".to_owned()];
-    (token == TOKEN).then_some(ProjectFacts { id: ProjectId(1), group_types })
+    (token == TOKEN).then_some(ProjectFacts {
+        id: ProjectId(1),
+        group_types,
+        anonymize_ips: false,
+        places: Places::Unknown,
+    })
 }
 
 fn prepare(preparer: &Preparer, body: Vec<u8>) -> Prepared {
@@ -154,6 +160,8 @@ fn log(criterion: &mut Criterion, body: &[u8]) {
     let envelope = Envelope {
         project: ProjectId(1),
         received: received(),
+        anonymize_ips: false,
+        places: Vec::new(),
         hints: Hints::default(),
         body: Bytes::copy_from_slice(body),
     };

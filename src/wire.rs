@@ -2,4 +2,5 @@
 
 pub mod encoding;
 pub mod flags;
+pub mod remote_config;
 pub mod repair;

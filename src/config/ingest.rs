@@ -1,5 +1,6 @@
 //! Settings of the road from request body to log.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -27,4 +28,8 @@ pub struct IngestConfig {
     /// Memory for recently used persons and distinct ids
     #[arg(long, env = "WEIR_IDENTITY_CACHE_MAX_BYTES", default_value = "64MiB")]
     pub identity_cache_max_bytes: ByteSize,
+    /// Database of cities or countries in MaxMind's format (`.mmdb`), kept in memory, by which events
+    /// get the place of their address; a changed file is read again within a minute [default: none]
+    #[arg(long, env = "WEIR_GEOIP_FILE")]
+    pub geoip_file: Option<PathBuf>,
 }

@@ -7,11 +7,12 @@
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4; bit 3: a dead zone follows |
+//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4; bit 3: a dead zone follows; bit 5: addresses were left out; bit 6: places follow |
 //! | 8 | `sent_at` of the query in milliseconds, i64, if bit 0 |
 //! | 4 | error of the sender's clock that was ignored, milliseconds, u32, if bit 3 |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
+//! | 4 | length of the places of addresses, and the places as a JSON array of pairs, if bit 6 |
 //! | rest | the body; if bit 2, its length (u32) and one LZ4 block |
 //!
 //! All numbers are little endian. A gzip body stays gzip, 5 to 15 times smaller than its columns; a
@@ -23,6 +24,7 @@ use bytes::Bytes;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::geoip::Place;
 use crate::ingest::prepare::Received;
 use crate::wire::encoding::hints::Hints;
 
@@ -32,6 +34,8 @@ const HAS_SENT_AT: u8 = 1;
 const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
 const HAS_SKEW_IGNORED: u8 = 8;
+const ANONYMIZE_IPS: u8 = 32;
+const HAS_PLACES: u8 = 64;
 
 /// Bodies below this are not packed.
 const PACK_MIN_BYTES: usize = 256;
@@ -46,6 +50,10 @@ pub struct Envelope {
     pub project: ProjectId,
     /// What is known besides the body.
     pub received: Received,
+    /// Whether the addresses of clients were left out of the events.
+    pub anonymize_ips: bool,
+    /// Where addresses were, by the database of that time: a replay must come to the same.
+    pub places: Vec<(IpAddr, Place)>,
     /// How the body is encoded.
     pub hints: Hints,
     /// The body as it was received.
@@ -72,7 +80,9 @@ impl Envelope {
             flag(received.sent_at_query_millis.is_some(), HAS_SENT_AT)
                 | flag(received.engage, ENGAGE)
                 | flag(packed.is_some(), LZ4)
-                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED),
+                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED)
+                | flag(self.anonymize_ips, ANONYMIZE_IPS)
+                | flag(!self.places.is_empty(), HAS_PLACES),
         );
         head.extend(received.sent_at_query_millis.map(i64::to_le_bytes).iter().flatten());
         // The setting may be another when the record is replayed.
@@ -85,6 +95,12 @@ impl Envelope {
         let hints = self.hints.to_bytes();
         head.extend(u32::try_from(hints.len()).unwrap_or(0).to_le_bytes());
         head.extend(hints);
+        if !self.places.is_empty() {
+            // Texts, numbers and nulls: they are always JSON.
+            let places = serde_json::to_vec(&self.places).unwrap_or_default();
+            head.extend(u32::try_from(places.len()).unwrap_or(0).to_le_bytes());
+            head.extend(places);
+        }
         (head, packed.unwrap_or_else(|| self.body.clone()))
     }
 
@@ -127,13 +143,22 @@ impl Envelope {
         let hints_len = usize::try_from(hints_len).map_err(|_| UnknownRecord)?;
         let hints = Hints::from_bytes(take_slice(&mut rest, hints_len)?).ok_or(UnknownRecord)?;
         let engage = flags & ENGAGE != 0;
+        let anonymize_ips = flags & ANONYMIZE_IPS != 0;
+        let places = match flags & HAS_PLACES {
+            0 => Vec::new(),
+            _ => {
+                let len = u32::from_le_bytes(take(&mut rest)?);
+                let len = usize::try_from(len).map_err(|_| UnknownRecord)?;
+                serde_json::from_slice(take_slice(&mut rest, len)?).map_err(|_| UnknownRecord)?
+            }
+        };
         let body = match flags & LZ4 {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
         let received =
             Received { at, client_ip, sent_at_query_millis, engage, seed, skew_ignored_millis };
-        Ok(Self { project, received, hints, body })
+        Ok(Self { project, received, anonymize_ips, places, hints, body })
     }
 }
 
@@ -159,11 +184,14 @@ fn take_slice<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], UnknownRe
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use bytes::Bytes;
 
     use super::Envelope;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::geoip::Place;
     use crate::ingest::prepare::Received;
     use crate::wire::encoding::hints::Hints;
 
@@ -178,9 +206,19 @@ mod tests {
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
+            anonymize_ips: sent_at.is_some(),
+            places: places(ip),
             hints: Hints { data: ip.map(|_| Bytes::from_static(b"x=y")), ..Hints::default() },
             body: Bytes::from_static(body),
         }
+    }
+
+    /// `ip` in Oxford, and nothing for nobody.
+    fn places(ip: Option<&str>) -> Vec<(IpAddr, Place)> {
+        let mut values = vec![serde_json::Value::Null; 14];
+        (values[0], values[6]) = ("Oxford \u{e9}".into(), 51.75.into());
+        let place: Place = serde_json::from_value(values.into()).unwrap();
+        ip.map(|ip| (ip.parse().unwrap(), place)).into_iter().collect()
     }
 
     #[test]

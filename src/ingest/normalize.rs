@@ -3,7 +3,7 @@
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
 //! `lifts` (properties that say something of the person), `properties` (what is stored of them),
-//! `persons`, `groups`.
+//! `persons`, `groups`, `place` (the address, and what is known of it).
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -16,6 +16,7 @@ mod lifts;
 mod moment;
 mod names;
 mod persons;
+mod place;
 mod properties;
 
 use std::borrow::Cow;
@@ -41,6 +42,8 @@ use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::event_name;
 use crate::ingest::normalize::persons::Person;
+use crate::ingest::normalize::place::Address;
+use crate::ingest::normalize::place::Addresses;
 use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Built;
 use crate::ingest::prepare::COLUMNS;
@@ -73,7 +76,7 @@ pub(super) struct Batch<'a, 'r> {
     received: &'r Received,
     project: &'r ProjectFacts,
     sent_at: Option<UnixMicros>,
-    client_ip: Option<View>,
+    addresses: Addresses,
     event_max_bytes: usize,
     columns: Columns,
     event_ids: Vec<Uuid>,
@@ -103,7 +106,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             received,
             project,
             sent_at: sent_at(envelope.sent_at, received),
-            client_ip: None,
+            addresses: Addresses::default(),
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
             event_ids: Vec::new(),
@@ -129,9 +132,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
-        if let Some(ip) = self.received.client_ip {
-            self.client_ip = self.columns.side_view(ip.to_string().as_bytes());
-        }
+        self.client_address();
     }
 
     /// Takes the event at `cursor`, or counts why not.
@@ -296,6 +297,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             event_id: Uuid::nil(),
             personless: fields.inner.process_person_profile == Some(Value::Boolean(false)),
             os: None,
+            address: Address::default(),
         };
         let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
         if event.personless && merges {
@@ -336,7 +338,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         mut event: Accepted<'a, '_>,
     ) -> Result<(), PrepareError> {
         self.fixed_columns(cursor, &event)?;
-        self.ip(cursor, fields)?;
+        event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
         if event.name != "$snapshot"
             && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
@@ -358,19 +360,6 @@ impl<'a, 'r> Batch<'a, 'r> {
         let groups = self.groups(fields, &event)?;
         self.properties(cursor, fields, (&event, groups))?;
         self.person_ops(cursor, fields, &event);
-        Ok(())
-    }
-
-    /// The client's address: as the event has it, or as the connection does.
-    fn ip(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
-        let view = match (fields.inner.ip, fields.inner.is_internal) {
-            (Some(ip), _) => Some(self.text(cursor, ip)?),
-            (None, true) => Some(Columns::body_view(b"127.0.0.1", 0)),
-            (None, false) => self.client_ip,
-        };
-        if let Some(view) = view {
-            self.columns.set_text(column::IP, view);
-        }
         Ok(())
     }
 
@@ -437,6 +426,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             warnings: self.warnings,
+            places: self.addresses.places(),
+            anonymize_ips: self.project.anonymize_ips,
         }
     }
 }
@@ -451,6 +442,7 @@ struct Accepted<'a, 'e> {
     personless: bool,
     /// Where the value of `$os` stands, if it is added to the properties.
     os: Option<Range<usize>>,
+    address: Address,
 }
 
 impl Accepted<'_, '_> {

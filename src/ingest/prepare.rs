@@ -17,6 +17,8 @@ use crate::error::Kind;
 use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::geoip::Place;
+use crate::geoip::Places;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::normalize::Batch;
@@ -58,6 +60,10 @@ pub struct ProjectFacts {
     pub id: ProjectId,
     /// Names of its group types, by index.
     pub group_types: Vec<String>,
+    /// Whether the addresses of clients are left out, once their place was found.
+    pub anonymize_ips: bool,
+    /// Who knows where addresses are.
+    pub places: Places,
 }
 
 /// A body as columns, and what follows from it.
@@ -81,6 +87,10 @@ pub struct Prepared {
     pub drops: Drops,
     /// What the sender should hear of besides.
     pub warnings: Warnings,
+    /// Where addresses of events are, which a replay has to know.
+    pub places: Vec<(IpAddr, Place)>,
+    /// Whether the addresses of clients were left out.
+    pub anonymize_ips: bool,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
 }
@@ -98,6 +108,8 @@ impl Prepared {
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
             warnings: Warnings::default(),
+            places: Vec::new(),
+            anonymize_ips: false,
             memory_bytes: 0,
         }
     }
@@ -317,6 +329,8 @@ pub(super) struct Built {
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
     pub(super) warnings: Warnings,
+    pub(super) places: Vec<(IpAddr, Place)>,
+    pub(super) anonymize_ips: bool,
 }
 
 impl Built {
@@ -334,6 +348,8 @@ impl Built {
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             warnings: self.warnings,
+            places: self.places,
+            anonymize_ips: self.anonymize_ips,
         }
     }
 }

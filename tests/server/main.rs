@@ -10,10 +10,12 @@
     reason = "a test fails by panicking, and a table of cases is long"
 )]
 
+mod browser;
 mod capture;
 mod crash;
 mod feature_flags;
 mod flags;
+mod geoip;
 mod harness;
 mod lifecycle;
 mod sdk;

@@ -76,7 +76,7 @@ fn real_sdks_are_understood_and_other_engines_read_the_tables() {
 }
 
 /// Installs what is missing.
-fn tools() -> PathBuf {
+pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-tools.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output().expect("test-tools.sh");
     assert!(output.status.success(), "the SDKs cannot be installed: {}", output.status);
