@@ -120,7 +120,7 @@ fn who_wants_no_place_gets_none() {
     .into_iter()
     .enumerate()
     {
-        let who = format!("person {number}");
+        let who = format!("person-{number}");
         send(&server, address, &who, &properties);
         let (found, _) = stored(&server, &who);
         let found = found.get("$geoip_city_name").cloned().unwrap_or(Value::Null);
