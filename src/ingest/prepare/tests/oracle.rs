@@ -547,7 +547,7 @@ fn check(events: &[Json], sent_at: Option<i64>, seed: u64) -> Result<(), TestCas
     let parsed: Json = serde_json::from_str(&written.text).expect("the writer writes JSON");
     prop_assert_eq!(parsed["batch"].as_array().unwrap(), events);
 
-    let client = (seed % 2 == 0).then_some(CLIENT);
+    let client = seed.is_multiple_of(2).then_some(CLIENT);
     let client_ip = client.map(|client| client.parse().unwrap());
     let prepared = prepare_with(&written.text, &Received { client_ip, ..received() }).unwrap();
     let expected: Vec<_> = events
