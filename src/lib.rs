@@ -48,6 +48,10 @@
 //!    [`query::merge`] merges them, [`storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced.
 //!
+//! An [`ingest::operation::Operation`] on persons, such as the split of
+//! [`http::routes::persons::split`], takes the same road from step 5 on
+//! ([`ingest::Pipeline::operate`]), so it has its place among the events.
+//!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile; the replay comes to them in turn.
 //!
@@ -86,6 +90,7 @@
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs`, `tests/server/identity.rs` |
+//! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |

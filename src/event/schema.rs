@@ -2,7 +2,8 @@
 //!
 //! Names follow PostHog's Parquet export where it has one. Ids are text, because Delta has no UUID
 //! type and text joins in every tool. `properties` is the complete JSON object as the sender wrote
-//! it; a promoted property stands in a column of its own as well.
+//! it, with what it says of the person in `$set` and `$set_once`, as PostHog stores it; a promoted
+//! property stands in a column of its own as well.
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
+//! | `meta` | `incomplete` | nothing: records before the first applied one were lost |
 //! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
 //!
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
@@ -37,6 +38,7 @@ pub(super) const FORMAT: u64 = 1;
 
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const COUNTERS_KEY: &[u8] = b"counters";
+pub(super) const INCOMPLETE_KEY: &[u8] = b"incomplete";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
 pub(super) const SPLIT_PREFIX: &[u8] = b"split/";

@@ -157,6 +157,26 @@ impl Identities {
         Ok(applied)
     }
 
+    /// Remembers, durably, that records before the next one to be applied are lost, so that persons
+    /// are missing from here on.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn mark_incomplete(&self) -> Result<(), IdentityError> {
+        self.shared.tables.meta.insert(codec::INCOMPLETE_KEY, b"")?;
+        Ok(self.shared.tables.database.persist(PersistMode::SyncData)?)
+    }
+
+    /// Whether records were lost, see [`Identities::mark_incomplete`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn is_incomplete(&self) -> Result<bool, IdentityError> {
+        Ok(self.shared.tables.meta.get(codec::INCOMPLETE_KEY)?.is_some())
+    }
+
     /// Sequence of the last applied record; 0 for none.
     pub fn applied_sequence(&self) -> u64 {
         *self.shared.applied.borrow()

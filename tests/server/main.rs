@@ -17,5 +17,6 @@ mod feature_flags;
 mod flags;
 mod geoip;
 mod harness;
+mod identity;
 mod lifecycle;
 mod sdk;
