@@ -34,6 +34,7 @@ use weir::event::schema::SORT_COLUMNS;
 use weir::event::schema::STATISTICS_COLUMNS;
 use weir::event::schema::column;
 use weir::event::schema::events_schema;
+use weir::geoip::Places;
 use weir::ingest::definitions::collect::Collector;
 use weir::ingest::definitions::collect::Track;
 use weir::ingest::envelope::Envelope;
@@ -106,7 +107,12 @@ fn received() -> Received {
 
 fn project(token: &str) -> Option<ProjectFacts> {
     let group_types = vec!["company".to_owned()];
-    (token == TOKEN).then_some(ProjectFacts { id: ProjectId(1), group_types })
+    (token == TOKEN).then_some(ProjectFacts {
+        id: ProjectId(1),
+        group_types,
+        anonymize_ips: false,
+        places: Places::Unknown,
+    })
 }
 
 fn prepare(preparer: &Preparer, body: Vec<u8>) -> Prepared {
@@ -219,6 +225,8 @@ fn log(criterion: &mut Criterion, body: &[u8]) {
     let envelope = Envelope {
         project: ProjectId(1),
         received: received(),
+        anonymize_ips: false,
+        places: Vec::new(),
         hints: Hints::default(),
         body: Bytes::copy_from_slice(body),
     };

@@ -8,6 +8,7 @@
 #     posthog-js/                       node_modules with `posthog-js`, and `playwright-core`, which drives Chromium
 #     posthog-rs/v0 posthog-rs/v1       tests/sdk/rust, built for either protocol of capture
 #     lz-string/                        node_modules with the JavaScript reference of LZ-string
+#     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
 #     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
 #
@@ -79,6 +80,20 @@ rust_drivers() {
     echo "$pins" >"$tools/posthog-rs/pinned"
 }
 
+# MaxMind's test databases come with the source of its Python package.
+geoip_databases() {
+    local pins="geoip2==$1"
+    is_complete geoip "$pins" && return
+    echo "installing geoip: $pins" >&2
+    rm -rf "${tools:?}/geoip"
+    mkdir -p "$tools/geoip"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+        --dest "$tools/geoip" "$pins" >&2
+    tar -xzf "$tools/geoip/geoip2-$1.tar.gz" -C "$tools/geoip" --strip-components=4 \
+        "geoip2-$1/tests/data/test-data"
+    echo "$pins" >"$tools/geoip/pinned"
+}
+
 chromium() {
     [ -x /usr/bin/chromium ] && return
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -102,6 +117,7 @@ node_env posthog-node-4 posthog-node@4.18.0
 node_env posthog-node-5 posthog-node@5.70.0
 node_env posthog-js posthog-js@1.449.2 playwright-core@1.65.1
 node_env lz-string lz-string@1.5.0
+geoip_databases 5.1.0
 rust_drivers
 
 echo "$tools"

@@ -6,6 +6,7 @@ pub mod lock;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use url::Url;
@@ -21,6 +22,9 @@ use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
 use crate::event::time::month_of;
+use crate::geoip::GeoIp;
+use crate::geoip::GeoIpError;
+use crate::geoip::Places;
 use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
@@ -49,9 +53,13 @@ use crate::storage::wal::WalError;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::writer::Wal;
 use crate::tasks::CpuPool;
+use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
+
+/// Time between looks at the file of the database of places.
+const PLACES_REFRESH: Duration = Duration::from_secs(60);
 
 /// Why the engines of a data directory do not open.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +85,9 @@ pub enum OpenError {
     /// The log.
     #[error(transparent)]
     Wal(#[from] WalError),
+    /// The database of places.
+    #[error(transparent)]
+    GeoIp(#[from] GeoIpError),
     /// The query engine.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -116,6 +127,8 @@ pub struct App {
     pub pipeline: Pipeline,
     /// The road of reads.
     pub engine: Engine,
+    /// Where addresses are, if the operator has a database of that.
+    pub places: Option<GeoIp>,
     /// What is spawned.
     pub tasks: TasksHandle,
     /// Threads for what computes.
@@ -163,7 +176,12 @@ impl App {
         note_lost_persons(&identities, &wal, &metrics)?;
         let threads = config.ingest.decode_threads.unwrap_or_else(cores);
         let cpu = CpuPool::new("decode", threads)?;
+        let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
+        if let Some(places) = &places {
+            refresh_places(&tasks, &cpu, places.clone());
+        }
         let engines = Engines {
+            places: places.clone().map_or(Places::Unknown, Places::Database),
             metadata: metadata.clone(),
             store: store.clone(),
             identities: identities.clone(),
@@ -218,6 +236,7 @@ impl App {
             identities,
             pipeline,
             engine,
+            places,
             tasks,
             cpu,
             clock,
@@ -242,6 +261,25 @@ impl App {
         self.maintenance.copy_persons(None);
         Ok(())
     }
+}
+
+/// Reads the database of places again when its file has changed.
+fn refresh_places(tasks: &Tasks, cpu: &CpuPool, places: GeoIp) {
+    let (shutdown, cpu) = (tasks.shutdown().clone(), cpu.clone());
+    tasks.spawn("refresh-places", async move {
+        while shutdown.pause(PLACES_REFRESH).await == Pause::Elapsed {
+            let places = places.clone();
+            match cpu.run(move || places.refresh()).await {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => tracing::info!("the GeoIP database was read again"),
+                Ok(Err(error)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "the GeoIP database of before stays in use");
+                }
+                Err(error) => tracing::error!(%error, "cannot look at the GeoIP database"),
+            }
+        }
+    });
 }
 
 /// Absolute path of the directory of the tables.

@@ -8,6 +8,7 @@
 
 pub mod http;
 pub mod ingest;
+pub mod networks;
 pub mod query;
 pub mod storage;
 pub mod telemetry;

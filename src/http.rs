@@ -9,6 +9,7 @@
 //! in `http/request.rs` and `http/response.rs`.
 
 pub mod auth;
+pub mod conditional;
 pub mod cors;
 pub mod page;
 pub mod request;
@@ -16,6 +17,7 @@ pub mod response;
 pub mod router;
 pub mod routes;
 
+mod client_address;
 mod connection;
 mod exchange;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::config::http::HttpConfig;
+use crate::config::networks::Networks;
 use crate::http::request::BodyBudget;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -51,7 +54,7 @@ const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(75);
 /// it is out of file descriptors, and trying again at once would only burn a core.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// What the connections may cost. Made from the settings; a test makes its own.
+/// What the connections may cost, and whom to believe. Made from the settings; a test makes its own.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections; further ones wait in the kernel's queue.
@@ -66,6 +69,8 @@ pub struct Limits {
     pub keep_alive_idle: Duration,
     /// Memory of request bodies of all connections together; beyond it the answer is 503.
     pub bodies_max_bytes: u64,
+    /// Peers that are believed when they say for whom they ask.
+    pub trusted_proxies: Networks,
 }
 
 impl Limits {
@@ -78,6 +83,7 @@ impl Limits {
             drain_timeout: config.drain_timeout,
             keep_alive_idle: KEEP_ALIVE_IDLE,
             bodies_max_bytes,
+            trusted_proxies: config.trusted_proxies.clone(),
         }
     }
 }

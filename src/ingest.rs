@@ -43,6 +43,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::geoip::Places;
 use crate::identity::store::Identities;
 use crate::ingest::commit::Commit;
 use crate::ingest::commit::LogFailed;
@@ -201,6 +202,8 @@ pub struct Engines {
     pub store: Store,
     /// Persons.
     pub identities: Identities,
+    /// Who knows where addresses are.
+    pub places: Places,
 }
 
 impl Pipeline {
@@ -218,7 +221,7 @@ impl Pipeline {
         (clock, metrics): (Clock, Arc<Metrics>),
         recent: impl FnOnce() -> Vec<(ProjectId, Uuid)> + Send + 'static,
     ) -> Result<Self, TaskError> {
-        let Engines { metadata, store, identities } = engines;
+        let Engines { metadata, store, identities, places } = engines;
         let health = Arc::new(Health::default());
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
         let (derivations, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
@@ -233,10 +236,10 @@ impl Pipeline {
         let flushed = store.flushed_through();
         let derived = Sequence(identities.applied_sequence());
         let files = wal.files();
-        let decoding = Arc::new(Decoding::new(config));
         let warnings_go_to = (metadata.clone(), runtime.clone());
         let max_age = config.ingest.ingestion_warnings_max_age;
         let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
+        let decoding = Arc::new(Decoding::new(config, places));
         let deriver = Deriver::new(
             derive_inbox,
             (identities, metadata.clone()),
@@ -266,6 +269,7 @@ impl Pipeline {
             wal,
             inbox,
             publisher,
+            health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: clock.clone(),
         };
@@ -378,18 +382,11 @@ impl Pipeline {
     /// Whether there is room for the request, and its share of what may be in flight.
     async fn room_for(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
         let shared = &*self.shared;
-        if shared.health.is_identity_failed() {
-            return Err(IngestError::Unavailable("the identity store failed; restart the server"));
-        }
-        if shared.health.is_disk_low() {
-            return Err(IngestError::Overloaded("the disk is nearly full"));
-        }
+        self.check()?;
         // A flush takes about a second; a sender that waits for it keeps its batch and its place.
         let room = tokio::time::timeout(FLUSH_WAIT, self.wait_for_room());
         room.await.map_err(|_| IngestError::Overloaded("the memtables are full"))?;
-        if shared.wal.size_bytes() >= shared.wal_max_bytes {
-            return Err(IngestError::Overloaded("the log is full"));
-        }
+        self.check()?;
         self.reserve(body)
     }
 
@@ -404,6 +401,28 @@ impl Pipeline {
         Arc::clone(&shared.budget)
             .try_acquire_many_owned(units)
             .map_err(|_| IngestError::Overloaded("too many bytes are in flight"))
+    }
+
+    /// Whether the server takes events at all, whatever is in flight.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub fn check(&self) -> Result<(), IngestError> {
+        let Shared { health, wal, wal_max_bytes, .. } = &*self.shared;
+        if health.is_identity_failed() {
+            return Err(IngestError::Unavailable("the identity store failed; restart the server"));
+        }
+        if health.is_log_failed() {
+            return Err(IngestError::Unavailable("the log failed; restart the server"));
+        }
+        if health.is_disk_low() {
+            return Err(IngestError::Overloaded("the disk is nearly full"));
+        }
+        if wal.size_bytes() >= *wal_max_bytes {
+            return Err(IngestError::Overloaded("the log is full"));
+        }
+        Ok(())
     }
 
     /// While the log is replayed new records only go to the log, whatever the memtables hold.
@@ -505,16 +524,18 @@ struct Ready {
 #[derive(Debug)]
 pub struct Decoding {
     preparer: Preparer,
+    places: Places,
     decoders: Mutex<Vec<Decoder>>,
     body_plain_max_bytes: u64,
 }
 
 impl Decoding {
-    /// With the limits of `config`.
-    pub fn new(config: &Config) -> Self {
+    /// With the limits of `config`; events get the places of their addresses from `places`.
+    pub fn new(config: &Config, places: Places) -> Self {
         let event_max_bytes = usize::try_from(config.ingest.event_max_bytes.as_u64());
         Self {
             preparer: Preparer::new(event_max_bytes.unwrap_or(usize::MAX)),
+            places,
             decoders: Mutex::new(Vec::new()),
             body_plain_max_bytes: config.http.body_plain_max_bytes.as_u64(),
         }
@@ -522,7 +543,12 @@ impl Decoding {
 
     /// What columns need to know of a project.
     pub fn facts(&self, metadata: &MetadataSnapshot, project: ProjectId) -> ProjectFacts {
-        ProjectFacts { id: project, group_types: metadata.group_types(project).to_vec() }
+        ProjectFacts {
+            id: project,
+            group_types: metadata.group_types(project).to_vec(),
+            anonymize_ips: metadata.project(project).is_some_and(|project| project.anonymize_ips),
+            places: self.places.clone(),
+        }
     }
 
     /// Decodes `body` and reads it into columns. Pure.
@@ -578,9 +604,18 @@ impl Decoding {
         };
         let in_header = request.token.as_deref();
         let project = |in_body: &str| project(in_header.unwrap_or(in_body));
-        let prepared = self.prepare(request.body.clone(), &request.hints, &received, &project)?;
+        let mut prepared =
+            self.prepare(request.body.clone(), &request.hints, &received, &project)?;
         let CaptureRequest { hints, body, .. } = request;
-        let (head, body) = Envelope { project: prepared.project, received, hints, body }.encode();
+        let envelope = Envelope {
+            project: prepared.project,
+            received,
+            anonymize_ips: prepared.anonymize_ips,
+            places: std::mem::take(&mut prepared.places),
+            hints,
+            body,
+        };
+        let (head, body) = envelope.encode();
         Ok(Ready { head, body, prepared })
     }
 }

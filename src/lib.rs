@@ -12,7 +12,7 @@
 //!  roads         ingest   query            writes; questions. They do not know each other
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          verdicts; who is who
-//!  vocabulary    event   wire              ids, time, columns; encodings and JSON shapes of SDKs
+//!  vocabulary    event  wire  geoip        ids, time, columns; JSON shapes of SDKs; places
 //!  foundations   error  clock  config  telemetry  tasks
 //! ```
 //!
@@ -107,6 +107,7 @@
 //! | a new | goes to |
 //! |---|---|
 //! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
+//! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
@@ -131,6 +132,7 @@ pub mod tasks;
 pub mod telemetry;
 
 pub mod event;
+pub mod geoip;
 pub mod wire;
 
 pub mod flags;

@@ -3,4 +3,5 @@
 pub mod capture_v1;
 pub mod encoding;
 pub mod flags;
+pub mod remote_config;
 pub mod repair;

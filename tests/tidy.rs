@@ -18,12 +18,13 @@ const LAYERS: &[(&str, &str)] = &[
     ("telemetry", "config error"),
     ("tasks", "error"),
     ("event", "clock error"),
+    ("geoip", "error"),
     ("wire", "error"),
     ("flags", "clock error event"),
     ("identity", "clock error event"),
     ("storage", "clock config error"),
     ("metadata", "clock error event flags"),
-    ("ingest", "clock config error event identity metadata storage tasks telemetry wire"),
+    ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event identity metadata storage telemetry"),
     (
         "maintenance",
@@ -31,11 +32,12 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "app",
-        "clock config error event identity ingest maintenance metadata query storage tasks telemetry",
+        "clock config error event geoip identity ingest maintenance metadata query storage tasks \
+         telemetry",
     ),
     (
         "http",
-        "app clock config error event flags identity ingest metadata query tasks telemetry wire",
+        "app clock config error event flags geoip identity ingest metadata query tasks telemetry wire",
     ),
     ("synth", "clock"),
     ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
@@ -61,6 +63,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("http_body_util", &["cli", "http"]),
     ("hyper", &["cli", "http"]),
     ("hyper_util", &["cli", "http"]),
+    ("ipnetwork", &["config"]),
+    ("maxminddb", &["geoip"]),
     ("sqlx", &["metadata"]),
     ("toml", &["config"]),
 ];

@@ -1,9 +1,12 @@
 //! Settings of the HTTP front end.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+
+use crate::config::networks::Networks;
 
 /// Addresses, limits of connections and bodies, time-outs.
 #[derive(Clone, Debug, clap::Args)]
@@ -14,6 +17,13 @@ pub struct HttpConfig {
     /// Address under which clients reach the server, for links in answers [default: as asked]
     #[arg(long, env = "WEIR_PUBLIC_URL")]
     pub public_url: Option<String>,
+    /// Proxies in front of the server: addresses and networks (`10.0.0.0/8`), with commas between;
+    /// only they are believed in `X-Forwarded-For`; `none` for none
+    #[arg(long, env = "WEIR_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1")]
+    pub trusted_proxies: Networks,
+    /// Directory of the scripts of posthog-js, for `/static/` [default: none]
+    #[arg(long, env = "WEIR_STATIC_DIR")]
+    pub static_dir: Option<PathBuf>,
     /// Open connections; further ones wait in the kernel's queue
     #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 4096)]
     pub connections_max: u32,

@@ -1,5 +1,6 @@
 //! Settings of the road from request body to log.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -30,4 +31,8 @@ pub struct IngestConfig {
     /// Age at which ingestion warnings are removed, by the day
     #[arg(long, env = "WEIR_INGESTION_WARNINGS_MAX_AGE", default_value = "30d", value_parser = humantime::parse_duration)]
     pub ingestion_warnings_max_age: Duration,
+    /// Database of cities or countries in MaxMind's format (`.mmdb`), kept in memory, by which events
+    /// get the place of their address; a changed file is read again within a minute [default: none]
+    #[arg(long, env = "WEIR_GEOIP_FILE")]
+    pub geoip_file: Option<PathBuf>,
 }

@@ -347,6 +347,7 @@ mod tests {
     use super::Verdict;
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
+    use crate::config::networks::Networks;
     use crate::http::Limits;
 
     const IDLE: Duration = Duration::from_secs(75);
@@ -360,6 +361,7 @@ mod tests {
             drain_timeout: Duration::from_secs(20),
             keep_alive_idle: IDLE,
             bodies_max_bytes: 0,
+            trusted_proxies: Networks::default(),
         }
     }
 

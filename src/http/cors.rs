@@ -11,6 +11,7 @@ use hyper::header::ACCESS_CONTROL_ALLOW_CREDENTIALS;
 use hyper::header::ACCESS_CONTROL_ALLOW_HEADERS;
 use hyper::header::ACCESS_CONTROL_ALLOW_METHODS;
 use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
+use hyper::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use hyper::header::ACCESS_CONTROL_MAX_AGE;
 use hyper::header::ACCESS_CONTROL_REQUEST_HEADERS;
 use hyper::header::ACCESS_CONTROL_REQUEST_METHOD;
@@ -22,6 +23,10 @@ use crate::http::response::Response;
 /// Seconds for which a browser may remember a preflight; browsers cap it (Firefox at a day,
 /// Chromium at two hours).
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("86400");
+
+/// What scripts of a page may read besides the body: the version of an answer, when to try again,
+/// and what to tell the operator.
+const READABLE: HeaderValue = HeaderValue::from_static("etag, retry-after, x-request-id");
 
 const YES: HeaderValue = HeaderValue::from_static("true");
 
@@ -57,6 +62,7 @@ pub fn allow(origin: Option<HeaderValue>, answer: &mut HeaderMap) {
     if let Some(origin) = origin {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, YES);
+        answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE);
     }
 }
 
@@ -96,6 +102,7 @@ mod tests {
             ("access-control-allow-credentials", "true"),
             ("access-control-allow-methods", "POST"),
             ("access-control-allow-headers", "content-type,x-custom"),
+            ("access-control-expose-headers", "etag, retry-after, x-request-id"),
         ] {
             assert_eq!(response.headers.get(name).unwrap(), value, "{name}");
         }

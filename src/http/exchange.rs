@@ -29,9 +29,9 @@ use crate::error::Kind;
 use crate::http::Front;
 use crate::http::Handler;
 use crate::http::Matched;
+use crate::http::client_address::client_address;
 use crate::http::connection::Activity;
 use crate::http::cors;
-use crate::http::request;
 use crate::http::request::BodyTally;
 use crate::http::request::Request;
 use crate::http::request::RequestBody;
@@ -80,7 +80,7 @@ pub(super) async fn answer<H: Handler>(
         received: body.tally(),
         sent_bytes: 0,
         request_id: request_id.clone(),
-        client_ip: request::client_ip(&head.headers, peer),
+        client_ip: client_address(&head.headers, peer, &limits.trusted_proxies),
         cause: None,
         ending: Ending::HungUp,
     };

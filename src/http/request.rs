@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -50,8 +49,7 @@ pub struct Request {
     pub method: Method,
     /// All headers.
     pub headers: HeaderMap,
-    /// Who asks: the first address of `X-Forwarded-For`, else the peer's. Anyone can forge it: good
-    /// for events and flags, not for permissions.
+    /// Who asks: the peer, or whom a trusted proxy names (`http/client_address.rs`).
     pub client_ip: IpAddr,
     /// The id in the log and in the answer's `x-request-id`.
     pub request_id: RequestId,
@@ -122,19 +120,6 @@ impl RequestId {
     pub fn to_header(&self) -> HeaderValue {
         self.0.clone()
     }
-}
-
-/// The address that `X-Forwarded-For` names first, with or without port, else `peer`. An IPv4
-/// address in IPv6 clothing (`::ffff:1.2.3.4`) is unwrapped.
-pub(super) fn client_ip(headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
-    let first = forwarded.and_then(|list| list.split(',').next()).map(str::trim);
-    let address = first.and_then(|text| {
-        let bare = text.trim_start_matches('[').trim_end_matches(']');
-        let socket = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
-        bare.parse::<IpAddr>().ok().or_else(socket)
-    });
-    address.unwrap_or(peer).to_canonical()
 }
 
 /// Why a body was not read.
@@ -404,8 +389,6 @@ fn length(piece: &Bytes) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use bytes::Bytes;
     use hyper::HeaderMap;
     use hyper::header::HeaderValue;
@@ -415,32 +398,11 @@ mod tests {
     use super::BodyError;
     use super::RequestId;
     use super::Reservation;
-    use super::client_ip;
 
     fn with(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
         headers
-    }
-
-    #[test]
-    fn the_client_is_the_first_forwarded_address_or_the_peer() {
-        let peer: IpAddr = "192.0.2.1".parse().unwrap();
-        for (forwarded, expected) in [
-            ("203.0.113.7", "203.0.113.7"),
-            ("203.0.113.7, 10.0.0.1, 10.0.0.2", "203.0.113.7"),
-            (" 203.0.113.7:4711 ,10.0.0.1", "203.0.113.7"),
-            ("2001:db8::1", "2001:db8::1"),
-            ("[2001:db8::1]:443", "2001:db8::1"),
-            ("[2001:db8::1]", "2001:db8::1"),
-            ("::ffff:203.0.113.7", "203.0.113.7"),
-            ("unknown", "192.0.2.1"),
-            ("", "192.0.2.1"),
-        ] {
-            let found = client_ip(&with("x-forwarded-for", forwarded), peer);
-            assert_eq!(found.to_string(), expected, "{forwarded}");
-        }
-        assert_eq!(client_ip(&HeaderMap::new(), "::ffff:192.0.2.1".parse().unwrap()), peer);
     }
 
     #[test]

@@ -22,10 +22,16 @@ use crate::http::routes::feature_flags;
 use crate::http::routes::flags;
 use crate::http::routes::health;
 use crate::http::routes::ingestion_warnings;
+use crate::http::routes::lists;
+use crate::http::routes::lists::List;
 use crate::http::routes::persons;
 use crate::http::routes::persons::split;
+use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
+use crate::http::routes::remote_config;
+use crate::http::routes::remote_config::File;
+use crate::http::routes::static_files;
 
 /// The endpoints of one server.
 #[derive(Debug)]
@@ -54,6 +60,19 @@ pub enum Route {
     Discarded(Discarded),
     /// `/flags`, `/decide`.
     Flags,
+    /// The same by GET: nobody is asked about.
+    FlagsWithoutSubject,
+    /// `/array/<token>/...`: what SDKs load at their start.
+    Start {
+        /// The token, as in the path.
+        token: String,
+        /// What of it.
+        file: File,
+    },
+    /// `/static/...`: scripts of the browser SDK. The rest of the path.
+    Static(String),
+    /// `/api/surveys` and the like, for SDKs.
+    List(List),
     /// `/_internal/query`: SQL from a command of the same user.
     InternalQuery,
     /// `/api/projects/:project/...`.
@@ -72,6 +91,8 @@ pub enum Route {
 /// What of a project is asked for. Ids are as in the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
+    /// Nothing more: the project itself.
+    Itself,
     /// `persons/`.
     Persons,
     /// `persons/:id/`.
@@ -99,6 +120,7 @@ pub enum Resource {
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
 const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
+const GET_PATCH: &str = "GET, PATCH, HEAD, OPTIONS";
 const GET_PUT_PATCH: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
 
 /// Finds the endpoint.
@@ -117,12 +139,15 @@ fn find(method: &Method, path: &str) -> Route {
         "/i/v1/metrics" if is(Method::POST) => Route::Discarded(Discarded::Metrics),
         "/i/v1/traces" if is(Method::POST) => Route::Discarded(Discarded::Traces),
         "/flags" | "/decide" if is(Method::POST) => Route::Flags,
+        "/flags" | "/decide" if is(Method::GET) => Route::FlagsWithoutSubject,
+        "/flags" | "/decide" => Route::WrongMethod(GET_POST),
         "/_internal/query" if is(Method::POST) => Route::InternalQuery,
         "/capture" | "/e" | "/track" | "/batch" | "/i/v0/e" | "/i/v0/ai/batch" | "/engage"
         | "/s" => Route::WrongMethod(GET_POST),
         "/i/v1/analytics/events" | "/i/v1/ai/events" => Route::WrongMethod(POST),
-        "/flags" | "/decide" | "/i/v1/logs" | "/i/v1/metrics" | "/i/v1/traces"
-        | "/_internal/query" => Route::WrongMethod(POST),
+        "/i/v1/logs" | "/i/v1/metrics" | "/i/v1/traces" | "/_internal/query" => {
+            Route::WrongMethod(POST)
+        }
         "" | "/_liveness" | "/_readiness" | "/metrics" if !is(Method::GET) => {
             Route::WrongMethod(GET)
         }
@@ -130,19 +155,47 @@ fn find(method: &Method, path: &str) -> Route {
         "/_liveness" => Route::Liveness,
         "/_readiness" => Route::Readiness,
         "/metrics" => Route::Metrics,
-        _ => find_project(method, path),
+        _ => match find_start(path) {
+            None => find_project(method, path),
+            Some(route) if is(Method::GET) => route,
+            Some(_) => Route::WrongMethod(GET),
+        },
     }
+}
+
+/// What browser and mobile SDKs get besides flags.
+fn find_start(path: &str) -> Option<Route> {
+    if let Some(rest) = path.strip_prefix("/static/") {
+        return Some(Route::Static(rest.to_owned()));
+    }
+    if let Some(rest) = path.strip_prefix("/array/") {
+        let (token, file) = rest.split_once('/')?;
+        let file = match file {
+            "config" => File::Config,
+            "config.js" => File::ConfigScript,
+            "array.js" => File::Sdk,
+            _ => return None,
+        };
+        return Some(Route::Start { token: token.to_owned(), file });
+    }
+    Some(Route::List(match path {
+        "/api/surveys" => List::Surveys,
+        "/api/early_access_features" => List::EarlyAccessFeatures,
+        "/api/web_experiments" => List::WebExperiments,
+        "/api/product_tours" => List::ProductTours,
+        _ => return None,
+    }))
 }
 
 fn find_project(method: &Method, path: &str) -> Route {
     let Some(rest) = path.strip_prefix("/api/projects/") else { return Route::Unknown };
     let mut parts = rest.split('/');
-    let (Some(project), Some(name), id, action, None) =
+    let (Some(project), name, id, action, None) =
         (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Route::Unknown;
     };
-    let id = id.map(str::to_owned);
+    let (name, id) = (name.unwrap_or_default(), id.map(str::to_owned));
     let is = |wanted: Method| *method == wanted;
     if let Some(action) = action {
         return match (name, id, action) {
@@ -154,6 +207,7 @@ fn find_project(method: &Method, path: &str) -> Route {
         };
     }
     let (resource, methods) = match (name, id) {
+        ("", None) if !project.is_empty() => (Resource::Itself, GET_PATCH),
         ("persons", None) => (Resource::Persons, GET),
         ("persons", Some(id)) => (Resource::Person(id), GET),
         ("event_definitions", None) => (Resource::EventDefinitions, GET),
@@ -168,6 +222,7 @@ fn find_project(method: &Method, path: &str) -> Route {
     };
     let allowed = match methods {
         GET_POST => is(Method::GET) || is(Method::POST),
+        GET_PATCH => is(Method::GET) || is(Method::PATCH),
         // DELETE has an answer of its own, which refuses it.
         GET_PUT_PATCH => [Method::GET, Method::PUT, Method::PATCH, Method::DELETE].contains(method),
         POST => is(Method::POST),
@@ -190,11 +245,15 @@ impl Route {
             Self::Capture(_) => "capture",
             Self::CaptureV1 => "capture_v1",
             Self::Discarded(what) => what.name(),
-            Self::Flags => "flags",
+            Self::Flags | Self::FlagsWithoutSubject => "flags",
+            Self::Start { .. } => "start",
+            Self::Static(_) => "static",
+            Self::List(_) => "list",
             Self::InternalQuery => "internal_query",
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
             Self::Project { resource, .. } => match resource {
+                Resource::Itself => "project",
                 Resource::Persons => "persons",
                 Resource::Person(_) => "person",
                 Resource::SplitPerson(_) => "split_person",
@@ -222,12 +281,16 @@ impl Router {
         match route {
             Route::Root => Ok(health::root()),
             Route::Liveness => Ok(health::liveness()),
-            Route::Readiness => Ok(health::readiness(None)),
+            Route::Readiness => Ok(health::readiness(app.pipeline.check())),
             Route::Metrics => Ok(health::metrics(&app.metrics)),
             Route::Capture(kind) => capture::capture(app, kind, request).await,
             Route::CaptureV1 => Ok(capture_v1::capture_v1(app, request).await),
             Route::Discarded(what) => discarded::discard(app, what, request).await,
             Route::Flags => flags::flags(app, request).await,
+            Route::FlagsWithoutSubject => flags::without_subject(app, &request),
+            Route::Start { token, file } => remote_config::file(app, &token, file, &request).await,
+            Route::Static(path) => static_files::file(app, &path, &request).await,
+            Route::List(list) => lists::list(app, list, &request),
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),
@@ -243,6 +306,10 @@ impl Router {
     ) -> Result<Response, Problem> {
         let app = &self.app;
         match resource {
+            Resource::Itself => match request.method {
+                Method::PATCH => projects::update(app, project, request).await,
+                _ => projects::retrieve(app, project, &request),
+            },
             Resource::Persons => persons::list(app, project, request).await,
             Resource::Person(id) => persons::retrieve(app, project, &id, request).await,
             Resource::SplitPerson(id) => split::split(app, project, &id, request).await,
@@ -292,10 +359,13 @@ mod tests {
     use hyper::Method;
 
     use super::Discarded;
+    use super::File;
     use super::GET;
+    use super::GET_PATCH;
     use super::GET_POST;
     use super::GET_PUT_PATCH;
     use super::Kind;
+    use super::List;
     use super::POST;
     use super::Resource;
     use super::Route;
@@ -304,6 +374,7 @@ mod tests {
     #[test]
     fn paths_find_their_endpoints_with_and_without_a_slash() {
         let project = |resource| Route::Project { project: "1".to_owned(), resource };
+        let start = |file| Route::Start { token: "phc_t".to_owned(), file };
         let flag = || project(Resource::FeatureFlag("3".to_owned()));
         for (method, path, expected) in [
             (Method::POST, "/capture", Route::Capture(Kind::Legacy)),
@@ -326,12 +397,31 @@ mod tests {
             (Method::POST, "/i/v1/metrics", Route::Discarded(Discarded::Metrics)),
             (Method::POST, "/i/v1/traces", Route::Discarded(Discarded::Traces)),
             (Method::GET, "/i/v1/traces", Route::WrongMethod(POST)),
-            (Method::GET, "/flags", Route::WrongMethod(POST)),
+            (Method::GET, "/flags", Route::FlagsWithoutSubject),
+            (Method::GET, "/decide", Route::FlagsWithoutSubject),
+            (Method::DELETE, "/flags", Route::WrongMethod(GET_POST)),
+            (Method::GET, "/array/phc_t/config", start(File::Config)),
+            (Method::GET, "/array/phc_t/config.js", start(File::ConfigScript)),
+            (Method::GET, "/array/phc_t/array.js", start(File::Sdk)),
+            (Method::POST, "/array/phc_t/config", Route::WrongMethod(GET)),
+            (Method::GET, "/array/phc_t", Route::Unknown),
+            (Method::GET, "/array/phc_t/recorder.js", Route::Unknown),
+            (Method::GET, "/static/array.js", Route::Static("array.js".into())),
+            (Method::GET, "/static/1.2/a.js", Route::Static("1.2/a.js".into())),
+            (Method::POST, "/static/array.js", Route::WrongMethod(GET)),
+            (Method::GET, "/api/surveys", Route::List(List::Surveys)),
+            (Method::GET, "/api/web_experiments", Route::List(List::WebExperiments)),
+            (Method::GET, "/api/product_tours", Route::List(List::ProductTours)),
+            (Method::GET, "/api/early_access_features", Route::List(List::EarlyAccessFeatures)),
+            (Method::POST, "/api/surveys", Route::WrongMethod(GET)),
             (Method::GET, "/_readiness", Route::Readiness),
             (Method::POST, "/_readiness", Route::WrongMethod(GET)),
             (Method::GET, "/", Route::Root),
             (Method::GET, "/nothing", Route::Unknown),
             (Method::GET, "/api/projects", Route::Unknown),
+            (Method::GET, "/api/projects/1", project(Resource::Itself)),
+            (Method::PATCH, "/api/projects/1", project(Resource::Itself)),
+            (Method::PUT, "/api/projects/1", Route::WrongMethod(GET_PATCH)),
             (Method::GET, "/api/projects/1/persons", project(Resource::Persons)),
             (Method::GET, "/api/projects/1/persons/7", project(Resource::Person("7".into()))),
             (

@@ -46,6 +46,7 @@ fn limits() -> Limits {
         drain_timeout: PATIENCE,
         keep_alive_idle: PATIENCE,
         bodies_max_bytes: 100 << 20,
+        trusted_proxies: "127.0.0.0/8,10.0.0.0/8".parse().unwrap(),
     }
 }
 
@@ -629,7 +630,7 @@ async fn requests_know_who_asks_and_what() {
     let request = "GET /info/../info?p=1&q=a%20b+c&q=2 HTTP/1.1\r\nhost: weir\r\n\r\n";
     assert_eq!(server.ask(request).await.status, 404, "paths are taken as sent");
     let request = "GET /info?p=1&q=a%20b+c&q=2 HTTP/1.1\r\nhost: weir\r\n\
-                   x-forwarded-for: 203.0.113.7, 10.0.0.1\r\nx-request-id: mine-1\r\n\r\n";
+                   x-forwarded-for: 192.0.2.1, 203.0.113.7, 10.0.0.1\r\nx-request-id: mine-1\r\n\r\n";
     let answer = server.ask(request).await;
     assert_eq!(answer.body, "/info a b c 203.0.113.7 mine-1");
     assert_eq!(answer.header("x-request-id"), Some("mine-1"));

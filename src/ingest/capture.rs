@@ -190,6 +190,11 @@ pub(super) struct Inner<'a> {
     pub(super) group_key: Option<Raw<'a>>,
     pub(super) group_set: Option<Raw<'a>>,
     pub(super) ip: Option<&'a str>,
+    /// Whether `$ip` is neither a text nor false.
+    pub(super) has_odd_ip: bool,
+    pub(super) geoip_disable: bool,
+    /// Whether one of the `$geoip_` properties is there.
+    pub(super) has_place: bool,
     /// Whether `capture_internal` is there: the sender is the server's own.
     pub(super) is_internal: bool,
     pub(super) elements: Option<Cursor<'a>>,
@@ -257,10 +262,19 @@ impl<'a> Inner<'a> {
                 self.elements = is_array.then_some(*cursor);
             }
             Meaning::Ip => {
-                if let Value::String(ip) = value {
-                    self.ip = Some(ip).filter(|ip| !ip.is_empty());
-                }
+                self.ip = match value {
+                    Value::String(ip) => Some(ip).filter(|ip| !ip.is_empty()),
+                    _ => None,
+                };
+                self.has_odd_ip = match value {
+                    Value::Null | Value::String(_) | Value::Integer(0) => false,
+                    Value::Boolean(truth) => truth,
+                    Value::Number(number) => number != 0.0,
+                    Value::Integer(_) | Value::Container { .. } => true,
+                };
             }
+            Meaning::GeoipDisable => self.geoip_disable = value == Value::Boolean(true),
+            Meaning::Place => self.has_place = true,
             // Columns of their own, which the caller sets, and what only the rewriting looks at.
             Meaning::ElementsChain
             | Meaning::SessionId
@@ -285,6 +299,9 @@ pub(super) enum Meaning {
     GroupKey,
     GroupSet,
     Ip,
+    GeoipDisable,
+    /// One of the names of `geoip::NAMES`.
+    Place,
     SessionId,
     WindowId,
     ElementsChain,
@@ -301,7 +318,7 @@ pub(super) enum Meaning {
 
 impl Meaning {
     /// Property names and what they mean.
-    pub(super) const ALL: [(&'static str, Self); 27] = [
+    pub(super) const ALL: [(&'static str, Self); 28] = [
         ("distinct_id", Self::DistinctId),
         ("$set", Self::Set),
         ("$set_once", Self::SetOnce),
@@ -313,6 +330,7 @@ impl Meaning {
         ("$group_key", Self::GroupKey),
         ("$group_set", Self::GroupSet),
         ("$ip", Self::Ip),
+        ("$geoip_disable", Self::GeoipDisable),
         ("$session_id", Self::SessionId),
         ("$window_id", Self::WindowId),
         ("$elements_chain", Self::ElementsChain),

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
+use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
@@ -57,6 +58,7 @@ pub(super) struct LogThread {
     pub(super) wal: Wal,
     pub(super) inbox: mpsc::Receiver<Commit>,
     pub(super) publisher: Arc<Mutex<Publisher>>,
+    pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
 }
@@ -118,6 +120,7 @@ impl LogThread {
             WalError::Full { .. } => LogFailed::Full,
             _ => {
                 self.metrics.wal_poisoned.set(1);
+                self.health.fail_log();
                 LogFailed::Poisoned
             }
         };

@@ -7,12 +7,13 @@
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows |
+//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows; 5: addresses were left out; 6: places follow |
 //! | 8 | if bit 0, `sent_at`, i64: of the query in milliseconds (v0), of the header in microseconds (v1) |
 //! | 4 | if bit 3, error of the sender's clock that was ignored, milliseconds, u32 |
 //! | 1 + 1 | if bit 4, for each of the SDK's name and version: its length, and the text |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
+//! | 4 | length of the places of addresses, and the places as a JSON array of pairs, if bit 6 |
 //! | rest | the body; if bit 2, its length (u32) and one LZ4 block |
 //!
 //! All numbers are little endian. A gzip body stays gzip, 5 to 15 times smaller than its columns; a
@@ -24,6 +25,7 @@ use bytes::Bytes;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::geoip::Place;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::wire::capture_v1::Sdk;
@@ -37,6 +39,8 @@ const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
 const HAS_SKEW_IGNORED: u8 = 8;
 const SDK: u8 = 16;
+const ANONYMIZE_IPS: u8 = 32;
+const HAS_PLACES: u8 = 64;
 
 /// Bodies below this are not packed.
 const PACK_MIN_BYTES: usize = 256;
@@ -51,6 +55,10 @@ pub struct Envelope {
     pub project: ProjectId,
     /// What is known besides the body.
     pub received: Received,
+    /// Whether the addresses of clients were left out of the events.
+    pub anonymize_ips: bool,
+    /// Where addresses were, by the database of that time: a replay must come to the same.
+    pub places: Vec<(IpAddr, Place)>,
     /// How the body is encoded.
     pub hints: Hints,
     /// The body as it was received.
@@ -84,7 +92,9 @@ impl Envelope {
                 | flag(engage, ENGAGE)
                 | flag(packed.is_some(), LZ4)
                 | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED)
-                | flag(sdk.is_some(), SDK),
+                | flag(sdk.is_some(), SDK)
+                | flag(self.anonymize_ips, ANONYMIZE_IPS)
+                | flag(!self.places.is_empty(), HAS_PLACES),
         );
         head.extend(sent_at.map(i64::to_le_bytes).iter().flatten());
         // The setting may be another when the record is replayed.
@@ -99,6 +109,12 @@ impl Envelope {
         let hints = self.hints.to_bytes();
         head.extend(u32::try_from(hints.len()).unwrap_or(0).to_le_bytes());
         head.extend(hints);
+        if !self.places.is_empty() {
+            // Texts, numbers and nulls: they are always JSON.
+            let places = serde_json::to_vec(&self.places).unwrap_or_default();
+            head.extend(u32::try_from(places.len()).unwrap_or(0).to_le_bytes());
+            head.extend(places);
+        }
         (head, packed.unwrap_or_else(|| self.body.clone()))
     }
 
@@ -154,12 +170,21 @@ impl Envelope {
             (_, Some(micros)) => Protocol::V1 { sent_at: UnixMicros(micros), sdk },
             (_, None) => return Err(UnknownRecord),
         };
+        let anonymize_ips = flags & ANONYMIZE_IPS != 0;
+        let places = match flags & HAS_PLACES {
+            0 => Vec::new(),
+            _ => {
+                let len = u32::from_le_bytes(take(&mut rest)?);
+                let len = usize::try_from(len).map_err(|_| UnknownRecord)?;
+                serde_json::from_slice(take_slice(&mut rest, len)?).map_err(|_| UnknownRecord)?
+            }
+        };
         let body = match flags & LZ4 {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
         let received = Received { at, client_ip, protocol, seed, skew_ignored_millis };
-        Ok(Self { project, received, hints, body })
+        Ok(Self { project, received, anonymize_ips, places, hints, body })
     }
 }
 
@@ -197,11 +222,14 @@ fn take_slice<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], UnknownRe
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use bytes::Bytes;
 
     use super::Envelope;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::geoip::Place;
     use crate::ingest::prepare::Protocol;
     use crate::ingest::prepare::Received;
     use crate::wire::capture_v1::Sdk;
@@ -226,9 +254,19 @@ mod tests {
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
+            anonymize_ips: sent_at.is_some(),
+            places: places(ip),
             hints: Hints { data: ip.map(|_| Bytes::from_static(b"x=y")), ..Hints::default() },
             body: Bytes::from_static(body),
         }
+    }
+
+    /// `ip` in Oxford, and nothing for nobody.
+    fn places(ip: Option<&str>) -> Vec<(IpAddr, Place)> {
+        let mut values = vec![serde_json::Value::Null; 14];
+        (values[0], values[6]) = ("Oxford \u{e9}".into(), 51.75.into());
+        let place: Place = serde_json::from_value(values.into()).unwrap();
+        ip.map(|ip| (ip.parse().unwrap(), place)).into_iter().collect()
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Whether the server can take events: facts set by whoever finds them, read at admission.
+//! Whether the server can take events: facts set by whoever finds them, read at admission and by
+//! those who ask whether the server is ready.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub struct Health {
     identity_failed: AtomicBool,
+    log_failed: AtomicBool,
     disk_low: AtomicBool,
     /// Whether the log of before the start is published.
     live: watch::Sender<bool>,
@@ -23,6 +25,16 @@ impl Health {
     /// Whether the identity store failed.
     pub fn is_identity_failed(&self) -> bool {
         self.identity_failed.load(Ordering::Relaxed)
+    }
+
+    /// A write or a sync of the log failed; only a restart helps.
+    pub fn fail_log(&self) {
+        self.log_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the log failed.
+    pub fn is_log_failed(&self) -> bool {
+        self.log_failed.load(Ordering::Relaxed)
     }
 
     /// Notes whether the disk is nearly full.

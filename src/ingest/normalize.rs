@@ -3,7 +3,8 @@
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
 //! `lifts` (properties that say something of the person), `properties` (what is stored of them),
-//! `persons`, `groups`, and `v1`, the other way into the road.
+//! `persons`, `groups`, `place` (the address, and what is known of it), and `v1`, the other way into
+//! the road.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -16,6 +17,7 @@ mod lifts;
 mod moment;
 mod names;
 mod persons;
+mod place;
 mod properties;
 pub(super) mod v1;
 
@@ -48,6 +50,8 @@ use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::cut;
 use crate::ingest::normalize::names::event_name;
 use crate::ingest::normalize::persons::Person;
+use crate::ingest::normalize::place::Address;
+use crate::ingest::normalize::place::Addresses;
 use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Built;
 use crate::ingest::prepare::COLUMNS;
@@ -80,7 +84,7 @@ pub(super) struct Batch<'a, 'r> {
     received: &'r Received,
     project: &'r ProjectFacts,
     sent_at: Option<UnixMicros>,
-    client_ip: Option<View>,
+    addresses: Addresses,
     event_max_bytes: usize,
     columns: Columns,
     event_ids: Vec<Uuid>,
@@ -114,7 +118,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             received,
             project,
             sent_at: sent_at(given_sent_at, received),
-            client_ip: None,
+            addresses: Addresses::default(),
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
             event_ids: Vec::new(),
@@ -142,9 +146,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
-        if let Some(ip) = self.received.client_ip {
-            self.client_ip = self.columns.side_view(ip.to_string().as_bytes());
-        }
+        self.client_address();
     }
 
     /// Takes the event at `cursor`, or counts why not.
@@ -330,6 +332,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             event_id: Uuid::nil(),
             personless: asked || decided,
             os: None,
+            address: Address::default(),
         };
         let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
         if event.personless && merges && !decided {
@@ -367,7 +370,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         mut event: Accepted<'a, '_>,
     ) -> Result<(), PrepareError> {
         self.fixed_columns(cursor, &event)?;
-        self.ip(cursor, fields)?;
+        event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
         if event.name != "$snapshot"
             && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
@@ -390,19 +393,6 @@ impl<'a, 'r> Batch<'a, 'r> {
         let groups = self.groups(fields, &event)?;
         self.properties(cursor, fields, (&event, groups))?;
         self.person_ops(cursor, fields, &event);
-        Ok(())
-    }
-
-    /// The client's address: as the event has it, or as the connection does.
-    fn ip(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
-        let view = match (fields.inner.ip, fields.inner.is_internal) {
-            (Some(ip), _) => Some(self.text(cursor, ip)?),
-            (None, true) => Some(Columns::body_view(b"127.0.0.1", 0)),
-            (None, false) => self.client_ip,
-        };
-        if let Some(view) = view {
-            self.columns.set_text(column::IP, view);
-        }
         Ok(())
     }
 
@@ -493,6 +483,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             drops: self.drops,
             fates: Vec::new(),
             warnings: self.warnings,
+            places: self.addresses.places(),
+            anonymize_ips: self.project.anonymize_ips,
         }
     }
 }
@@ -507,6 +499,7 @@ struct Accepted<'a, 'e> {
     personless: bool,
     /// Where the value of `$os` stands, if it is added to the properties.
     os: Option<Range<usize>>,
+    address: Address,
 }
 
 impl Accepted<'_, '_> {

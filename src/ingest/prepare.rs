@@ -17,6 +17,8 @@ use crate::error::Kind;
 use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::geoip::Place;
+use crate::geoip::Places;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
@@ -104,6 +106,10 @@ pub struct ProjectFacts {
     pub id: ProjectId,
     /// Names of its group types, by index.
     pub group_types: Vec<String>,
+    /// Whether the addresses of clients are left out, once their place was found.
+    pub anonymize_ips: bool,
+    /// Who knows where addresses are.
+    pub places: Places,
 }
 
 /// A body as columns, and what follows from it.
@@ -131,6 +137,10 @@ pub struct Prepared {
     pub fates: Vec<(Uuid, Fate)>,
     /// What the sender should hear of, those included.
     pub warnings: Warnings,
+    /// Where addresses of events are, which a replay has to know.
+    pub places: Vec<(IpAddr, Place)>,
+    /// Whether the addresses of clients were left out.
+    pub anonymize_ips: bool,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
 }
@@ -150,6 +160,8 @@ impl Prepared {
             drops: Drops::default(),
             warnings: Warnings::default(),
             fates: Vec::new(),
+            places: Vec::new(),
+            anonymize_ips: false,
             memory_bytes: 0,
         }
     }
@@ -474,6 +486,8 @@ pub(super) struct Built {
     pub(super) drops: Drops,
     pub(super) fates: Vec<(Uuid, Fate)>,
     pub(super) warnings: Warnings,
+    pub(super) places: Vec<(IpAddr, Place)>,
+    pub(super) anonymize_ips: bool,
 }
 
 impl Built {
@@ -493,6 +507,8 @@ impl Built {
             drops: self.drops,
             fates: self.fates,
             warnings: self.warnings,
+            places: self.places,
+            anonymize_ips: self.anonymize_ips,
         }
     }
 }

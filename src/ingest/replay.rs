@@ -10,12 +10,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::event::id::ProjectId;
+use crate::geoip::Places;
 use crate::ingest::Decoding;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
 use crate::ingest::operation;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
@@ -116,7 +118,11 @@ impl Replay {
             return operation.and_then(Operation::prepare).map_err(|error| error.to_string());
         }
         let envelope = Envelope::decode(payload).map_err(|error| error.to_string())?;
-        let facts = self.decoding.facts(&self.metadata.snapshot(), envelope.project);
+        let facts = ProjectFacts {
+            anonymize_ips: envelope.anonymize_ips,
+            places: Places::Found(Arc::new(envelope.places.into_iter().collect())),
+            ..self.decoding.facts(&self.metadata.snapshot(), envelope.project)
+        };
         self.decoding
             .prepare(envelope.body, &envelope.hints, &envelope.received, &|_| Some(facts.clone()))
             .map_err(|error| error.to_string())

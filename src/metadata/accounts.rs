@@ -62,6 +62,8 @@ pub struct Project {
     pub timezone: String,
     /// Person properties whose first present value is a person's name; `None` for the defaults.
     pub person_display_name_properties: Option<Vec<String>>,
+    /// Whether events are stored without the addresses of their clients.
+    pub anonymize_ips: bool,
     /// When it was created.
     pub created_at: UnixMicros,
 }
@@ -134,6 +136,8 @@ pub struct ProjectPatch {
     pub timezone: Option<String>,
     /// Other name properties; `Some(None)` for the defaults.
     pub person_display_name_properties: Option<Option<Vec<String>>>,
+    /// Whether to store events without the addresses of their clients.
+    pub anonymize_ips: Option<bool>,
 }
 
 impl Metadata {
@@ -160,6 +164,7 @@ impl Metadata {
             token: seed.project_token(),
             timezone: "UTC".to_owned(),
             person_display_name_properties: None,
+            anonymize_ips: false,
             created_at: self.now(),
         };
         rows::insert_project(write.connection(), &project).await?;
@@ -189,6 +194,7 @@ impl Metadata {
         let mut project = stored.as_ref().clone();
         project.name = patch.name.unwrap_or(project.name);
         project.timezone = patch.timezone.unwrap_or(project.timezone);
+        project.anonymize_ips = patch.anonymize_ips.unwrap_or(project.anonymize_ips);
         if let Some(properties) = patch.person_display_name_properties {
             project.person_display_name_properties = properties;
         }

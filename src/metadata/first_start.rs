@@ -102,6 +102,7 @@ impl Metadata {
             token: settings.project_token.unwrap_or_else(|| seed.project_token()),
             timezone: "UTC".to_owned(),
             person_display_name_properties: None,
+            anonymize_ips: false,
             created_at: now,
         });
         let user = Arc::new(User {

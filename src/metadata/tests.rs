@@ -281,9 +281,11 @@ async fn projects() {
         name: Some("Web shop".to_owned()),
         timezone: Some("Europe/Berlin".to_owned()),
         person_display_name_properties: Some(Some(vec!["nick".to_owned()])),
+        anonymize_ips: Some(true),
     };
     let patched = bench.metadata.update_project(ProjectId(2), patch).await.expect("update");
     assert_eq!(patched.token, project.token);
+    assert!(patched.anonymize_ips && !project.anonymize_ips);
     let snapshot = bench.metadata.snapshot();
     assert_eq!(snapshot.project(ProjectId(2)), Some(&patched));
     assert_eq!(snapshot.project_by_token(&project.token), Some(&patched));

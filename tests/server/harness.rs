@@ -59,14 +59,25 @@ impl TestServer {
 
     /// The same with settings as environment variables, such as `("WEIR_BODY_MAX_BYTES", "1MiB")`.
     pub(crate) fn start_with(settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::new(settings);
+        server.run();
+        server
+    }
+
+    /// The same for a server that may never be ready; it answers HTTP when this returns.
+    pub(crate) fn start_unready_with(settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::new(settings);
+        server.run_unready();
+        server
+    }
+
+    fn new(settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        let mut server = Self {
+        Self {
             directory: tempfile::tempdir().expect("a directory for the server"),
             settings: settings.collect(),
             running: None,
-        };
-        server.run();
-        server
+        }
     }
 
     /// The data directory.
@@ -223,6 +234,15 @@ impl TestServer {
     }
 
     fn run(&mut self) {
+        self.run_unready();
+        let ready = patiently(|| {
+            let answer = self.client().send("GET", "/_readiness", &[], b"").ok()?;
+            (answer.status == 200).then_some(())
+        });
+        ready.unwrap_or_else(|| panic!("not ready; the server said:\n{}", self.stderr()));
+    }
+
+    fn run_unready(&mut self) {
         let mut process = self.spawn();
         let started = patiently(|| match process.try_wait().expect("the server's state") {
             Some(status) => Some(Err(status)),
@@ -232,11 +252,6 @@ impl TestServer {
         let address = started.unwrap_or_else(|| panic!("no address; the server said:\n{said}"));
         let address = address.unwrap_or_else(|status: ExitStatus| panic!("{status}:\n{said}"));
         self.running = Some(Running { process, address });
-        let ready = patiently(|| {
-            let answer = self.client().send("GET", "/_readiness", &[], b"").ok()?;
-            (answer.status == 200).then_some(())
-        });
-        ready.unwrap_or_else(|| panic!("not ready; the server said:\n{}", self.stderr()));
     }
 
     /// What the server said on standard error since its last start.
@@ -322,12 +337,13 @@ impl Client {
         let written = socket.write_all(&request);
         // A server that refuses a body answers before it has read all of it.
         let mut answer = Vec::new();
+        let parse = |answer: &[u8]| Answer::parse(answer, method == "HEAD");
         match socket.read_to_end(&mut answer) {
             Ok(_) => {}
-            Err(_) if Answer::parse(&answer).is_some() => {}
+            Err(_) if parse(&answer).is_some() => {}
             Err(error) => return Err(written.err().unwrap_or(error)),
         }
-        Answer::parse(&answer).ok_or_else(|| io::Error::other("the answer was cut short"))
+        parse(&answer).ok_or_else(|| io::Error::other("the answer was cut short"))
     }
 }
 
@@ -353,8 +369,8 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// `None` if `bytes` are not one whole answer.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// `None` if `bytes` are not one whole answer. One to HEAD has no body, whatever its length.
+    fn parse(bytes: &[u8], is_head: bool) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(bytes.get(..end)?).ok()?;
         let rest = bytes.get(end + 4..)?;
@@ -367,6 +383,7 @@ impl Answer {
         let mut answer =
             Self { status, headers: headers.collect::<Option<_>>()?, body: Vec::new() };
         answer.body = match (answer.header("transfer-encoding"), answer.header("content-length")) {
+            _ if is_head => rest.to_vec(),
             (Some("chunked"), _) => unchunked(rest)?,
             (_, Some(length)) => rest.get(..length.parse().ok()?)?.to_vec(),
             _ => rest.to_vec(),

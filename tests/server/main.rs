@@ -10,11 +10,13 @@
     reason = "a test fails by panicking, and a table of cases is long"
 )]
 
+mod browser;
 mod capture;
 mod crash;
 mod definitions;
 mod feature_flags;
 mod flags;
+mod geoip;
 mod harness;
 mod identity;
 mod lifecycle;

@@ -4,7 +4,7 @@
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
 mod body;
-mod fields;
+pub(super) mod fields;
 
 use hyper::Method;
 use hyper::StatusCode;

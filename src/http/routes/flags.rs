@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -37,13 +38,43 @@ use crate::wire::flags::response::FlagRecord;
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
 
-/// `POST /flags` and `POST /decide`.
-pub async fn flags(app: &App, request: request::Request) -> Result<Response, Problem> {
+/// `GET /flags` and `GET /decide`: the configuration, and no flags, since nobody is asked about.
+/// With a token in the query it is that of the project. PostHog answers so for probes.
+pub fn without_subject(app: &App, request: &request::Request) -> Result<Response, Problem> {
+    let query = Query { with_config: true, ..query(request) };
+    let metadata = app.metadata.snapshot();
+    let project = query.token.as_deref().and_then(|token| metadata.project_by_token(token));
+    let response = response::Response {
+        query: &query,
+        request_id: &response_id(request),
+        evaluated_at: app.clock.now().0 / 1000,
+        has_errors: false,
+        has_flags: project.is_some_and(|project| metadata.flag_set(project.id).is_some()),
+    };
+    let encoded = response.encode([].iter());
+    let encoded = encoded.map_err(|error| Problem::of(Kind::Internal, &error))?;
+    Ok(Response::json_bytes(StatusCode::OK, encoded))
+}
+
+fn query(request: &request::Request) -> Query {
     let endpoint = match request.path().starts_with("/decide") {
         true => Endpoint::Decide,
         false => Endpoint::Flags,
     };
-    let query = Query::parse(endpoint, request.query_string());
+    Query::parse(endpoint, request.query_string())
+}
+
+/// The id in the answer, a uuid: the client's if it sent one.
+fn response_id(request: &request::Request) -> String {
+    match Uuid::try_parse(request.request_id.as_str()) {
+        Ok(id) => id.to_string(),
+        Err(_) => Uuid::new_v4().to_string(),
+    }
+}
+
+/// `POST /flags` and `POST /decide`.
+pub async fn flags(app: &App, request: request::Request) -> Result<Response, Problem> {
+    let query = query(&request);
     let header = |name| request.headers.get(name).map(|value| value.as_bytes());
     let hints = Hints::new(
         request.query_string(),
@@ -51,21 +82,30 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
         header("content-encoding"),
         PathKind::Legacy,
     );
-    let request_id = match Uuid::try_parse(request.request_id.as_str()) {
-        Ok(id) => id.to_string(),
-        Err(_) => Uuid::new_v4().to_string(),
-    };
+    let (request_id, client) = (response_id(&request), request.client_ip);
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body = decode(body, &hints, BODY_MAX_BYTES).map_err(|error| match error.kind() {
         Kind::TooLarge => Problem::of(Kind::TooLarge, &error),
         _ => Problem::invalid_payload(format!("Malformed request data: {error}")),
     })?;
-    let asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
+    let mut asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
+    add_place(app, client, &mut asked);
     let metadata = app.metadata.snapshot();
     let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?;
     let answering = Answering { app, metadata: &metadata, query: &query, asked: &asked };
     let encoded = answering.answer(project.id, &request_id).await?;
     Ok(Response::json_bytes(StatusCode::OK, encoded))
+}
+
+/// Adds where the client is to what the request says of the person, whose own word counts.
+fn add_place(app: &App, client: IpAddr, asked: &mut Request) {
+    let places = app.places.as_ref().filter(|_| !asked.geoip_disable && !asked.disable_flags);
+    let Some(place) = places.and_then(|places| places.place(client)) else { return };
+    for ((name, _), value) in place.known() {
+        if !asked.person_properties.contains_key(name) {
+            asked.person_properties.insert(name.to_owned(), value.clone());
+        }
+    }
 }
 
 fn refused(error: RequestError) -> Problem {

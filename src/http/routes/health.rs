@@ -6,6 +6,7 @@ use hyper::header::HeaderValue;
 use crate::error::Kind;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::ingest::IngestError;
 use crate::telemetry::metrics::Metrics;
 
 /// `/`: the one word by which proxies of the SDKs' product know a capture server.
@@ -18,12 +19,12 @@ pub fn liveness() -> Response {
     Response::text(StatusCode::OK, "alive")
 }
 
-/// `/_readiness`: 200 if requests may come; else 503, and the load balancer turns elsewhere.
-/// `waiting_for` says what is missing, such as `replay of the log`.
-pub fn readiness(waiting_for: Option<&'static str>) -> Response {
-    match waiting_for {
-        None => Response::text(StatusCode::OK, "ready"),
-        Some(what) => Problem::new(Kind::Unavailable, "not_ready", what).into(),
+/// `/_readiness`: 200 if events are taken; else 503 with the reason, and the load balancer turns
+/// elsewhere. A replay of the log is no reason: events are taken meanwhile.
+pub fn readiness(taking: Result<(), IngestError>) -> Response {
+    match taking {
+        Ok(()) => Response::text(StatusCode::OK, "ready"),
+        Err(error) => Problem::new(Kind::Unavailable, "not_ready", error.to_string()).into(),
     }
 }
 
@@ -39,6 +40,7 @@ mod tests {
     use super::metrics;
     use super::readiness;
     use super::root;
+    use crate::ingest::IngestError;
     use crate::telemetry::metrics::Metrics;
 
     #[test]
@@ -46,8 +48,9 @@ mod tests {
         for (response, status) in [
             (root(), 200),
             (liveness(), 200),
-            (readiness(None), 200),
-            (readiness(Some("replay of the log")), 503),
+            (readiness(Ok(())), 200),
+            (readiness(Err(IngestError::Overloaded("the disk is nearly full"))), 503),
+            (readiness(Err(IngestError::Unavailable("the log failed"))), 503),
             (metrics(&Metrics::new()), 200),
         ] {
             assert_eq!(response.status.as_u16(), status);

@@ -36,9 +36,11 @@ use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
 use crate::event::time::month_of;
+use crate::geoip::Places;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Derivation;
 use crate::ingest::envelope::Envelope;
+use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
@@ -93,7 +95,14 @@ fn body(number: u32) -> Bytes {
 }
 
 fn prepared(body: &Bytes, received: &Received) -> Prepared {
-    let facts = |_: &str| Some(ProjectFacts { id: PROJECT, group_types: Vec::new() });
+    let facts = |_: &str| {
+        Some(ProjectFacts {
+            id: PROJECT,
+            group_types: Vec::new(),
+            anonymize_ips: false,
+            places: Places::Unknown,
+        })
+    };
     Preparer::new(1 << 20).prepare(body.to_vec(), received, &facts).expect("a valid body")
 }
 
@@ -125,7 +134,8 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     replay(&wal, &publisher, flushed);
     publisher.lock().mode = Mode::Live;
     let (_, inbox_of_log) = mpsc::channel(1);
-    let log = LogThread { wal, inbox: inbox_of_log, publisher, metrics, clock };
+    let health = Arc::new(Health::default());
+    let log = LogThread { wal, inbox: inbox_of_log, publisher, health, metrics, clock };
     Some(Node { log, store, _derivations: inbox })
 }
 
@@ -180,7 +190,14 @@ impl Node {
             };
             let body = body(number);
             let prepared = prepared(&body, &received);
-            let envelope = Envelope { project: PROJECT, received, hints: Hints::default(), body };
+            let envelope = Envelope {
+                project: PROJECT,
+                received,
+                anonymize_ips: false,
+                places: Vec::new(),
+                hints: Hints::default(),
+                body,
+            };
             let (head, body) = envelope.encode();
             let permit = Arc::clone(&budget).try_acquire_owned().expect("room");
             let (reply, answer) = oneshot::channel();
@@ -250,6 +267,18 @@ fn live(runtime: &Runtime, disk: &SimDisk) -> (BTreeSet<u32>, bool) {
     acknowledged.extend(node.send(6..REQUESTS));
     let finished = node.flush(runtime);
     (acknowledged, finished)
+}
+
+#[test]
+fn a_log_that_failed_is_known_to_those_who_ask() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let disk = SimDisk::new();
+    let mut node = start(&runtime, &disk).expect("a new disk");
+    assert_eq!(node.send(0..1).len(), 1);
+    assert!(!node.log.health.is_log_failed());
+    disk.cut_after(0);
+    assert_eq!(node.send(1..2).len(), 0);
+    assert!(node.log.health.is_log_failed());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
+use crate::geoip;
 use crate::ingest::capture::Meaning;
 use crate::ingest::definitions::collect::SLOTS;
 use crate::ingest::definitions::collect::Track;
@@ -63,6 +64,9 @@ impl KeyTable {
         }
         for (key, meaning) in Meaning::ALL {
             uses.entry(key).or_default().meaning = Some(meaning);
+        }
+        for (key, _) in geoip::NAMES {
+            uses.entry(key).or_default().meaning = Some(Meaning::Place);
         }
         for (index, (key, _)) in LIFTS.into_iter().enumerate() {
             uses.entry(key).or_default().lift = Some(index);

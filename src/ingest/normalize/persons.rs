@@ -25,6 +25,8 @@ pub(super) struct Person {
     id: View,
     touched: bool,
     personless: bool,
+    /// See `place::Addresses`.
+    pub(super) place_epoch: u32,
 }
 
 impl<'a> Batch<'a, '_> {
@@ -37,7 +39,8 @@ impl<'a> Batch<'a, '_> {
         let id = PersonId::of(self.project.id, distinct_id.as_str());
         let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
         if let DistinctId::Borrowed(text) = distinct_id {
-            self.persons.insert(text, Person { id: view, touched: false, personless: false });
+            let person = Person { id: view, touched: false, personless: false, place_epoch: 0 };
+            self.persons.insert(text, person);
         }
         Ok(view)
     }
@@ -52,6 +55,9 @@ impl<'a> Batch<'a, '_> {
         let is_group = event.name == "$groupidentify" && !event.personless;
         let group = if is_group { self.group_update(cursor, fields, event) } else { None };
         let kind = self.op_kind(cursor, fields, event);
+        if matches!(kind, OpKind::Merge { .. }) {
+            self.forget_news();
+        }
         if !self.is_said(event, &kind) {
             self.ops.push(op(event, kind));
         }
@@ -147,9 +153,12 @@ impl<'a> Batch<'a, '_> {
         }
         let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
         let is_silent = said.iter().all(|part| part.is_none()) && inner.unset.is_none();
-        if is_silent && !self.lifts.any() {
+        let news = self.news(event);
+        if is_silent && !self.lifts.any() && news.is_none() {
             return None;
         }
+        let mut lifted = self.lifts.lifted();
+        lifted.extend(news.iter().flat_map(|place| place.lifted()));
         let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
             let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
             map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
@@ -161,7 +170,7 @@ impl<'a> Batch<'a, '_> {
             set: merged(&fields.set, &inner.set),
             set_once: merged(&fields.set_once, &inner.set_once),
             unset,
-            lifted: self.lifts.lifted(),
+            lifted,
             occasion: match event.name {
                 "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => {
                     Occasion::PersonEvent

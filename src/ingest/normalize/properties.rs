@@ -5,6 +5,7 @@
 //! member that goes; what comes is copied from where it stands in the body.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use serde_json::Map;
 use serde_json::Value as Json;
@@ -18,6 +19,8 @@ use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::groups::GroupKeys;
 use crate::ingest::normalize::lifts::Lifts;
+use crate::ingest::normalize::place::Address;
+use crate::ingest::normalize::place::Located;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
@@ -72,6 +75,9 @@ struct Rewrite<'w, 'a> {
     /// Where the value of `$os` stands, if it is added.
     os: Option<Range<usize>>,
     groups: GroupKeys,
+    address: Address,
+    /// The place that is told of the person too.
+    of_person: Option<Rc<Located>>,
     /// `$set`, `$set_once` and `$unset`, if they are written anew.
     parts: [Option<Part<'w, 'a>>; 3],
 }
@@ -85,7 +91,8 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     ) -> Self {
         let inner = &fields.inner;
         let says_nothing = event.says_nothing();
-        let has_lifts = !says_nothing && lifts.any();
+        let of_person = event.place_of_person().cloned();
+        let has_lifts = !says_nothing && (lifts.any() || of_person.is_some());
         let part = |key, top: &'w Option<Raw<'a>>, below: &'w Option<Raw<'a>>, lifts: Lifted| {
             let is_new = top.is_some() || (has_lifts && lifts != Lifted::Never);
             let below = below.as_ref().filter(|raw| raw.is_container());
@@ -99,6 +106,8 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             has_chain: inner.elements_chain || inner.elements.is_some(),
             os: event.os.clone(),
             groups,
+            address: event.address.clone(),
+            of_person,
             parts: [
                 part("$set", &fields.set, &inner.set, Lifted::Always),
                 part("$set_once", &fields.set_once, &inner.set_once, Lifted::Once),
@@ -109,6 +118,8 @@ impl<'w, 'a> Rewrite<'w, 'a> {
 
     fn is_needed(&self, members: &[Member]) -> bool {
         self.os.is_some()
+            || self.address.added.is_some()
+            || self.address.place.is_some()
             || self.groups.iter().any(Option::is_some)
             || self.parts.iter().any(Option::is_some)
             || members.iter().any(|member| self.goes(member))
@@ -128,6 +139,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             Some(Meaning::GroupIndex(index)) => {
                 self.personless || self.groups.get(index).is_some_and(Option::is_some)
             }
+            Some(Meaning::Ip) => self.address.goes,
             Some(Meaning::NeverStored) => true,
             Some(_) => false,
         }
@@ -153,6 +165,17 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             if let Some(place) = place {
                 self.copy_value(out, empty, (key, place));
             }
+        }
+        if let Some(ip) = &self.address.added {
+            separate(out, empty);
+            write_key(out, "$ip");
+            out.push(b'"');
+            out.extend_from_slice(ip.as_bytes());
+            out.push(b'"');
+        }
+        if let Some(place) = &self.address.place {
+            separate(out, empty);
+            out.extend_from_slice(&place.event);
         }
         for part in self.parts.iter().flatten() {
             self.write_part(out, empty, part);
@@ -190,6 +213,13 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         out.extend_from_slice(inner.unwrap_or_default().trim_ascii());
         for (key, value) in self.lifts.members(part.lifts == Lifted::Once) {
             self.copy_value(out, inner_empty, (key, &value));
+        }
+        if let Some(place) = &self.of_person {
+            separate(out, inner_empty);
+            out.extend_from_slice(match part.lifts {
+                Lifted::Once => &place.set_once,
+                Lifted::Always | Lifted::Never => &place.set,
+            });
         }
         if out.len() == inner_empty && part.top.is_none() && part.below.is_none() {
             // Nothing is to be said; the event had none either.

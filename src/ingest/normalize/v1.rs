@@ -75,6 +75,8 @@ pub(in crate::ingest) struct Additions {
     json: Vec<u8>,
     /// The same as values of their columns.
     columns: [Option<(usize, View)>; 2],
+    /// Whether the events are the server's own.
+    is_internal: bool,
 }
 
 impl<'a> Batch<'a, '_> {
@@ -88,10 +90,7 @@ impl<'a> Batch<'a, '_> {
         sdk: Option<&Sdk>,
         is_internal: bool,
     ) -> Result<Additions, PrepareError> {
-        if is_internal {
-            self.client_ip = Some(self.side("127.0.0.1")?);
-        }
-        let mut additions = Additions::default();
+        let mut additions = Additions { is_internal, ..Additions::default() };
         let Some(sdk) = sdk else { return Ok(additions) };
         let values = [("$lib", &sdk.name), ("$lib_version", &sdk.version)];
         for ((key, text), column) in values.into_iter().zip(&mut additions.columns) {
@@ -156,6 +155,7 @@ impl<'a> Batch<'a, '_> {
                 }
             })?;
         }
+        fields.inner.is_internal |= additions.is_internal;
         self.inject(cursor, (&event, &options, additions), &mut fields)?;
         match self.accept(cursor, &fields, size)? {
             Some(reason) => Ok(self.dropped(reason, &event)),

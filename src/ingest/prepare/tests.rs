@@ -22,11 +22,13 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
+use crate::geoip::Places;
 use crate::identity::change::OpKind;
 
 mod lifts;
 mod oracle;
 mod people;
+mod places;
 mod robust;
 mod stored;
 mod v1;
@@ -39,7 +41,7 @@ const EVENT_MAX_BYTES: usize = 10_000;
 fn received() -> Received {
     Received {
         at: UnixMicros(NOW),
-        client_ip: Some("203.0.113.7".parse().unwrap()),
+        client_ip: None,
         protocol: Protocol::default(),
         seed: 42,
         skew_ignored_millis: 0,
@@ -48,13 +50,17 @@ fn received() -> Received {
 
 fn project(token: &str) -> Option<ProjectFacts> {
     let types = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    match token {
-        "phc_a" => {
-            Some(ProjectFacts { id: ProjectId(7), group_types: types(&["company", "project"]) })
-        }
-        "phc_b" => Some(ProjectFacts { id: ProjectId(8), group_types: types(&[]) }),
-        _ => None,
-    }
+    let (id, group_types) = match token {
+        "phc_a" => (7, types(&["company", "project"])),
+        "phc_b" => (8, types(&[])),
+        _ => return None,
+    };
+    Some(ProjectFacts {
+        id: ProjectId(id),
+        group_types,
+        anonymize_ips: false,
+        places: Places::Unknown,
+    })
 }
 
 fn prepare_with(body: impl AsRef<[u8]>, received: &Received) -> Result<Prepared, PrepareError> {
@@ -139,7 +145,6 @@ fn every_shape_is_read() {
             assert_eq!(cell(&prepared, row, "received_at"), NOW);
             assert_eq!(cell(&prepared, row, "timestamp"), NOW);
             assert_eq!(cell(&prepared, row, "properties"), "{}");
-            assert_eq!(cell(&prepared, row, "ip"), "203.0.113.7");
         }
     }
 }
@@ -504,8 +509,7 @@ fn promoted_properties_have_columns_of_one_type() {
     let schema = events_schema();
     for field in schema.fields().iter().skip(column::SESSION_ID).filter(|field| field.is_nullable())
     {
-        let expected = if field.name() == "ip" { json!("203.0.113.7") } else { Json::Null };
-        assert_eq!(cell(&wrong, 0, field.name()), expected, "{}", field.name());
+        assert_eq!(cell(&wrong, 0, field.name()), Json::Null, "{}", field.name());
     }
 }
 
@@ -588,19 +592,6 @@ fn the_elements_chain_has_a_column_instead() {
     let prepared =
         one(r#""event":"e","distinct_id":"u","$set":{"a":1},"properties":{"$elements":{}}"#);
     assert_eq!(cell(&prepared, 0, "properties"), r#"{"$elements":{},"$set":{"a":1}}"#);
-}
-
-#[test]
-fn the_address_is_the_events_own_or_the_clients() {
-    assert_eq!(text(&with_properties(r#""$ip":"198.51.100.20""#), 0, "ip"), "198.51.100.20");
-    for falsy in [r#""$ip":"""#, r#""$ip":null"#, r#""x":1"#] {
-        assert_eq!(text(&with_properties(falsy), 0, "ip"), "203.0.113.7", "{falsy}");
-    }
-    let own = with_properties(r#""capture_internal":true"#);
-    assert_eq!(text(&own, 0, "ip"), "127.0.0.1");
-    let unknown = Received { client_ip: None, ..received() };
-    let body = r#"{"api_key":"phc_a","event":"e","distinct_id":"u"}"#;
-    assert_eq!(cell(&prepare_with(body, &unknown).unwrap(), 0, "ip"), Json::Null);
 }
 
 #[test]

@@ -52,8 +52,9 @@ pub(in crate::metadata) async fn insert_project(
 ) -> Result<(), MetadataError> {
     sqlx::query(
         "INSERT INTO projects
-         (id, organization, name, api_token, timezone, person_display_name_properties, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         (id, organization, name, api_token, timezone, person_display_name_properties,
+          anonymize_ips, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(project.id.0)
     .bind(project.organization.to_string())
@@ -61,6 +62,7 @@ pub(in crate::metadata) async fn insert_project(
     .bind(&project.token)
     .bind(&project.timezone)
     .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
+    .bind(project.anonymize_ips)
     .bind(project.created_at.0)
     .execute(connection)
     .await?;
@@ -74,13 +76,15 @@ pub(in crate::metadata) async fn update_project(
 ) -> Result<(), MetadataError> {
     sqlx::query(
         "UPDATE projects
-         SET name = $1, api_token = $2, timezone = $3, person_display_name_properties = $4
-         WHERE id = $5",
+         SET name = $1, api_token = $2, timezone = $3, person_display_name_properties = $4,
+             anonymize_ips = $5
+         WHERE id = $6",
     )
     .bind(&project.name)
     .bind(&project.token)
     .bind(&project.timezone)
     .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
+    .bind(project.anonymize_ips)
     .bind(project.id.0)
     .execute(connection)
     .await?;
@@ -189,6 +193,7 @@ struct ProjectRow {
     api_token: String,
     timezone: String,
     person_display_name_properties: Option<String>,
+    anonymize_ips: bool,
     created_at: i64,
 }
 
@@ -209,6 +214,7 @@ pub(in crate::metadata) async fn projects(
                 "projects",
                 row.person_display_name_properties.as_deref(),
             )?,
+            anonymize_ips: row.anonymize_ips,
             created_at: UnixMicros(row.created_at),
         }))
     };

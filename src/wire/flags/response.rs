@@ -14,6 +14,8 @@ use serde_json::Value;
 use crate::wire::flags::Endpoint;
 use crate::wire::flags::Query;
 use crate::wire::flags::Shape;
+use crate::wire::remote_config::Asker;
+use crate::wire::remote_config::RemoteConfig;
 
 /// The answer for one flag.
 #[derive(Clone, Debug)]
@@ -103,55 +105,17 @@ impl<'r, R: Iterator<Item = &'r FlagRecord<'r>> + Clone> Serialize for Body<'_, 
         }
         body.serialize_entry("requestId", request_id)?;
         body.serialize_entry("evaluatedAt", &evaluated_at)?;
-        if query.with_config {
-            config(&mut body, has_flags)?;
+        let is_decide = query.endpoint == Endpoint::Decide;
+        if is_decide {
+            // The documented name of the error flag; SDKs read the other one.
+            body.serialize_entry("errorComputingFlags", &has_errors)?;
         }
-        if query.endpoint == Endpoint::Decide {
-            decide_config(&mut body, has_errors)?;
-        } else if query.with_config {
-            body.serialize_entry("supportedCompression", &["gzip", "gzip-js"])?;
+        if query.with_config {
+            let asker = if is_decide { Asker::Decide } else { Asker::Current };
+            RemoteConfig { has_flags, asker }.write(&mut body)?;
         }
         body.end()
     }
-}
-
-/// What SDKs take from a response at their start: a server that records no sessions, has no surveys
-/// and no other extra, and takes events at the usual path.
-fn config<M: SerializeMap>(body: &mut M, has_flags: bool) -> Result<(), M::Error> {
-    let empty: [(&str, bool); 0] = [];
-    let empty = Entries(empty.into_iter());
-    body.serialize_entry("config", &Entries([("enable_collect_everything", true)].into_iter()))?;
-    body.serialize_entry("toolbarParams", &empty)?;
-    body.serialize_entry("isAuthenticated", &false)?;
-    body.serialize_entry("hasFeatureFlags", &has_flags)?;
-    for absent in [
-        "sessionRecording",
-        "surveys",
-        "heatmaps",
-        "capturePerformance",
-        "captureDeadClicks",
-        "autocaptureExceptions",
-        // Without this key a browser captures no clicks at its first visit.
-        "autocapture_opt_out",
-    ] {
-        body.serialize_entry(absent, &false)?;
-    }
-    body.serialize_entry("analytics", &Entries([("endpoint", "/i/v0/e/")].into_iter()))?;
-    // Clicks then come as one `$elements_chain` text instead of a list of objects.
-    body.serialize_entry("elementsChainAsString", &true)?;
-    body.serialize_entry("defaultIdentifiedOnly", &true)?;
-    let sites: [&str; 0] = [];
-    body.serialize_entry("siteApps", &sites)
-}
-
-/// What only the older endpoint says. `lz64` makes SDKs of before 2021 compress that way, which
-/// capture understands.
-fn decide_config<M: SerializeMap>(body: &mut M, has_errors: bool) -> Result<(), M::Error> {
-    let empty: [(&str, bool); 0] = [];
-    // The documented name of the error flag; SDKs read the other one.
-    body.serialize_entry("errorComputingFlags", &has_errors)?;
-    body.serialize_entry("editorParams", &Entries(empty.into_iter()))?;
-    body.serialize_entry("supportedCompression", &["gzip", "gzip-js", "lz64"])
 }
 
 /// The value of a flag in the older shapes.

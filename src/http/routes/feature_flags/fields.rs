@@ -32,11 +32,11 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
 /// The fields of one body. Those that nobody takes are ignored.
 #[derive(Debug)]
-pub(super) struct Fields(Map<String, Value>);
+pub(in crate::http::routes) struct Fields(Map<String, Value>);
 
 impl Fields {
     /// Reads the body of `request`.
-    pub(super) async fn read(request: Request) -> Result<Self, Problem> {
+    pub(in crate::http::routes) async fn read(request: Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let body = request.body.read(BODY_MAX_BYTES).await?;
         Self::parse(&content_type, &body)
@@ -83,12 +83,18 @@ impl Fields {
     }
 
     /// A text, without white space around it.
-    pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+    pub(in crate::http::routes) fn text(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<String>, Problem> {
         self.value(name)?.map(|value| text(name, &value)).transpose()
     }
 
     /// A boolean.
-    pub(super) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
+    pub(in crate::http::routes) fn boolean(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<bool>, Problem> {
         self.value(name)?.map(|value| boolean(name, &value)).transpose()
     }
 

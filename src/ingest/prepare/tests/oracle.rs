@@ -14,6 +14,9 @@ use super::*;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 
+/// The address of the sender, if it is known.
+const CLIENT: &str = "203.0.113.7";
+
 /// A cheap source of choices for the writer; proptest gives the seed.
 pub(super) struct Dice(pub(super) u64);
 
@@ -288,7 +291,7 @@ struct Stored {
 }
 
 /// The rules, naively. `None` if the event is dropped.
-fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
+fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Stored> {
     let none = Json::Null;
     let get = |key: &str| event.get(key).unwrap_or(&none);
     let properties = match get("properties") {
@@ -351,7 +354,7 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
         "ip",
         match property("$ip") {
             Json::String(ip) if !ip.is_empty() => json!(ip),
-            _ => json!("203.0.113.7"),
+            _ => json!(client),
         },
     );
     for index in 0..5 {
@@ -362,7 +365,8 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
     let given = get("uuid").as_str().and_then(|text| Uuid::parse_str(text).ok());
     put("uuid", json!(given.map(|id| id.to_string())));
 
-    let (properties, is_verbatim) = model_properties(event, &properties, (name, is_personless));
+    let (properties, is_verbatim) =
+        model_properties(event, &properties, (name, is_personless), client);
     Some(Stored { row, properties, is_verbatim })
 }
 
@@ -371,11 +375,18 @@ fn model_properties(
     event: &Json,
     properties: &Map<String, Json>,
     (name, is_personless): (&str, bool),
+    client: Option<&str>,
 ) -> (Json, bool) {
     let none = Json::Null;
     let get = |key: &str| event.get(key).unwrap_or(&none);
     let property = |key: &str| properties.get(key).unwrap_or(&none);
     let mut stored = properties.clone();
+    // As in JavaScript: what is falsy counts as absent.
+    let ip = property("$ip");
+    let falsy = [json!(null), json!(false), json!(0), json!(0.0), json!("")];
+    if let Some(client) = client.filter(|_| falsy.contains(ip)) {
+        stored.insert("$ip".to_owned(), json!(client));
+    }
     if property("$elements_chain").is_string() {
         stored.remove("$elements_chain");
         stored.remove("$elements");
@@ -536,11 +547,13 @@ fn check(events: &[Json], sent_at: Option<i64>, seed: u64) -> Result<(), TestCas
     let parsed: Json = serde_json::from_str(&written.text).expect("the writer writes JSON");
     prop_assert_eq!(parsed["batch"].as_array().unwrap(), events);
 
-    let prepared = prepare(&written.text);
+    let client = seed.is_multiple_of(2).then_some(CLIENT);
+    let client_ip = client.map(|client| client.parse().unwrap());
+    let prepared = prepare_with(&written.text, &Received { client_ip, ..received() }).unwrap();
     let expected: Vec<_> = events
         .iter()
         .zip(&written.properties)
-        .filter_map(|(event, text)| Some((model(event, sent_at)?, text)))
+        .filter_map(|(event, text)| Some((model(event, sent_at, client)?, text)))
         .collect();
     prop_assert_eq!(prepared.rows, expected.len());
     let dropped: u64 = prepared.drops.iter().map(|(_, count)| count).sum();

@@ -1,0 +1,174 @@
+//! For whom a request is: the peer of the connection, or, if that is a trusted proxy, the client
+//! that it names.
+//!
+//! Every proxy adds the address of its own peer at the end of the list, so that the list is read
+//! from its end: past the trusted proxies to the first address that is none. What stands before is
+//! the client's own claim, which anybody can make. With proxies of which none is trusted, that is
+//! the proxy's address.
+//!
+//! `X-Forwarded-For` wins, then `Forwarded` (RFC 7239), then `X-Real-IP`: a proxy that writes one of
+//! them passes the others on as the client sent them, and nearly all write the first.
+
+use std::net::IpAddr;
+use std::net::SocketAddr;
+
+use hyper::HeaderMap;
+
+use crate::config::networks::Networks;
+
+/// Whom a request from `peer` is for. IPv4 addresses in IPv6 clothing (`::ffff:1.2.3.4`) are
+/// unwrapped.
+pub(super) fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &Networks) -> IpAddr {
+    let peer = peer.to_canonical();
+    if !trusted.contain(peer) {
+        return peer;
+    }
+    // As bytes: a client must not get a whole list ignored by one character that is none.
+    let hops = |name: &'static str| {
+        let lists = headers.get_all(name).iter().rev();
+        lists.flat_map(|list| list.as_bytes().rsplit(|byte| *byte == b','))
+    };
+    if headers.contains_key("x-forwarded-for") {
+        last_stranger(hops("x-forwarded-for"), peer, trusted)
+    } else if headers.contains_key("forwarded") {
+        last_stranger(hops("forwarded").map(for_of), peer, trusted)
+    } else {
+        last_stranger(hops("x-real-ip"), peer, trusted)
+    }
+}
+
+/// The first of `hops`, which come from the near end, that is not trusted; if all are, the
+/// farthest. What is no address (`unknown`) ends the list: who wrote it does not know either.
+fn last_stranger<'h>(
+    hops: impl Iterator<Item = &'h [u8]>,
+    peer: IpAddr,
+    trusted: &Networks,
+) -> IpAddr {
+    let mut client = peer;
+    for hop in hops {
+        let Some(address) = address(hop) else { break };
+        client = address;
+        if !trusted.contain(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:4711`.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse::<IpAddr>().ok();
+    let address = address.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+/// The value of `for` in one element of `Forwarded`, such as `for="[2001:db8::1]:4711";proto=http`.
+/// Empty, which is no address, if there is none. Commas and semicolons in quotes would be cut at,
+/// but no address has them.
+fn for_of(element: &[u8]) -> &[u8] {
+    let value = element.split(|byte| *byte == b';').find_map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = pair.split_at_checked(at)?;
+        name.trim_ascii().eq_ignore_ascii_case(b"for").then_some(value.get(1..)?.trim_ascii())
+    });
+    let value = value.unwrap_or_default();
+    let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    inner.unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::HeaderMap;
+    use hyper::header::HeaderName;
+    use hyper::header::HeaderValue;
+
+    use super::client_address;
+
+    /// The address for a request from `peer` with these headers, where 10.0.0.0/8, 2001:db8:f::/48
+    /// and the loopback are trusted.
+    fn found(peer: &str, sent: &[(&'static str, &str)]) -> String {
+        let trusted = "10.0.0.0/8,2001:db8:f::/48,127.0.0.0/8,::1".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            headers.append(HeaderName::from_static(name), value);
+        }
+        client_address(&headers, peer.parse().unwrap(), &trusted).to_string()
+    }
+
+    #[test]
+    fn x_forwarded_for_is_read_from_its_end_past_trusted_proxies() {
+        for (peer, forwarded, expected) in [
+            // Nobody believes a stranger.
+            ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
+            ("2001:db8::9", "198.51.100.1", "2001:db8::9"),
+            ("::ffff:203.0.113.9", "198.51.100.1", "203.0.113.9"),
+            // A proxy names its client, with or without port.
+            ("10.0.0.1", "203.0.113.7", "203.0.113.7"),
+            ("127.0.0.1", "203.0.113.7", "203.0.113.7"),
+            ("::1", "203.0.113.7", "203.0.113.7"),
+            ("::ffff:10.0.0.1", "203.0.113.7", "203.0.113.7"),
+            ("10.0.0.1", " 203.0.113.7:4711 ", "203.0.113.7"),
+            ("10.0.0.1", "2001:db8::1", "2001:db8::1"),
+            ("10.0.0.1", "[2001:db8::1]", "2001:db8::1"),
+            ("10.0.0.1", "[2001:db8::1]:443", "2001:db8::1"),
+            ("10.0.0.1", "::ffff:203.0.113.7", "203.0.113.7"),
+            ("2001:db8:f::1", "203.0.113.7", "203.0.113.7"),
+            // A chain of proxies.
+            ("10.0.0.1", "203.0.113.7, 10.0.0.3, 10.0.0.2", "203.0.113.7"),
+            ("10.0.0.1", "203.0.113.7, 2001:db8:f::2", "203.0.113.7"),
+            // What stands before the first stranger is that stranger's claim.
+            ("10.0.0.1", "198.51.100.1, 203.0.113.7", "203.0.113.7"),
+            ("10.0.0.1", "127.0.0.1, 203.0.113.7, 10.0.0.2", "203.0.113.7"),
+            ("10.0.0.1", "10.0.0.9, 198.51.100.1,203.0.113.7,10.0.0.2", "203.0.113.7"),
+            // Everybody is trusted: the farthest.
+            ("10.0.0.1", "10.9.9.9", "10.9.9.9"),
+            ("10.0.0.1", "10.9.9.9, 10.0.0.2", "10.9.9.9"),
+            // No address: as far as was understood.
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "unknown", "10.0.0.1"),
+            ("10.0.0.1", "203.0.113.7, unknown", "10.0.0.1"),
+            ("10.0.0.1", "203.0.113.7, _hidden, 10.0.0.2", "10.0.0.2"),
+            ("10.0.0.1", "unknown, 203.0.113.7", "203.0.113.7"),
+            ("10.0.0.1", "203.0.113.7,", "10.0.0.1"),
+            ("10.0.0.1", "256.1.1.1", "10.0.0.1"),
+            ("10.0.0.1", "203.0.113.7:99999", "10.0.0.1"),
+            ("10.0.0.1", "[203.0.113.7", "10.0.0.1"),
+            ("10.0.0.1", "\u{fc}", "10.0.0.1"),
+            ("10.0.0.1", "\u{fc}, 203.0.113.7", "203.0.113.7"),
+        ] {
+            assert_eq!(found(peer, &[("x-forwarded-for", forwarded)]), expected, "{forwarded}");
+        }
+        assert_eq!(found("10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn several_lines_are_one_list() {
+        let lines = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.7")];
+        assert_eq!(found("10.0.0.1", &lines), "203.0.113.7");
+        let lines = [("x-forwarded-for", "203.0.113.7"), ("x-forwarded-for", "10.0.0.2")];
+        assert_eq!(found("10.0.0.1", &lines), "203.0.113.7");
+    }
+
+    #[test]
+    fn other_headers_count_if_the_usual_one_is_absent() {
+        for (sent, expected) in [
+            (&[("forwarded", "for=203.0.113.7")][..], "203.0.113.7"),
+            (&[("forwarded", "by=10.0.0.1;For=203.0.113.7:80;proto=http")], "203.0.113.7"),
+            (&[("forwarded", "for=\"[2001:db8::1]:4711\"")], "2001:db8::1"),
+            (&[("forwarded", "for=198.51.100.1, for=203.0.113.7, for=10.0.0.2")], "203.0.113.7"),
+            (&[("forwarded", "for=_secret")], "10.0.0.1"),
+            (&[("forwarded", "proto=http")], "10.0.0.1"),
+            (&[("x-real-ip", "203.0.113.7")], "203.0.113.7"),
+            (&[("x-real-ip", "nobody")], "10.0.0.1"),
+            (&[("forwarded", "for=203.0.113.7"), ("x-real-ip", "192.0.2.1")], "203.0.113.7"),
+            (&[("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=192.0.2.1")], "203.0.113.7"),
+            (&[("x-forwarded-for", "unknown"), ("x-real-ip", "192.0.2.1")], "10.0.0.1"),
+        ] {
+            assert_eq!(found("10.0.0.1", sent), expected, "{sent:?}");
+            assert_eq!(found("203.0.113.9", sent), "203.0.113.9", "{sent:?}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Answers that clients may keep: `ETag`, `If-None-Match` and `Cache-Control` (RFC 9110, 8.8.3 and
+//! 13.1.2; RFC 9111). Which answers those are is for the routes to say.
+
+use hyper::HeaderMap;
+use hyper::StatusCode;
+use hyper::header::CACHE_CONTROL;
+use hyper::header::ETAG;
+use hyper::header::HeaderValue;
+use hyper::header::IF_NONE_MATCH;
+use sha1::Digest;
+use sha1::Sha1;
+
+use crate::http::response::Response;
+
+/// What tells one version of an answer from another, as it stands in the header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag(String);
+
+impl Tag {
+    /// The tag of an answer with this body.
+    pub fn of(body: &[u8]) -> Self {
+        let digest: [u8; 20] = Sha1::digest(body).into();
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("\"{digits}\""))
+    }
+
+    /// The tag of an answer that is made of these and nothing else.
+    pub fn of_parts(parts: &[u64]) -> Self {
+        let parts: Vec<String> = parts.iter().map(|part| format!("{part:x}")).collect();
+        Self(format!("\"{}\"", parts.join("-")))
+    }
+
+    /// Whether the client has this version already.
+    fn is_in(&self, request: &HeaderMap) -> bool {
+        let bare = |tag: &str| tag.trim().trim_start_matches("W/") == self.0;
+        let lists = request.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+        lists.flat_map(|list| list.split(',')).any(|tag| tag.trim() == "*" || bare(tag))
+    }
+}
+
+/// The answer that `make` gives, or 304 without a body if the client has it already. `cache` is the
+/// `Cache-Control` of both.
+pub fn respond(
+    request: &HeaderMap,
+    tag: &Tag,
+    cache: &'static str,
+    make: impl FnOnce() -> Response,
+) -> Response {
+    let response = match tag.is_in(request) {
+        true => Response::empty(StatusCode::NOT_MODIFIED),
+        false => make(),
+    };
+    let response = response.with_header(CACHE_CONTROL, HeaderValue::from_static(cache));
+    // Hexadecimal digits in quotes are always a header.
+    match HeaderValue::from_str(&tag.0) {
+        Ok(tag) => response.with_header(ETAG, tag),
+        Err(_) => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::HeaderMap;
+    use hyper::StatusCode;
+    use hyper::header::HeaderValue;
+
+    use super::Tag;
+    use super::respond;
+    use crate::http::response::Response;
+
+    #[test]
+    fn who_has_the_answer_is_not_sent_it() {
+        let tag = Tag::of_parts(&[0x1f, 2]);
+        assert_eq!(tag, Tag("\"1f-2\"".to_owned()));
+        for (sent, status) in [
+            (None, 200),
+            (Some("\"1f-2\""), 304),
+            (Some("W/\"1f-2\""), 304),
+            (Some("\"other\", W/\"1f-2\""), 304),
+            (Some("*"), 304),
+            (Some("\"1f-20\""), 200),
+            (Some("1f-2"), 200),
+            (Some(""), 200),
+        ] {
+            let mut request = HeaderMap::new();
+            if let Some(sent) = sent {
+                request.insert("if-none-match", HeaderValue::from_static(sent));
+            }
+            let response =
+                respond(&request, &tag, "max-age=5", || Response::text(StatusCode::OK, "text"));
+            assert_eq!(response.status.as_u16(), status, "{sent:?}");
+            assert_eq!(response.headers.get("etag").unwrap(), "\"1f-2\"");
+            assert_eq!(response.headers.get("cache-control").unwrap(), "max-age=5");
+            assert_eq!(response.headers.contains_key("content-type"), status == 200);
+        }
+    }
+
+    #[test]
+    fn other_bodies_have_other_tags() {
+        assert_ne!(Tag::of(b"a"), Tag::of(b"b"));
+        assert_eq!(Tag::of(b""), Tag("\"da39a3ee5e6b4b0d3255bfef95601890afd80709\"".to_owned()));
+    }
+}
