@@ -87,7 +87,7 @@ geoip_databases() {
     echo "installing geoip: $pins" >&2
     rm -rf "${tools:?}/geoip"
     mkdir -p "$tools/geoip"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+    "$tools/readers/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
         --dest "$tools/geoip" "$pins" >&2
     tar -xzf "$tools/geoip/geoip2-$1.tar.gz" -C "$tools/geoip" --strip-components=4 \
         "geoip2-$1/tests/data/test-data"

@@ -381,12 +381,10 @@ impl Pipeline {
 
     /// Whether there is room for the request, and its share of what may be in flight.
     async fn room_for(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
-        let shared = &*self.shared;
         self.check()?;
         // A flush takes about a second; a sender that waits for it keeps its batch and its place.
         let room = tokio::time::timeout(FLUSH_WAIT, self.wait_for_room());
         room.await.map_err(|_| IngestError::Overloaded("the memtables are full"))?;
-        self.check()?;
         self.reserve(body)
     }
 

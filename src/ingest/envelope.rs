@@ -245,6 +245,7 @@ mod tests {
     }
 
     fn envelope(body: &'static [u8], ip: Option<&str>, protocol: Protocol) -> Envelope {
+        let anonymize_ips = protocol == v0(Some(1_700_000_000_000));
         Envelope {
             project: ProjectId(7),
             received: Received {
@@ -254,7 +255,7 @@ mod tests {
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
-            anonymize_ips: sent_at.is_some(),
+            anonymize_ips,
             places: places(ip),
             hints: Hints { data: ip.map(|_| Bytes::from_static(b"x=y")), ..Hints::default() },
             body: Bytes::from_static(body),

@@ -14,6 +14,7 @@ use super::value_type::Shape;
 use super::value_type::detect;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::geoip::Places;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
@@ -110,7 +111,12 @@ fn prepare(events: &[Json]) -> Prepared {
         skew_ignored_millis: 0,
     };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string();
-    let facts = || ProjectFacts { id: ProjectId(7), group_types: group_types() };
+    let facts = || ProjectFacts {
+        id: ProjectId(7),
+        group_types: group_types(),
+        anonymize_ips: false,
+        places: Places::Unknown,
+    };
     let prepared = Preparer::new(1 << 20).prepare(body.into_bytes(), &received, &|_| Some(facts()));
     prepared.expect("a batch")
 }

@@ -16,12 +16,14 @@ use crate::event::columns::Columns;
 use crate::event::columns::View;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
+use crate::geoip::NAMES;
 use crate::geoip::Place;
 use crate::identity::change::Lifted;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::Hasher;
+use crate::ingest::normalize::lifts::LIFTS;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
@@ -32,6 +34,9 @@ const INTERNAL: &str = "127.0.0.1";
 /// Addresses of one body that are looked up; further ones have no place. Nearly every body has one,
 /// and the log keeps all of them.
 const PLACES_MAX: usize = 1024;
+
+// The numbers of all lifted properties are below 64.
+const _: () = assert!(LIFTS.len() + NAMES.len() <= 64, "too many lifted properties");
 
 /// The addresses of one body.
 #[derive(Debug, Default)]
@@ -81,7 +86,9 @@ pub(super) struct Located {
 impl Located {
     /// The same for the identity store.
     pub(super) fn lifted(&self) -> impl Iterator<Item = Lifted> + '_ {
-        self.place.all().map(|((key, initial), value)| Lifted {
+        self.place.all().enumerate().map(|(index, ((key, initial), value))| Lifted {
+            // Behind those of the properties, so that each has a number of its own.
+            number: u8::try_from(LIFTS.len() + index).unwrap_or(u8::MAX),
             key: Some(key),
             initial: (!value.is_null()).then_some(initial),
             value: value.clone(),
