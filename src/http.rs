@@ -9,12 +9,15 @@
 //! in `http/request.rs` and `http/response.rs`.
 
 pub mod auth;
+pub mod call;
 pub mod cors;
+pub mod csv;
 pub mod page;
 pub mod request;
 pub mod response;
 pub mod router;
 pub mod routes;
+pub mod table;
 
 mod connection;
 mod exchange;

@@ -54,8 +54,9 @@
 //! # The road of a question
 //!
 //! 1. A route ([`http::routes::query`], [`http::routes::persons`],
-//!    [`http::routes::event_definitions`]) checks the key ([`http::auth::principal`]) and calls
-//!    [`query::Engine::view`] or [`query::Engine::sql`].
+//!    [`http::routes::event_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
+//!    someone whom [`http::auth`] let through, and calls [`query::Engine::view`] or
+//!    [`query::Engine::sql`].
 //! 2. [`query::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    published before the call.
 //! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
@@ -96,7 +97,7 @@
 //!
 //! | a new | goes to |
 //! |---|---|
-//! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
+//! | endpoint | a line in `http/table.rs`, a function in `http/routes/` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize.rs` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |

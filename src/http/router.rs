@@ -1,4 +1,6 @@
-//! Every endpoint on one screen: (method, path) -> [`Route`]. A trailing slash makes no difference,
+//! (method, path) -> [`Route`] -> answer. The public endpoints, which are hot, are a `match` here; the
+//! management endpoints are a table ([`crate::http::table`]), and here is what all of them need: who
+//! asks, whether they may, how the answer is to be written. A trailing slash makes no difference,
 //! because SDKs send both forms and a redirect would break a preflight. The only place that sees
 //! the whole [`App`]; a route function gets it and takes what it needs.
 
@@ -9,17 +11,22 @@ use hyper::Method;
 use crate::app::App;
 use crate::http::Handler;
 use crate::http::Matched;
+use crate::http::auth;
+use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::capture;
 use crate::http::routes::capture::Kind;
-use crate::http::routes::event_definitions;
-use crate::http::routes::feature_flags;
 use crate::http::routes::flags;
 use crate::http::routes::health;
-use crate::http::routes::persons;
 use crate::http::routes::query;
+use crate::http::table;
+use crate::http::table::Endpoint;
+use crate::http::table::Found;
+use crate::http::table::Managed;
+use crate::http::table::Run;
 
 /// The endpoints of one server.
 #[derive(Debug)]
@@ -30,7 +37,7 @@ pub struct Router {
 }
 
 /// What a request is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Route {
     /// `/`.
     Root,
@@ -46,42 +53,16 @@ pub enum Route {
     Flags,
     /// `/_internal/query`: SQL from a command of the same user.
     InternalQuery,
-    /// `/api/projects/:project/...`.
-    Project {
-        /// A number or `@current`.
-        project: String,
-        /// What of the project.
-        resource: Resource,
-    },
+    /// `/api/...`.
+    Managed(Managed),
     /// The path exists, with these methods.
-    WrongMethod(&'static str),
+    WrongMethod(String),
     /// Nothing has this path.
     Unknown,
 }
 
-/// What of a project is asked for. Ids are as in the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// `persons/`.
-    Persons,
-    /// `persons/:id/`.
-    Person(String),
-    /// `event_definitions/`.
-    EventDefinitions,
-    /// `event_definitions/:id/`.
-    EventDefinition(String),
-    /// `feature_flags/`.
-    FeatureFlags,
-    /// `feature_flags/:id/`.
-    FeatureFlag(String),
-    /// `query/`: SQL.
-    Query,
-}
-
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
-const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
-const GET_PUT_PATCH: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
 
 /// Finds the endpoint.
 fn find(method: &Method, path: &str) -> Route {
@@ -94,49 +75,20 @@ fn find(method: &Method, path: &str) -> Route {
         "/flags" | "/decide" if is(Method::POST) => Route::Flags,
         "/_internal/query" if is(Method::POST) => Route::InternalQuery,
         "/capture" | "/e" | "/track" | "/batch" | "/i/v0/e" | "/engage" | "/flags" | "/decide"
-        | "/_internal/query" => Route::WrongMethod(POST),
+        | "/_internal/query" => Route::WrongMethod(POST.to_owned()),
         "" | "/_liveness" | "/_readiness" | "/metrics" if !is(Method::GET) => {
-            Route::WrongMethod(GET)
+            Route::WrongMethod(GET.to_owned())
         }
         "" => Route::Root,
         "/_liveness" => Route::Liveness,
         "/_readiness" => Route::Readiness,
         "/metrics" => Route::Metrics,
-        _ => find_project(method, path),
+        _ => match table::find(method.as_str(), path) {
+            Found::Endpoint(managed) => Route::Managed(managed),
+            Found::WrongMethod(allow) => Route::WrongMethod(allow),
+            Found::Nothing => Route::Unknown,
+        },
     }
-}
-
-fn find_project(method: &Method, path: &str) -> Route {
-    let Some(rest) = path.strip_prefix("/api/projects/") else { return Route::Unknown };
-    let mut parts = rest.split('/');
-    let (Some(project), Some(name), id, None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Route::Unknown;
-    };
-    let id = id.map(str::to_owned);
-    let is = |wanted: Method| *method == wanted;
-    let (resource, methods) = match (name, id) {
-        ("persons", None) => (Resource::Persons, GET),
-        ("persons", Some(id)) => (Resource::Person(id), GET),
-        ("event_definitions", None) => (Resource::EventDefinitions, GET),
-        ("event_definitions", Some(id)) => (Resource::EventDefinition(id), GET),
-        ("feature_flags", None) => (Resource::FeatureFlags, GET_POST),
-        ("feature_flags", Some(id)) => (Resource::FeatureFlag(id), GET_PUT_PATCH),
-        ("query", None) => (Resource::Query, POST),
-        _ => return Route::Unknown,
-    };
-    let allowed = match methods {
-        GET_POST => is(Method::GET) || is(Method::POST),
-        // DELETE has an answer of its own, which refuses it.
-        GET_PUT_PATCH => [Method::GET, Method::PUT, Method::PATCH, Method::DELETE].contains(method),
-        POST => is(Method::POST),
-        _ => is(Method::GET),
-    };
-    if !allowed {
-        return Route::WrongMethod(methods);
-    }
-    Route::Project { project: project.to_owned(), resource }
 }
 
 impl Route {
@@ -150,17 +102,9 @@ impl Route {
             Self::Capture(_) => "capture",
             Self::Flags => "flags",
             Self::InternalQuery => "internal_query",
+            Self::Managed(managed) => managed.endpoint.path,
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
-            Self::Project { resource, .. } => match resource {
-                Resource::Persons => "persons",
-                Resource::Person(_) => "person",
-                Resource::EventDefinitions => "event_definitions",
-                Resource::EventDefinition(_) => "event_definition",
-                Resource::FeatureFlags => "feature_flags",
-                Resource::FeatureFlag(_) => "feature_flag",
-                Resource::Query => "query",
-            },
         }
     }
 }
@@ -181,40 +125,43 @@ impl Router {
             Route::Capture(kind) => capture::capture(app, kind, request).await,
             Route::Flags => flags::flags(app, request).await,
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
-            Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
+            Route::Managed(managed) => self.manage(managed, request).await,
+            Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, &allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),
-            Route::Project { project, resource } => self.project(&project, resource, request).await,
         }
     }
 
-    async fn project(
-        &self,
-        project: &str,
-        resource: Resource,
-        request: Request,
-    ) -> Result<Response, Problem> {
+    /// What all management endpoints have in common: first who asks, then of which project, then
+    /// whether the key may, then the form of the answer.
+    async fn manage(&self, managed: Managed, request: Request) -> Result<Response, Problem> {
+        let Managed { endpoint, project, parameters, suffix } = managed;
         let app = &self.app;
-        match resource {
-            Resource::Persons => persons::list(app, project, request).await,
-            Resource::Person(id) => persons::retrieve(app, project, &id, request).await,
-            Resource::EventDefinitions => event_definitions::list(app, project, request).await,
-            Resource::EventDefinition(id) => {
-                event_definitions::retrieve(app, project, &id, request).await
+        let snapshot = app.metadata.snapshot();
+        let asker = auth::asker(&snapshot, &request)?;
+        match endpoint.run {
+            Run::Project(run) => {
+                let asker = auth::principal(&snapshot, &request, asker, &project)?;
+                auth::require(&asker.key, endpoint.scope)?;
+                let rendering = rendering(endpoint, suffix, &request)?;
+                run(app, Call { asker, parameters, rendering, request }).await
             }
-            Resource::FeatureFlags => match request.method {
-                Method::POST => feature_flags::create(app, project, request).await,
-                _ => feature_flags::list(app, project, &request),
-            },
-            Resource::FeatureFlag(id) => match request.method {
-                Method::PUT | Method::PATCH => {
-                    feature_flags::update(app, project, &id, request).await
-                }
-                Method::DELETE => feature_flags::delete(app, project, &request, GET_PUT_PATCH),
-                _ => feature_flags::retrieve(app, project, &id, request).await,
-            },
-            Resource::Query => query::query(app, project, request).await,
+            Run::Account(run) => {
+                auth::require(&asker.key, endpoint.scope)?;
+                let rendering = rendering(endpoint, suffix, &request)?;
+                run(app, Call { asker, parameters, rendering, request }).await
+            }
         }
     }
+}
+
+fn rendering(
+    endpoint: &Endpoint,
+    suffix: Option<Rendering>,
+    request: &Request,
+) -> Result<Rendering, Problem> {
+    let format = request.query("format");
+    let accept = request.header("accept");
+    Rendering::choose(endpoint.renderings, suffix, format.as_deref(), accept)
 }
 
 impl Handler for Router {
@@ -236,17 +183,14 @@ mod tests {
     use hyper::Method;
 
     use super::GET;
-    use super::GET_PUT_PATCH;
     use super::Kind;
     use super::POST;
-    use super::Resource;
     use super::Route;
     use super::find;
 
     #[test]
     fn paths_find_their_endpoints_with_and_without_a_slash() {
-        let project = |resource| Route::Project { project: "1".to_owned(), resource };
-        let flag = || project(Resource::FeatureFlag("3".to_owned()));
+        let wrong = |allow: &str| Route::WrongMethod(allow.to_owned());
         for (method, path, expected) in [
             (Method::POST, "/capture", Route::Capture(Kind::Legacy)),
             (Method::POST, "/e", Route::Capture(Kind::Legacy)),
@@ -256,23 +200,23 @@ mod tests {
             (Method::POST, "/i/v0/e", Route::Capture(Kind::Modern)),
             (Method::POST, "/flags", Route::Flags),
             (Method::POST, "/decide", Route::Flags),
-            (Method::GET, "/batch", Route::WrongMethod(POST)),
+            (Method::GET, "/batch", wrong(POST)),
             (Method::GET, "/_readiness", Route::Readiness),
-            (Method::POST, "/_readiness", Route::WrongMethod(GET)),
+            (Method::POST, "/_readiness", wrong(GET)),
             (Method::GET, "/", Route::Root),
             (Method::GET, "/nothing", Route::Unknown),
-            (Method::GET, "/api/projects", Route::Unknown),
-            (Method::GET, "/api/projects/1/persons", project(Resource::Persons)),
-            (Method::GET, "/api/projects/1/persons/7", project(Resource::Person("7".into()))),
-            (Method::POST, "/api/projects/1/feature_flags", project(Resource::FeatureFlags)),
-            (Method::PUT, "/api/projects/1/feature_flags/3", flag()),
-            (Method::DELETE, "/api/projects/1/feature_flags/3", flag()),
-            (Method::POST, "/api/projects/1/feature_flags/3", Route::WrongMethod(GET_PUT_PATCH)),
-            (Method::GET, "/api/projects/1/persons/7/8/9", Route::Unknown),
+            (Method::POST, "/api/projects/1/persons", wrong(GET)),
         ] {
+            let expected = format!("{expected:?}");
             for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {
-                assert_eq!(find(&method, &path), expected, "{method} {path}");
+                assert_eq!(format!("{:?}", find(&method, &path)), expected, "{method} {path}");
             }
         }
+    }
+
+    #[test]
+    fn management_endpoints_come_from_the_table() {
+        let route = find(&Method::GET, "/api/projects/1/persons/");
+        assert_eq!(route.label(), "P/persons/");
     }
 }

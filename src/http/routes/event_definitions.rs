@@ -10,10 +10,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons::first_number;
@@ -22,12 +21,12 @@ use crate::query::QueryError;
 use crate::query::rows::json_rows;
 
 /// `GET event_definitions/`.
-pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let page = Page::of(&request);
     let search = request.query("search").unwrap_or_default();
     let terms: Vec<String> = search.split_whitespace().map(str::to_lowercase).collect();
-    let found = find(app, &principal, terms, page).await;
+    let found = find(app, &asker, terms, page).await;
     let (count, definitions) = found.map_err(query::problem)?;
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, count, definitions);
@@ -35,28 +34,16 @@ pub async fn list(app: &App, project: &str, request: Request) -> Result<Response
 }
 
 /// `GET event_definitions/:id/`.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let one = async {
-        let definitions = app.engine.view(principal.project.id).await?;
+        let definitions = app.engine.view(call.asker.project.id).await?;
         let definitions = definitions.table("event_definitions").await?;
-        bodies(app, definitions.filter(col("id").eq(lit(id.to_lowercase())))?).await
+        bodies(app, definitions.filter(col("id").eq(lit(call.id().to_lowercase())))?).await
     };
     let found: Result<Vec<Value>, QueryError> = one.await;
     let mut found = found.map_err(query::problem)?;
     let definition = found.pop().ok_or_else(|| Problem::not_found("Not found."))?;
     Ok(Response::json(StatusCode::OK, &definition))
-}
-
-fn principal(app: &App, project: &str, request: &Request) -> Result<Principal, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, "event_definition", "read")?;
-    Ok(principal)
 }
 
 /// Definitions whose names contain every one of `terms`, those seen last on a later day first,

@@ -19,8 +19,9 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
-use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
@@ -36,29 +37,23 @@ const NAME_PROPERTIES: [&str; 7] =
     ["email", "Email", "name", "Name", "username", "Username", "UserName"];
 
 /// `GET persons/`.
-pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let (count, persons) = find(app, &principal, &request, page).await.map_err(query::problem)?;
+    let (count, persons) = find(app, &asker, &request, page).await.map_err(query::problem)?;
     let persons: Vec<Value> =
-        persons.into_iter().map(|(person, ids)| body(&principal.project, person, ids)).collect();
+        persons.into_iter().map(|(person, ids)| body(&asker.project, person, ids)).collect();
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, count, persons);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    Ok(csv::render(StatusCode::OK, rendering, &envelope))
 }
 
 /// `GET persons/:id/`, by number or uuid.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
-    let project = principal.project.id;
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
     app.engine.wait().await.map_err(query::problem)?;
     let view = app.identities.view();
-    let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
+    let person = match (call.id().parse::<i64>(), Uuid::try_parse(call.id())) {
         (Ok(number), _) => view.person_by_number(project, number),
         (_, Ok(uuid)) => view.person_by_uuid(project, uuid),
         _ => return Err(not_an_id()),
@@ -66,17 +61,8 @@ pub async fn retrieve(
     let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
     let person = person.map_err(failed)?.ok_or_else(|| Problem::not_found("Not found."))?;
     let ids = view.distinct_ids(project, person.uuid).map_err(failed)?;
-    Ok(Response::json(StatusCode::OK, &body(&principal.project, person, ids)))
-}
-
-fn principal(app: &App, project: &str, request: &Request) -> Result<Principal, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, "person", "read")?;
-    if let Some(format) = request.query("format").filter(|format| format != "json") {
-        let detail = format!("\"{format}\" is not a format of persons.");
-        return Err(Problem::new(Kind::NotFound, "not_found", detail));
-    }
-    Ok(principal)
+    let body = body(&call.asker.project, person, ids);
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
 fn not_an_id() -> Problem {
