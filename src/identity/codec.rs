@@ -11,6 +11,7 @@
 //! | `uuids` | project, uuid | number |
 //! | `overrides` | project, uuid | uuid |
 //! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
+//! | `listed` | project, `created_at` and uuid, both descending | number |
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
@@ -38,6 +39,11 @@ pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const COUNTERS_KEY: &[u8] = b"counters";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
+/// Present once every person is in `listed`.
+pub(super) const LISTED_KEY: &[u8] = b"listed";
+
+/// Bytes of a person before its properties.
+const PERSON_HEAD_BYTES: usize = 16 + 8 + 8 + 8 + 1;
 
 /// What has been applied and given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,14 @@ pub(super) fn decode_override_key(bytes: &[u8]) -> Result<(ProjectId, Uuid), Ide
     Ok((project, Uuid::from_bytes(rest.take()?)))
 }
 
+/// The place of a person in lists: `created_at` descending, then uuid descending.
+pub(super) fn listed_key(project: ProjectId, created_at: UnixMicros, uuid: Uuid) -> Vec<u8> {
+    // With the sign turned round, the order of the bytes is that of the numbers.
+    let ascending = u64::from_be_bytes(created_at.0.to_be_bytes()) ^ (1 << 63);
+    let uuid = !uuid.as_u128();
+    key(project, &[&(!ascending).to_be_bytes(), &uuid.to_be_bytes()])
+}
+
 /// The number and the position in a `person_ids` key.
 pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityError> {
     let mut rest = Fields::new(bytes, "key of a distinct id");
@@ -122,11 +136,25 @@ pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityE
     Ok((i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?)))
 }
 
-/// The number in a `persons` key.
-pub(super) fn decode_person_key(bytes: &[u8]) -> Result<i64, IdentityError> {
+/// The project and the number in a `persons` key.
+pub(super) fn decode_person_key(bytes: &[u8]) -> Result<(ProjectId, i64), IdentityError> {
     let mut rest = Fields::new(bytes, "key of a person");
-    let _project: [u8; 8] = rest.take()?;
-    Ok(i64::from_be_bytes(rest.take()?))
+    let project = ProjectId(i64::from_be_bytes(rest.take()?));
+    Ok((project, i64::from_be_bytes(rest.take()?)))
+}
+
+/// The uuid and `created_at` of a row of `persons`, by which the person is listed.
+pub(super) fn decode_person_place(bytes: &[u8]) -> Result<(Uuid, UnixMicros), IdentityError> {
+    let mut rest = Fields::new(bytes, "person");
+    let uuid = Uuid::from_bytes(rest.take()?);
+    Ok((uuid, UnixMicros(i64::from_be_bytes(rest.take()?))))
+}
+
+/// The properties of a row of `persons` as they were written: compact JSON.
+pub(super) fn person_json(bytes: &[u8]) -> Result<&str, IdentityError> {
+    const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };
+    let json = bytes.get(PERSON_HEAD_BYTES..).ok_or(DAMAGED)?;
+    std::str::from_utf8(json).map_err(|_| DAMAGED)
 }
 
 /// A person without its number, which is in the key: uuid (16 bytes), `created_at` (8), version

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
@@ -70,6 +71,8 @@ struct PersonRow {
     /// None once it was merged away.
     person: Option<Arc<Person>>,
     is_stored: bool,
+    /// Its place in lists before this overlay; `None` if it had none.
+    listed: Option<(UnixMicros, Uuid)>,
     is_changed: bool,
     /// Distinct ids that it gained, by position.
     attached: BTreeMap<i64, Box<str>>,
@@ -247,6 +250,7 @@ impl<'s> Overlay<'s> {
             uuid: person.uuid,
             person: Some(Arc::clone(&person)),
             is_stored: true,
+            listed: Some((person.created_at, person.uuid)),
             is_changed: false,
             attached: BTreeMap::new(),
         };
@@ -282,6 +286,7 @@ impl<'s> Overlay<'s> {
             uuid: creation.uuid,
             person: Some(Arc::new(person)),
             is_stored: false,
+            listed: None,
             is_changed: true,
             attached: BTreeMap::new(),
         };

@@ -109,6 +109,20 @@ fn assert_same(identities: &Identities, model: &Model) {
             ControlFlow::Continue(())
         };
         view.scan_persons_with_ids(project, visit).expect("scans");
+        let mut listed = Vec::new();
+        let visit = |number| {
+            listed.push(number);
+            ControlFlow::Continue(())
+        };
+        view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
+        let mut by_place = expected.clone();
+        by_place.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
+        assert_eq!(listed, by_place.iter().map(|person| person.number).collect::<Vec<_>>());
+        if let Some(person) = by_place.get(by_place.len() / 2) {
+            let later = by_place.iter().filter(|other| other.created_at > person.created_at);
+            let found = view.count_created_after(project, person.created_at).expect("counts");
+            assert_eq!(usize::try_from(found).expect("small"), later.count());
+        }
         let pairs = expected.into_iter().map(|person| {
             let ids = model.ids_of(person.number);
             (person, ids)

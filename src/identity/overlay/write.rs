@@ -43,6 +43,7 @@ impl Overlay<'_> {
         for (number, row) in &self.persons {
             row.write(batch, tables, *number)?;
         }
+        self.write_places(batch, tables);
         for (project, number, position) in &self.detached {
             let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
             batch.remove(&tables.person_ids, codec::key(*project, &parts));
@@ -54,6 +55,31 @@ impl Overlay<'_> {
         self.write_projects(batch, tables)?;
         batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
         Ok(())
+    }
+
+    /// Moves persons to their places in lists.
+    fn write_places(&self, batch: &mut OwnedWriteBatch, tables: &Tables) {
+        // A place that one person leaves may be taken by another, and a batch has no order.
+        let mut places: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
+        for (number, row) in &self.persons {
+            let place = row.person.as_ref().map(|person| (person.created_at, person.uuid));
+            if place == row.listed {
+                continue;
+            }
+            let key = |(at, uuid)| codec::listed_key(row.project, at, uuid);
+            if let Some(left) = row.listed {
+                places.entry(key(left)).or_insert(None);
+            }
+            if let Some(taken) = place {
+                places.insert(key(taken), Some(*number));
+            }
+        }
+        for (key, number) in places {
+            match number {
+                Some(number) => batch.insert(&tables.listed, key, number.to_be_bytes()),
+                None => batch.remove(&tables.listed, key),
+            }
+        }
     }
 
     /// What there is once per project, and groups.
