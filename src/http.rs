@@ -21,6 +21,7 @@ pub mod table;
 
 mod connection;
 mod exchange;
+mod fields;
 #[cfg(test)]
 mod tests;
 

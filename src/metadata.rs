@@ -38,6 +38,7 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
+pub mod definition_notes;
 pub mod definitions;
 mod disk;
 pub mod first_start;

@@ -46,8 +46,8 @@ const LAYERS: &[(&str, &str)] = &[
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["cli", "config", "query/rows"]),
-    ("datafusion", &["query", "http/routes/event_definitions", "http/routes/persons"]),
-    ("datafusion_functions_json", &["query", "http/routes/persons"]),
+    ("datafusion", &["query"]),
+    ("datafusion_functions_json", &["query"]),
     ("deltalake_core", &["storage/delta"]),
     ("fjall", &["identity"]),
     ("http_body_util", &["cli", "http"]),

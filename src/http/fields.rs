@@ -116,6 +116,46 @@ impl Fields {
         })
     }
 
+    /// A text; `Some(None)` for null.
+    pub(super) fn nullable_text(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<String>>, Problem> {
+        let read = |value: Option<Value>| value.map(|value| text(name, &value)).transpose();
+        self.nullable_value(name).map(read).transpose()
+    }
+
+    /// An integer, as number or text; `Some(None)` for null.
+    pub(super) fn nullable_integer(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<i64>>, Problem> {
+        let read = |value: Option<Value>| {
+            let Some(value) = value else { return Ok(None) };
+            let number = value.as_i64().or_else(|| value.as_str()?.trim().parse().ok());
+            number
+                .map(Some)
+                .ok_or_else(|| refused(name, "invalid_input", "A valid integer is required."))
+        };
+        self.nullable_value(name).map(read).transpose()
+    }
+
+    /// A JSON object.
+    pub(super) fn object(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Map<String, Value>>, Problem> {
+        match self.value(name)? {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => {
+                let kind = python_type(&other);
+                let detail = format!("Expected a dictionary of items but got type \"{kind}\".");
+                Err(refused(name, "not_a_dict", detail))
+            }
+        }
+    }
+
     /// A list of texts.
     pub(super) fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
         let Some(items) = self.list(name)? else { return Ok(None) };

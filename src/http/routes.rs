@@ -8,8 +8,11 @@
 
 pub mod capture;
 pub mod event_definitions;
+pub mod events;
 pub mod feature_flags;
 pub mod flags;
+pub mod groups;
 pub mod health;
 pub mod persons;
 pub mod query;
+mod user_body;

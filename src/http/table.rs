@@ -19,7 +19,9 @@ use crate::http::call::Rendering;
 use crate::http::call::Renderings;
 use crate::http::call::decode;
 use crate::http::routes::event_definitions;
+use crate::http::routes::events;
 use crate::http::routes::feature_flags;
+use crate::http::routes::groups;
 use crate::http::routes::persons;
 use crate::http::routes::query;
 
@@ -34,7 +36,15 @@ macro_rules! of_project {
 #[rustfmt::skip]
 pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
+    at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
+    at("PUT PATCH", "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::update)),
+    at("DELETE",    "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::delete)),
+    at("GET",       "P/event_definitions/:id/metrics/", "event_definition:read", of_project!(event_definitions::metrics)),
+
+    at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv(),
+    at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)),
+    at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)),
 
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
@@ -42,7 +52,14 @@ pub const TABLE: &[Endpoint] = &[
     at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)),
     at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).refused(),
 
+    at("GET",       "P/groups/",                "group:read",            of_project!(groups::list)),
+    at("GET",       "P/groups/find/",           "group:read",            of_project!(groups::find)),
+    at("GET",       "P/groups/property_definitions/", "group:read",      of_project!(groups::property_definitions)),
+    at("GET",       "P/groups/property_values/", "group:read",           of_project!(groups::property_values)),
+    at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
+
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),

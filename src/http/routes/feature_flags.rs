@@ -4,7 +4,6 @@
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
 mod body;
-mod fields;
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -14,13 +13,13 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::fields::Fields;
 use crate::http::page::Page;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
-use crate::http::routes::feature_flags::fields::Fields;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::fields::Fields;
 use crate::http::response::Problem;
-use crate::http::routes::feature_flags::fields::Fields;
 use crate::metadata::accounts::User;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -173,8 +173,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
     use crate::http::auth::Principal;
+    use crate::http::fields::Fields;
     use crate::http::response::Problem;
-    use crate::http::routes::feature_flags::fields::Fields;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;
