@@ -45,6 +45,7 @@ pub mod first_start;
 pub mod flag_rules;
 pub mod flags;
 pub mod group_types;
+pub mod members;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]

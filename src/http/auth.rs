@@ -9,6 +9,8 @@ use crate::http::response::Problem;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
+use crate::metadata::members::Level;
+use crate::metadata::secrets::Seed;
 use crate::metadata::snapshot::Snapshot;
 
 /// What stands in a path for the project or organization that the asker uses.
@@ -76,6 +78,11 @@ pub fn principal(
     if project.organization != asker.user.organization {
         return Err(Problem::permission_denied("You don't have access to the project."));
     }
+    if asker.key.projects.as_ref().is_some_and(|own| !own.contains(&project.id)) {
+        let id = project.id;
+        let detail = format!("API key does not have access to the requested project: ID {id}.");
+        return Err(Problem::permission_denied(detail));
+    }
     let Asker { key, user } = asker;
     Ok(Principal { key, user, project: Arc::clone(project) })
 }
@@ -85,6 +92,29 @@ fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> 
     let chosen = user.current_project.and_then(|id| snapshot.project(id));
     let own = |project: &&Arc<Project>| project.organization == user.organization;
     chosen.filter(own).or_else(|| snapshot.projects().find(own))
+}
+
+/// Checks that the user has at least `level` in the organization, and that the key speaks for the
+/// whole of it.
+///
+/// # Errors
+///
+/// 403.
+pub fn require_level(key: &PersonalKey, level: Level) -> Result<(), Problem> {
+    if key.user.level < level {
+        let detail = "Your organization access level is insufficient.";
+        return Err(Problem::permission_denied(detail));
+    }
+    if key.projects.is_some() {
+        let detail = "API keys that are limited to projects cannot do this.";
+        return Err(Problem::permission_denied(detail));
+    }
+    Ok(())
+}
+
+/// Randomness for one secret that a request makes.
+pub fn seed() -> Seed {
+    Seed::new(&mut rand::rng())
 }
 
 /// Checks that the key grants `scope`, such as `person:read`. Write implies read; a key without

@@ -22,8 +22,12 @@ use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
 use crate::http::routes::groups;
+use crate::http::routes::organizations;
+use crate::http::routes::personal_api_keys;
 use crate::http::routes::persons;
+use crate::http::routes::projects;
 use crate::http::routes::query;
+use crate::http::routes::users;
 
 /// A function of a project.
 macro_rules! of_project {
@@ -32,9 +36,39 @@ macro_rules! of_project {
     };
 }
 
+/// A function outside of projects.
+macro_rules! of_account {
+    ($function:path) => {
+        Run::Account(|app, call| Box::pin($function(app, call)))
+    };
+}
+
 /// Every management endpoint.
 #[rustfmt::skip]
 pub const TABLE: &[Endpoint] = &[
+    at("GET",       "/api/organizations/",      "organization:read",     of_account!(organizations::list)),
+    at("GET",       "O/",                       "organization:read",     of_account!(organizations::retrieve)),
+    at("PATCH",     "O/",                       "organization:write",    of_account!(organizations::update)),
+    at("GET",       "O/members/",               "organization_member:read",  of_account!(organizations::members)),
+    at("POST",      "O/members/",               "organization_member:write", of_account!(organizations::add_member)),
+    at("PATCH",     "O/members/:uuid/",         "organization_member:write", of_account!(organizations::update_member)),
+    at("DELETE",    "O/members/:uuid/",         "organization_member:write", of_account!(organizations::remove_member)),
+
+    at("GET",       "/api/personal_api_keys/",  "personal_api_key:read", of_account!(personal_api_keys::list)),
+    at("POST",      "/api/personal_api_keys/",  "personal_api_key:write", of_account!(personal_api_keys::create)),
+    at("GET",       "/api/personal_api_keys/:id/", "personal_api_key:read", of_account!(personal_api_keys::retrieve)),
+    at("PATCH",     "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::update)),
+    at("DELETE",    "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::revoke)),
+
+    at("GET",       "/api/projects/",           "project:read",          of_account!(projects::list)),
+    at("POST",      "/api/projects/",           "project:write",         of_account!(projects::create)),
+    at("GET",       "P/",                       "project:read",          of_project!(projects::retrieve)),
+    at("PUT PATCH", "P/",                       "project:write",         of_project!(projects::update)),
+    at("PATCH",     "P/reset_token/",           "project:write",         of_project!(projects::reset_token)),
+
+    at("GET",       "/api/users/:uuid/",        "user:read",             of_account!(users::retrieve)),
+    at("PATCH",     "/api/users/:uuid/",        "user:write",            of_account!(users::update)),
+
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
@@ -227,10 +261,12 @@ impl<'p> Located<'p> {
             Some(Self { root, owner, parts })
         };
         match parts.as_slice() {
+            ["projects" | "environments" | "organizations", "", ..] => None,
             ["projects" | "environments"] => located(Root::Neither, "", &["projects"]),
             ["projects" | "environments", project, rest @ ..] => {
                 located(Root::Project, project, rest)
             }
+            ["organizations"] => located(Root::Neither, "", &parts),
             ["organizations", organization, rest @ ..] => {
                 located(Root::Organization, organization, rest)
             }

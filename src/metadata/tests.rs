@@ -285,6 +285,7 @@ async fn projects() {
         name: Some("Web shop".to_owned()),
         timezone: Some("Europe/Berlin".to_owned()),
         person_display_name_properties: Some(Some(vec!["nick".to_owned()])),
+        ..ProjectPatch::default()
     };
     let patched = bench.metadata.update_project(ProjectId(2), patch).await.expect("update");
     assert_eq!(patched.token, project.token);

@@ -10,10 +10,14 @@
     reason = "a test fails by panicking, and a table of cases is long"
 )]
 
+mod accounts;
 mod capture;
 mod crash;
+mod event_definitions;
+mod events;
 mod feature_flags;
 mod flags;
 mod harness;
 mod lifecycle;
+mod persons;
 mod sdk;

@@ -20,7 +20,8 @@ use crate::http::response::Response;
 use crate::http::routes::event_definitions::body::DefinitionBody;
 use crate::http::routes::event_definitions::choice::Choice;
 use crate::http::routes::query;
-use crate::metadata::MetadataError;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::accounts::UserId;
 use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
@@ -77,9 +78,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let patch = patch(Fields::read(request).await?)?;
     let by = asker.user.id;
     let write = async move { metadata.update_definition(project, id, patch, by).await };
-    let written = app.tasks.0.detach("update-event-definition", write).await;
-    let written = written.map_err(|error| Problem::of(error.kind(), &error))?;
-    let (own, notes) = written.map_err(problem)?;
+    let (own, notes) = store::write(app, "update-event-definition", write).await?;
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(Response::json(StatusCode::OK, &body))
 }
@@ -90,8 +89,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     app.engine.wait().await.map_err(query::problem)?;
     let metadata = app.metadata.clone();
     let write = async move { metadata.delete_definition(project, id).await };
-    let written = app.tasks.0.detach("delete-event-definition", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    store::write(app, "delete-event-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -124,16 +122,4 @@ fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
             hidden: fields.boolean("hidden")?,
         },
     })
-}
-
-/// The answer to a failed look-up or write.
-fn problem(error: MetadataError) -> Problem {
-    match error {
-        MetadataError::NotFound(_) => Problem::not_found("Not found."),
-        MetadataError::Rejected(violation) => {
-            let attr = violation.attr.map_or(Attr::Null, |attr| Attr::Name(attr.into()));
-            Problem::new(Kind::Invalid, violation.code, violation.detail).with_attr(attr)
-        }
-        other => Problem::of(other.kind(), &other),
-    }
 }
