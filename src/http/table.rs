@@ -95,6 +95,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
     at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
+    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),
 ];

@@ -18,6 +18,7 @@ mod events;
 mod feature_flags;
 mod flags;
 mod harness;
+mod identity;
 mod lifecycle;
 mod persons;
 mod sdk;

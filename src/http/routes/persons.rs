@@ -6,6 +6,7 @@
 mod body;
 mod export;
 mod question;
+pub mod split;
 pub mod values;
 
 use hyper::StatusCode;

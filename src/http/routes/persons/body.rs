@@ -21,6 +21,9 @@ pub(super) struct PersonBody {
     created_at: String,
     uuid: String,
     is_identified: bool,
+    /// Only in the answers of operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
 }
 
 impl PersonBody {
@@ -41,7 +44,13 @@ impl PersonBody {
             created_at: person.created_at.to_rfc3339(),
             uuid: person.uuid.to_string(),
             is_identified: person.is_identified,
+            success: None,
         }
+    }
+
+    /// The same as the answer of an operation, whose clients look for `success`.
+    pub(super) fn succeeded(self) -> Self {
+        Self { success: Some(true), ..self }
     }
 }
 
