@@ -69,6 +69,11 @@ impl Fields {
         Err(refused(name, "required", "This field is required."))
     }
 
+    /// A field of any type, left where it is.
+    pub(super) fn peek(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
     /// A field of any type, null excepted.
     pub(super) fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.0.remove(name) {

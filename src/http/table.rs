@@ -93,8 +93,14 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::changes::bulk_delete)),
+    at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)),
     at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
+    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)),
+    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)),
+    at("POST",      "P/persons/:id/update_property/", "person:write",    of_project!(persons::changes::update_property)),
+    at("POST",      "P/persons/:id/delete_property/", "person:write",    of_project!(persons::changes::delete_property)),
     at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),

@@ -4,6 +4,7 @@
 //! [`query::people`]: crate::query::people
 
 mod body;
+pub mod changes;
 mod export;
 mod question;
 pub mod split;

@@ -66,7 +66,7 @@ fn update(random: &mut StdRng) -> Update {
 
 fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
     let id = |random: &mut StdRng| (*IDS.choose(random).expect("some")).to_owned();
-    match random.random_range(0..14_u8) {
+    match random.random_range(0..17_u8) {
         0..2 => OpKind::Touch,
         2..4 => OpKind::Personless,
         4..7 => OpKind::Update(update(random)),
@@ -76,6 +76,11 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
             force: if random.random_bool(0.2) { Force::Yes } else { Force::No },
             update: Update { occasion: Occasion::PersonEvent, ..update(random) },
         },
+        14 => OpKind::Change {
+            person: uuid_of(project, &id(random)),
+            update: Update { occasion: Occasion::PersonEvent, ..update(random) },
+        },
+        15..17 => OpKind::Delete { person: uuid_of(project, &id(random)) },
         _ => OpKind::Split {
             person: uuid_of(project, &id(random)),
             main: random.random_bool(0.5).then(|| id(random)),

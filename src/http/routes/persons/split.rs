@@ -18,8 +18,8 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
+use crate::http::routes::persons::changes;
 use crate::ingest::operation::Action;
-use crate::ingest::operation::Operation;
 
 /// Longest body: room for the longest distinct id, however it is escaped, many times over.
 const BODY_MAX_BYTES: u64 = 64 << 10;
@@ -34,15 +34,9 @@ pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem
         let detail = format!("The person has no distinct id \"{main}\".");
         return Err(invalid(detail));
     }
-    let operation = Operation {
-        project,
-        at: app.clock.now(),
-        action: Action::SplitPerson { person: person.uuid.to_string(), main_distinct_id },
-    };
-    let pipeline = app.pipeline.clone();
-    let operating = app.tasks.0.detach("split", async move { pipeline.operate(operation).await });
-    let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
-    done.map_err(|error| Problem::of(error.kind(), &error))?;
+    let person_uuid = person.uuid.to_string();
+    let action = Action::SplitPerson { person: person_uuid, main_distinct_id };
+    changes::operate(app, project, action).await?;
     let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
     let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
     Ok(Response::json(StatusCode::CREATED, &body))
