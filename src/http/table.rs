@@ -99,6 +99,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
     at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)),
     at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)),
+    at("GET",       "P/persons/:id/properties_timeline/", "person:read",   of_project!(persons::timeline::timeline)).or_csv(),
     at("POST",      "P/persons/:id/update_property/", "person:write",    of_project!(persons::changes::update_property)),
     at("POST",      "P/persons/:id/delete_property/", "person:write",    of_project!(persons::changes::delete_property)),
     at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),

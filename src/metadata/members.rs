@@ -187,7 +187,7 @@ impl Metadata {
             check_text("first_name", name, FIRST_NAME_MAX_CHARS)?;
         }
         patch.email.as_deref().map_or(Ok(()), check_email)?;
-        let mut write = self.begin().await?;
+        let write = self.begin().await?;
         let stored = Arc::clone(write.base.user(id).ok_or(MetadataError::NotFound("user"))?);
         if let Some(email) = &patch.email {
             check_email_is_free(&write, Some(id), email)?;

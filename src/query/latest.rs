@@ -30,6 +30,7 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::event::schema::promoted_column_name;
+use crate::query::Answer;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::events;
@@ -101,6 +102,17 @@ pub struct ValuesQuestion {
     pub after: Option<UnixMicros>,
 }
 
+/// Events as they come.
+#[derive(Debug)]
+pub struct History(Answer);
+
+impl History {
+    /// The next events; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Vec<EventRow>, QueryError>> {
+        Some(self.0.next().await?.map(|batch| event_rows(&batch)))
+    }
+}
+
 /// One project's events as of one snapshot.
 struct Source<'e> {
     engine: &'e Engine,
@@ -159,6 +171,26 @@ impl Engine {
         // A copy of an event that slipped in twice is the same event.
         let rows = source.filtered(rows)?.limit(0, Some(1))?;
         Ok(self.event_rows(rows).await?.pop())
+    }
+
+    /// The events of a person up to a time, oldest first, as they come.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`]; more may come with the events.
+    pub async fn history(
+        &self,
+        project: ProjectId,
+        person: Uuid,
+        until: UnixMicros,
+    ) -> Result<History, QueryError> {
+        self.wait().await?;
+        let source = self.source(project, Some(col("person_id").eq(lit(person.to_string()))));
+        let rows = source.table(&source.files(i64::MIN, until.0, None))?;
+        let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until.0)))?)?;
+        let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
+        let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
+        Ok(History(self.stream(rows.sort(order)?.select(columns)?).await?))
     }
 
     /// Values that the property has in a sample of the events, as texts; those that are no text are

@@ -20,5 +20,6 @@ mod flags;
 mod harness;
 mod identity;
 mod lifecycle;
+mod person_changes;
 mod persons;
 mod sdk;

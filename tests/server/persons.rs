@@ -237,7 +237,7 @@ fn lists_and_persons_are_also_csv() {
     let lines: Vec<&str> = file.split_terminator("\r\n").collect();
     assert_eq!(
         lines[0],
-        "created_at,distinct_ids.0,id,is_identified,name,properties.nested.x.0,properties.nested.x.1.y,properties.say,uuid"
+        "created_at,distinct_ids.0,id,is_identified,name,properties.$creator_event_uuid,properties.nested.x.0,properties.nested.x.1.y,properties.say,uuid"
     );
     assert_eq!(lines.len(), 3, "a head and every person, whatever the limit: {file}");
     assert!(lines[1].contains(",c,"), "the newest first: {file}");

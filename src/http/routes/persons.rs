@@ -8,6 +8,7 @@ pub mod changes;
 mod export;
 mod question;
 pub mod split;
+pub mod timeline;
 pub mod values;
 
 use hyper::StatusCode;
