@@ -27,6 +27,7 @@ use crate::http::table::Endpoint;
 use crate::http::table::Found;
 use crate::http::table::Managed;
 use crate::http::table::Run;
+use crate::metadata::accounts::PersonalKey;
 
 /// The endpoints of one server.
 #[derive(Debug)]
@@ -138,6 +139,7 @@ impl Router {
         let app = &self.app;
         let snapshot = app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request)?;
+        self.note_use(&asker.key);
         match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &project)?;
@@ -151,6 +153,21 @@ impl Router {
                 run(app, Call { asker, parameters, rendering, request }).await
             }
         }
+    }
+}
+
+impl Router {
+    /// Has it written down that a key was used. Nobody waits for that.
+    fn note_use(&self, key: &Arc<PersonalKey>) {
+        if key.is_use_noted(self.app.clock.now()) {
+            return;
+        }
+        let (metadata, key) = (self.app.metadata.clone(), Arc::clone(key));
+        self.app.tasks.0.spawn("note-key-use", async move {
+            if let Err(error) = metadata.record_key_use(&key).await {
+                tracing::warn!(%error, "cannot note that a key was used");
+            }
+        });
     }
 }
 

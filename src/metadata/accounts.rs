@@ -124,6 +124,13 @@ pub struct PersonalKey {
     pub last_used_at: Option<UnixMicros>,
 }
 
+impl PersonalKey {
+    /// Whether a use at `now` is close enough to the one that is written down.
+    pub fn is_use_noted(&self, now: UnixMicros) -> bool {
+        self.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
+    }
+}
+
 /// What a key may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
@@ -372,16 +379,13 @@ impl Metadata {
     /// [`MetadataError::Database`]; nothing depends on it.
     pub async fn record_key_use(&self, key: &PersonalKey) -> Result<(), MetadataError> {
         let now = self.now();
-        let is_recent = |key: &PersonalKey| {
-            key.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
-        };
-        if is_recent(key) {
+        if key.is_use_noted(now) {
             return Ok(());
         }
         let mut write = self.begin().await?;
         // Another request may have done it while this one waited.
         let stored = match write.base.key(key.hash) {
-            Some(stored) if !is_recent(stored) => stored.as_ref().clone(),
+            Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
             _ => return Ok(()),
         };
         rows::touch_key(write.connection(), stored.id, now).await?;
