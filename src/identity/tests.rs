@@ -561,6 +561,30 @@ fn costs() {
     run("update, no change", &|i| update(i % 1000, 1, 99));
     run("update, noise", &|i| update(i % 1000, i, 99));
     run("merge", &|i| merge(&id(i), &format!("user{i}")));
+    let view = identities.view();
+    let started = Instant::now();
+    let mut page = Vec::new();
+    let visit = |number| {
+        page.push(number);
+        if page.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    view.scan_listed(PROJECTS[0], UnixMicros(i64::MAX), visit).expect("scans");
+    for number in &page {
+        view.person_by_number(PROJECTS[0], *number).expect("reads").expect("a person");
+    }
+    println!("the first {} persons of a list: {:?}", page.len(), started.elapsed());
+    let started = Instant::now();
+    let (mut seen, mut found) = (0, 0);
+    let wanted = |_, json: &str| {
+        seen += 1;
+        json.contains("\"email\":\"user7@example.com\"")
+    };
+    let visit = |_| {
+        found += 1;
+        ControlFlow::Continue(())
+    };
+    view.scan_persons_where(PROJECTS[0], wanted, visit).expect("scans");
+    println!("{found} of {seen} persons by their email: {:?}", started.elapsed());
     let (entries, bytes) = identities.ids_memory();
     println!("{entries} known ids in {bytes} bytes");
     assert!(bytes <= 16 << 20);

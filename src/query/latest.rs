@@ -412,7 +412,7 @@ fn property_text(key: &str) -> Expr {
     }
 }
 
-fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<Vec<String>> {
+fn texts(batch: &RecordBatch, name: &str) -> Option<Vec<String>> {
     let column = batch.column_by_name(name)?;
     let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
     Some(column.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
