@@ -12,6 +12,7 @@
 //! | `overrides` | project, uuid | uuid |
 //! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
 //! | `listed` | project, `created_at` and uuid, both descending | number |
+//! | `emails` | project, [`email_hash`], number | nothing |
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
@@ -43,8 +44,8 @@ pub(super) const INCOMPLETE_KEY: &[u8] = b"incomplete";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
 pub(super) const SPLIT_PREFIX: &[u8] = b"split/";
-/// Present once every person is in `listed`.
-pub(super) const LISTED_KEY: &[u8] = b"listed";
+/// Present once every person is in `listed` and `emails`.
+pub(super) const LISTED_KEY: &[u8] = b"listed 2";
 
 /// Bytes of a person before its properties.
 const PERSON_HEAD_BYTES: usize = 16 + 8 + 8 + 8 + 1;
@@ -144,6 +145,35 @@ pub(super) fn listed_key(project: ProjectId, created_at: UnixMicros, uuid: Uuid)
     let ascending = u64::from_be_bytes(created_at.0.to_be_bytes()) ^ (1 << 63);
     let uuid = !uuid.as_u128();
     key(project, &[&(!ascending).to_be_bytes(), &uuid.to_be_bytes()])
+}
+
+/// The property by which persons are looked up besides their ids.
+pub(super) const EMAIL: &str = "email";
+
+/// Namespace of [`email_hash`], drawn at random once for this purpose.
+const EMAIL_NAMESPACE: Uuid = Uuid::from_u128(0xa1f3_5d0e_77c2_4b86_9d14_c05e_8f6a_2b39);
+
+/// What persons with this value of the property `email` are found by: a hash of its text in lower case.
+/// Others may have the same, so what is found is to be compared.
+pub(super) fn email_hash(email: &Value) -> Uuid {
+    let text = match email {
+        Value::String(text) => text.to_lowercase(),
+        other => other.to_string().to_lowercase(),
+    };
+    Uuid::new_v5(&EMAIL_NAMESPACE, text.as_bytes())
+}
+
+/// The key of a person in `emails`.
+pub(super) fn email_key(project: ProjectId, email: &Value, number: i64) -> Vec<u8> {
+    key(project, &[email_hash(email).as_bytes(), &number.to_be_bytes()])
+}
+
+/// The number in an `emails` key.
+pub(super) fn decode_email_key(bytes: &[u8]) -> Result<i64, IdentityError> {
+    let mut rest = Fields::new(bytes, "key of an email");
+    let _project: [u8; 8] = rest.take()?;
+    let _hash: [u8; 16] = rest.take()?;
+    Ok(i64::from_be_bytes(rest.take()?))
 }
 
 /// The number and the position in a `person_ids` key.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
@@ -81,8 +80,8 @@ struct PersonRow {
     /// None once it was merged away.
     person: Option<Arc<Person>>,
     is_stored: bool,
-    /// Its place in lists before this overlay; `None` if it had none.
-    listed: Option<(UnixMicros, Uuid)>,
+    /// As it was before this overlay; `None` if it was not.
+    before: Option<Arc<Person>>,
     is_changed: bool,
     /// Distinct ids that it gained, by position.
     attached: BTreeMap<i64, Box<str>>,
@@ -282,7 +281,7 @@ impl<'s> Overlay<'s> {
             project,
             person: Some(Arc::clone(&person)),
             is_stored: true,
-            listed: Some((person.created_at, person.uuid)),
+            before: Some(Arc::clone(&person)),
             is_changed: false,
             attached: BTreeMap::new(),
         };
@@ -330,7 +329,7 @@ impl<'s> Overlay<'s> {
             project,
             person: Some(Arc::new(person)),
             is_stored: false,
-            listed: None,
+            before: None,
             is_changed: true,
             attached: BTreeMap::new(),
         };

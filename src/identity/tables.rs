@@ -38,11 +38,12 @@ pub(super) struct Tables {
     pub(super) overrides: Keyspace,
     pub(super) groups: Keyspace,
     pub(super) listed: Keyspace,
+    pub(super) emails: Keyspace,
     pub(super) meta: Keyspace,
 }
 
 impl Tables {
-    /// Opens or creates the database. The write buffers are 31 MiB together.
+    /// Opens or creates the database. The write buffers are 33 MiB together.
     pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
         let database = Database::builder(directory)
             .cache_size(blocks_bytes)
@@ -62,6 +63,7 @@ impl Tables {
             overrides: keyspace("overrides", 2)?,
             groups: keyspace("groups", 2)?,
             listed: keyspace("listed", 2)?,
+            emails: keyspace("emails", 2)?,
             meta: keyspace("meta", 1)?,
             database,
         };
@@ -72,7 +74,7 @@ impl Tables {
 
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
-        let small = [&self.overrides, &self.groups, &self.listed, &self.meta];
+        let small = [&self.overrides, &self.groups, &self.listed, &self.emails, &self.meta];
         for keyspace in
             [&self.ids, &self.persons, &self.person_ids, &self.uuids].into_iter().chain(small)
         {
@@ -81,8 +83,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Lists the persons of a state that was written before persons were listed. What is cut short
-    /// begins anew at the next start.
+    /// Lists the persons of a state that was written before persons were listed or found by their
+    /// emails. What is cut short begins anew at the next start.
     fn list_all(&self) -> Result<(), IdentityError> {
         if self.meta.get(codec::LISTED_KEY)?.is_some() {
             return Ok(());
@@ -94,6 +96,10 @@ impl Tables {
             let (uuid, created_at) = codec::decode_person_place(&row)?;
             let key = codec::listed_key(project, created_at, uuid);
             batch.insert(&self.listed, key, number.to_be_bytes());
+            let person = codec::decode_person(number, &row)?;
+            if let Some(email) = person.properties.get(codec::EMAIL) {
+                batch.insert(&self.emails, codec::email_key(project, email, number), b"");
+            }
             if count.is_multiple_of(LISTED_AT_ONCE) {
                 std::mem::replace(&mut batch, self.database.batch()).commit()?;
             }

@@ -120,6 +120,14 @@ fn assert_same(identities: &Identities, model: &Model) {
         let mut by_place = expected.clone();
         by_place.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
         assert_eq!(listed, by_place.iter().map(|person| person.number).collect::<Vec<_>>());
+        for person in &expected {
+            let Some(email) = person.properties.get("email") else { continue };
+            let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
+            let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
+            let same = |other: &&Person| other.properties.get("email") == Some(email);
+            assert!(expected.iter().filter(same).all(|same| found.contains(same)), "{text}");
+            assert!(found.iter().all(|found| expected.contains(found)), "{text}");
+        }
         if let Some(person) = by_place.get(by_place.len() / 2) {
             let later = by_place.iter().filter(|other| other.created_at > person.created_at);
             let found = view.count_created_after(project, person.created_at).expect("counts");

@@ -187,6 +187,29 @@ impl View {
         Ok(())
     }
 
+    /// The persons whose property `email` has this text, letters compared without case, by their
+    /// numbers.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn persons_by_email(
+        &self,
+        project: ProjectId,
+        email: &str,
+    ) -> Result<Vec<Person>, IdentityError> {
+        let hash = codec::email_hash(&serde_json::Value::from(email));
+        let prefix = codec::key(project, &[hash.as_bytes()]);
+        let mut persons = Vec::new();
+        for entry in self.snapshot.prefix(&self.tables.emails, prefix) {
+            let number = codec::decode_email_key(&entry.key()?)?;
+            let person = self.person_by_number(project, number)?;
+            let own = |person: &Person| person.properties.get(codec::EMAIL).map(codec::email_hash);
+            persons.extend(person.filter(|person| own(person) == Some(hash)));
+        }
+        Ok(persons)
+    }
+
     /// Number of persons of a project that were created after `newest`: such as have a wrong clock.
     /// Takes time in proportion to it.
     ///

@@ -211,6 +211,9 @@ impl Search<'_> {
             let wanted = numbers.iter().copied().skip(part.offset).take(part.limit);
             return Ok((numbers.len(), wanted.collect()));
         }
+        if let Some(email) = self.known_email() {
+            return self.by_email(&email, part);
+        }
         let narrows = question.email.is_some()
             || question.search.is_some()
             || question.properties.is_some()
@@ -240,6 +243,24 @@ impl Search<'_> {
             self.flow(numbers.len() < part.limit)
         })?;
         Ok((usize::try_from(count.saturating_sub(hidden)).unwrap_or(usize::MAX), numbers))
+    }
+
+    /// The email that every answer has, letters compared without case, if the question says so.
+    fn known_email(&self) -> Option<String> {
+        let asked = self.question.email.clone();
+        asked.or_else(|| self.question.properties.as_ref().and_then(Tree::required_email))
+    }
+
+    /// Persons by their email.
+    fn by_email(&self, email: &str, part: Part) -> Result<(usize, Vec<i64>), IdentityError> {
+        let (newest, search) = (self.newest(), self.search()?);
+        let mut persons = self.view.persons_by_email(self.project, email)?;
+        persons
+            .retain(|person| person.created_at <= newest && self.is_kept(person, search.as_ref()));
+        persons.sort_unstable_by_key(|person| Reverse((person.created_at, person.uuid)));
+        let numbers = persons.iter().map(|person| person.number);
+        let wanted = numbers.skip(part.offset).take(part.limit).collect();
+        Ok((persons.len(), wanted))
     }
 
     /// Looks at all persons in the order of their rows, and remembers the first of the list.

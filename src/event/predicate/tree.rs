@@ -10,11 +10,13 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::event::predicate::Condition;
+use crate::event::predicate::Equality;
 use crate::event::predicate::Invalid;
 use crate::event::predicate::Matching;
 use crate::event::predicate::PredicateError;
 use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
 use crate::event::predicate::operator::Operator;
 
 /// Groups inside groups, at most.
@@ -81,6 +83,28 @@ impl Tree {
         match self {
             Self::All(trees) | Self::Any(trees) => trees.iter().flat_map(Self::filters).collect(),
             Self::Leaf { filter, .. } => vec![filter],
+        }
+    }
+
+    /// The text that the property `email` must have for the tree to hold, letters compared without
+    /// case, if there is one.
+    pub fn required_email(&self) -> Option<String> {
+        match self {
+            Self::All(trees) => trees.iter().find_map(Self::required_email),
+            Self::Any(trees) => match trees.as_slice() {
+                [one] => one.required_email(),
+                _ => None,
+            },
+            Self::Leaf {
+                filter: Filter::Property { scope: Scope::Person, predicate },
+                negated: false,
+            } => match &predicate.test {
+                Test::Is(Condition::Equal(Equality::Text(text))) if &*predicate.key == "email" => {
+                    Some(text.to_string())
+                }
+                _ => None,
+            },
+            Self::Leaf { .. } => None,
         }
     }
 
@@ -256,6 +280,23 @@ mod tests {
         }
         for filters in [json!([{"type": "person"}]), json!([{"key": "a", "operator": "like"}])] {
             assert!(matches!(parse(&filters), Err(TreeError::Filter(_))), "{filters}");
+        }
+    }
+
+    #[test]
+    fn an_email_that_must_be_is_known() {
+        let ann = json!({"key": "email", "value": "Ann@corp.com"});
+        let part = json!({"key": "email", "value": "corp", "operator": "icontains"});
+        let either = json!({"type": "OR", "values": [ann, part]});
+        for (filters, expected) in [
+            (json!([part, ann]), Some("ann@corp.com")),
+            (json!({"type": "OR", "values": [ann]}), Some("ann@corp.com")),
+            (json!([part, either]), None),
+            (json!([{"key": "email", "value": ["a", "b"]}]), None),
+            (json!([{"key": "email", "value": "a", "negation": true}]), None),
+            (json!([{"key": "name", "value": "a"}]), None),
+        ] {
+            assert_eq!(parse(&filters).unwrap().required_email().as_deref(), expected, "{filters}");
         }
     }
 

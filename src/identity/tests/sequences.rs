@@ -24,6 +24,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::person::Person;
 use crate::identity::store::Identities;
 
 /// Sequences of an ordinary run.
@@ -129,6 +130,28 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
         let found = view.person_by_uuid(project, person.uuid).expect("reads");
         assert_eq!(found.as_ref(), Some(&person), "{id}");
     }
+    for (_, person) in &model.persons {
+        let Some(email) = person.properties.get("email") else { continue };
+        let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
+        let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
+        let has_it = |other: &&Person| other.properties.get("email") == Some(email);
+        let sorted = |mut persons: Vec<Person>| {
+            persons.sort_by_key(|person| person.number);
+            persons
+        };
+        let found = sorted(found.iter().filter(has_it).cloned().collect());
+        let expected = model.persons.iter().map(|(_, other)| other).filter(has_it).cloned();
+        assert_eq!(found, sorted(expected.collect()), "{text}");
+    }
+    let mut listed = Vec::new();
+    let visit = |number| {
+        listed.push(number);
+        std::ops::ControlFlow::Continue(())
+    };
+    view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
+    let mut expected: Vec<&Person> = model.persons.iter().map(|(_, person)| person).collect();
+    expected.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
+    assert_eq!(listed, expected.iter().map(|person| person.number).collect::<Vec<_>>());
     let count = usize::try_from(view.person_count(project).expect("reads")).expect("small");
     assert_eq!(count, model.persons.len());
     let overrides = identities.overrides();
