@@ -105,9 +105,10 @@ impl Walk {
         if !counts || row.timestamp < self.range.0 || row.timestamp > self.range.1 {
             return;
         }
+        let is_full = self.points.len() >= POINTS_MAX;
         match self.points.last_mut() {
             Some(point) if point.properties == self.now => point.relevant_event_count += 1,
-            _ if self.points.len() >= POINTS_MAX => {}
+            _ if is_full => {}
             _ => self.points.push(Point {
                 timestamp: row.timestamp.to_rfc3339(),
                 properties: self.now.clone(),
