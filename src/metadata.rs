@@ -1,4 +1,4 @@
-//! The metadata store: organizations, users, projects, keys, flags, event definitions.
+//! The metadata store: organizations, users, projects, keys, flags, definitions, warnings.
 //!
 //! [`Metadata`] is the handle. Hot roads ask [`Metadata::snapshot`], which never waits; everything
 //! else is `async` and goes to the database. No HTTP, no JSON shapes of requests, no evaluation.
@@ -46,10 +46,12 @@ pub mod flag_rules;
 pub mod flags;
 pub mod group_types;
 pub mod members;
+pub mod properties;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod warnings;
 
 /// The metadata store. A cheap handle; clones share one store.
 #[derive(Clone, Debug)]

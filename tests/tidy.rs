@@ -46,7 +46,7 @@ const LAYERS: &[(&str, &str)] = &[
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["cli", "config", "query/rows"]),
-    ("datafusion", &["query"]),
+    ("datafusion", &["query", "http/routes/property_definitions"]),
     ("datafusion_functions_json", &["query"]),
     ("deltalake_core", &["storage/delta"]),
     ("fjall", &["identity"]),

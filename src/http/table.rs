@@ -22,10 +22,12 @@ use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
 use crate::http::routes::groups;
+use crate::http::routes::ingestion_warnings;
 use crate::http::routes::organizations;
 use crate::http::routes::personal_api_keys;
 use crate::http::routes::persons;
 use crate::http::routes::projects;
+use crate::http::routes::property_definitions;
 use crate::http::routes::query;
 use crate::http::routes::users;
 
@@ -103,6 +105,11 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/persons/:id/update_property/", "person:write",    of_project!(persons::changes::update_property)),
     at("POST",      "P/persons/:id/delete_property/", "person:write",    of_project!(persons::changes::delete_property)),
     at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
+
+    at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
+    at("GET",       "P/property_definitions/:id/", "property_definition:read", of_project!(property_definitions::retrieve)),
+
+    at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),
 ];

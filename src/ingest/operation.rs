@@ -118,7 +118,7 @@ impl Operation {
         };
         let timestamp = self.at;
         let op = |kind| Op { distinct_id: String::new(), event_id: Uuid::nil(), timestamp, kind };
-        Ok(Prepared::without_rows(self.project, kinds.into_iter().map(op).collect()))
+        Ok(Prepared::without_rows(self.project, self.at, kinds.into_iter().map(op).collect()))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
+use crate::metadata::definitions::EventDefinition;
 use crate::metadata::disk;
 use crate::metadata::flag_rules::Violation;
 
@@ -87,7 +88,31 @@ impl Notes {
     }
 }
 
+/// Definitions that are read at once.
+const READ_AT_ONCE: u32 = 10_000;
+
 impl Metadata {
+    /// All definitions of a project. Their number is bounded where they are made.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn all_definitions(
+        &self,
+        project: ProjectId,
+    ) -> Result<Vec<EventDefinition>, MetadataError> {
+        let mut all: Vec<EventDefinition> = Vec::new();
+        loop {
+            let after = all.last().map_or("", |last| last.name.as_str());
+            let more = self.definitions(project, after, READ_AT_ONCE).await?;
+            let is_last = more.len() < usize::try_from(READ_AT_ONCE).unwrap_or(usize::MAX);
+            all.extend(more);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
     /// The notes of a project's definitions, by the definitions' ids. Definitions without are
     /// absent.
     ///

@@ -13,6 +13,7 @@
 mod accounts;
 mod capture;
 mod crash;
+mod definitions;
 mod event_definitions;
 mod events;
 mod feature_flags;

@@ -33,7 +33,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     // Definitions follow the log as persons do.
     app.engine.wait().await.map_err(query::problem)?;
     let project = asker.project.id;
-    let definitions = app.metadata.definitions(project).await.map_err(problem)?;
+    let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
     let notes = app.metadata.definition_notes(project).await.map_err(problem)?;
     let mut chosen = choice.choose(definitions, notes);
     let count = chosen.len();

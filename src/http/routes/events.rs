@@ -166,7 +166,7 @@ fn told(found: Vec<String>, part: &str) -> Vec<ValueBody> {
 /// Names of events that the product does not define.
 async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<String>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let definitions = app.metadata.definitions(project).await;
+    let definitions = app.metadata.all_definitions(project).await;
     let definitions = definitions.map_err(|error| Problem::of(error.kind(), &error))?;
     let part = part.to_lowercase();
     let names = definitions.into_iter().map(|definition| definition.name);

@@ -22,13 +22,14 @@ use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 
 /// What scopes may be about: the objects of the endpoints, under PostHog's names.
-const OBJECTS: [&str; 15] = [
+const OBJECTS: [&str; 16] = [
     "*",
     "activity_log",
     "cohort",
     "event_definition",
     "feature_flag",
     "group",
+    "ingestion_warning",
     "insight",
     "organization",
     "organization_member",
