@@ -95,6 +95,7 @@
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
+//! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
