@@ -9,17 +9,21 @@
 //! in `http/request.rs` and `http/response.rs`.
 
 pub mod auth;
+pub mod call;
 pub mod conditional;
 pub mod cors;
+pub mod csv;
 pub mod page;
 pub mod request;
 pub mod response;
 pub mod router;
 pub mod routes;
+pub mod table;
 
 mod client_address;
 mod connection;
 mod exchange;
+mod fields;
 #[cfg(test)]
 mod tests;
 

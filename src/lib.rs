@@ -60,8 +60,9 @@
 //! # The road of a question
 //!
 //! 1. A route ([`http::routes::query`], [`http::routes::persons`],
-//!    [`http::routes::property_definitions`]) checks the key ([`http::auth::principal`]) and calls
-//!    [`query::Engine::view`] or [`query::Engine::sql`].
+//!    [`http::routes::property_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
+//!    someone whom [`http::auth`] let through, and calls [`query::Engine::view`] or
+//!    [`query::Engine::sql`].
 //! 2. [`query::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    published before the call.
 //! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
@@ -95,8 +96,8 @@
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
+//! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
-//! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
@@ -106,7 +107,7 @@
 //!
 //! | a new | goes to |
 //! |---|---|
-//! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
+//! | endpoint | a line in `http/table.rs` (for SDKs: `http/router.rs`), a function in `http/routes/` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |

@@ -38,12 +38,14 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
+pub mod definition_notes;
 pub mod definitions;
 mod disk;
 pub mod first_start;
 pub mod flag_rules;
 pub mod flags;
 pub mod group_types;
+pub mod members;
 pub mod properties;
 pub mod secrets;
 pub mod snapshot;

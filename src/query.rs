@@ -7,7 +7,11 @@
 
 pub mod definitions;
 pub mod events;
+pub mod groups;
+pub mod latest;
+mod matches;
 pub mod merge;
+pub mod people;
 pub mod persons;
 pub mod rows;
 
@@ -297,11 +301,7 @@ impl Engine {
     /// See [`QueryError`]; more may come with the batches.
     pub async fn stream(&self, question: DataFrame) -> Result<Answer, QueryError> {
         let shared = &self.shared;
-        let permit = Arc::clone(&shared.slots).acquire_owned();
-        let permit = match tokio::time::timeout(shared.settings.query_timeout, permit).await {
-            Ok(Ok(permit)) => permit,
-            _ => return Err(QueryError::Unavailable("too many queries are running")),
-        };
+        let permit = self.permit().await?;
         let schema = Arc::clone(question.schema().inner());
         let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
         let task = run(question, sender, Arc::clone(shared), permit);

@@ -15,6 +15,7 @@
 pub mod filter;
 pub mod moment;
 pub mod operator;
+pub mod tree;
 pub mod version;
 
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
-//! Who asks: a personal key becomes a [`Principal`]. Tokens of the public endpoints stand in
-//! bodies, and are looked up where those are read.
+//! Who asks: a personal key becomes an [`Asker`], and with a project a [`Principal`]. Tokens of the
+//! public endpoints stand in bodies, and are looked up where those are read.
 
 use std::sync::Arc;
 
@@ -9,7 +9,21 @@ use crate::http::response::Problem;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
+use crate::metadata::members::Level;
+use crate::metadata::secrets::Seed;
 use crate::metadata::snapshot::Snapshot;
+
+/// What stands in a path for the project or organization that the asker uses.
+pub const CURRENT: &str = "@current";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// The key that was presented.
+    pub key: Arc<PersonalKey>,
+    /// Whose key it is.
+    pub user: Arc<User>,
+}
 
 /// Who asks, and of which project.
 #[derive(Clone, Debug)]
@@ -22,50 +36,107 @@ pub struct Principal {
     pub project: Arc<Project>,
 }
 
-/// Checks the request's key and its right to the project that the path calls `project`: a number,
-/// or `@current`.
+/// Checks the request's key. The header goes before the query; if its key is wrong, the other is
+/// not tried.
 ///
 /// # Errors
 ///
-/// 401 without a valid key, 404 for what names no project, 403 for another organization's.
-pub fn principal(
-    snapshot: &Snapshot,
-    request: &Request,
-    project: &str,
-) -> Result<Principal, Problem> {
+/// 401 without a valid key.
+pub fn asker(snapshot: &Snapshot, request: &Request) -> Result<Asker, Problem> {
     let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let query = request.query("personal_api_key");
     let value = bearer.map(str::trim).or(query.as_deref()).filter(|value| !value.is_empty());
     let value = value.ok_or_else(Problem::not_authenticated)?;
     let key = snapshot.key_by_value(value).ok_or_else(Problem::invalid_personal_api_key)?;
-    let user = Arc::clone(&key.user);
-    let not_found = || Problem::not_found("Project not found.");
-    let id = match project {
-        "@current" => user.current_project.or_else(|| Some(snapshot.projects().next()?.id)),
-        number => number.parse().ok().map(ProjectId),
-    };
-    let project = snapshot.project(id.ok_or_else(not_found)?).ok_or_else(not_found)?;
-    if project.organization != user.organization {
-        return Err(Problem::permission_denied("You don't have access to the project."));
-    }
-    Ok(Principal { key: Arc::clone(key), user, project: Arc::clone(project) })
+    Ok(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) })
 }
 
-/// Checks that the key may do `action` (`read` or `write`) on `object`, such as `person`. Write
-/// implies read; a key without scopes may do everything.
+/// Checks the right of `asker` to the project that the path calls `project`: a number, or
+/// `@current`. With `@current` a project token in the query says which.
+///
+/// # Errors
+///
+/// 404 for what names no project, 403 for another organization's, 401 for an unknown token.
+pub fn principal(
+    snapshot: &Snapshot,
+    request: &Request,
+    asker: Asker,
+    project: &str,
+) -> Result<Principal, Problem> {
+    let not_found = || Problem::not_found("Project not found.");
+    let token = || request.query("token").or_else(|| request.query("api_key"));
+    let project = match project {
+        CURRENT => match token() {
+            Some(token) => Some(snapshot.project_by_token(&token).ok_or_else(|| {
+                Problem::authentication_failed("Incorrect authentication credentials.")
+            })?),
+            None => current(snapshot, &asker.user),
+        },
+        number => number.parse().ok().and_then(|id| snapshot.project(ProjectId(id))),
+    };
+    let project = project.ok_or_else(not_found)?;
+    if project.organization != asker.user.organization {
+        return Err(Problem::permission_denied("You don't have access to the project."));
+    }
+    if asker.key.projects.as_ref().is_some_and(|own| !own.contains(&project.id)) {
+        let id = project.id;
+        let detail = format!("API key does not have access to the requested project: ID {id}.");
+        return Err(Problem::permission_denied(detail));
+    }
+    let Asker { key, user } = asker;
+    Ok(Principal { key, user, project: Arc::clone(project) })
+}
+
+/// The project that the user works with: the one chosen, else the first of the organization.
+fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> {
+    let chosen = user.current_project.and_then(|id| snapshot.project(id));
+    let own = |project: &&Arc<Project>| project.organization == user.organization;
+    chosen.filter(own).or_else(|| snapshot.projects().find(own))
+}
+
+/// Checks that the user has at least `level` in the organization, and that the key speaks for the
+/// whole of it.
+///
+/// # Errors
+///
+/// 403.
+pub fn require_level(key: &PersonalKey, level: Level) -> Result<(), Problem> {
+    if key.user.level < level {
+        let detail = "Your organization access level is insufficient.";
+        return Err(Problem::permission_denied(detail));
+    }
+    if key.projects.is_some() {
+        let detail = "API keys that are limited to projects cannot do this.";
+        return Err(Problem::permission_denied(detail));
+    }
+    Ok(())
+}
+
+/// Randomness for one secret that a request makes.
+pub fn seed() -> Seed {
+    Seed::new(&mut rand::rng())
+}
+
+/// Checks that the key grants `scope`, such as `person:read`. Write implies read; a key without
+/// scopes may do everything.
 ///
 /// # Errors
 ///
 /// 403 naming the scope that is missing.
-pub fn require(principal: &Principal, object: &str, action: &str) -> Result<(), Problem> {
-    let Some(scopes) = &principal.key.scopes else { return Ok(()) };
-    let grants = |scope: &str| {
-        let (on, may) = scope.split_once(':').unwrap_or((scope, "write"));
-        (on == object || on == "*") && (may == action || may == "write")
-    };
-    if scopes.iter().any(|scope| grants(scope)) {
+pub fn require(key: &PersonalKey, scope: &str) -> Result<(), Problem> {
+    if grants(key, scope) {
         return Ok(());
     }
-    let detail = format!("API key missing required scope '{object}:{action}'");
+    let detail = format!("API key missing required scope '{scope}'");
     Err(Problem::permission_denied(detail))
+}
+
+/// Whether the key grants `scope`. See [`require`].
+pub fn grants(key: &PersonalKey, scope: &str) -> bool {
+    let Some(scopes) = &key.scopes else { return true };
+    let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
+    scopes.iter().any(|granted| {
+        let (on, may) = granted.split_once(':').unwrap_or((granted, "write"));
+        (on == object || on == "*") && (may == action || may == "write")
+    })
 }

@@ -1,9 +1,14 @@
 //! Pages of lists: `limit` and `offset` of the query, and the envelope with links.
 
 use form_urlencoded::Serializer;
+use hyper::StatusCode;
 use serde::Serialize;
 
+use crate::app::App;
+use crate::http::call::Rendering;
+use crate::http::csv;
 use crate::http::request::Request;
+use crate::http::response::Response;
 
 /// Items of a page unless the request says otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -41,6 +46,20 @@ impl Page {
         Self { limit: limit.min(LIMIT_MAX), offset: number("offset").unwrap_or(0) }
     }
 
+    /// The answer of a list of `count` items, of which `results` are this page.
+    pub fn answer<T: Serialize>(
+        self,
+        app: &App,
+        request: &Request,
+        rendering: Rendering,
+        count: usize,
+        results: Vec<T>,
+    ) -> Response {
+        let public_url = app.config.http.public_url.as_deref();
+        let envelope = self.envelope(request, public_url, count, results);
+        csv::render(StatusCode::OK, rendering, &envelope)
+    }
+
     /// The envelope of `results`, which are this page of a list of `count` items.
     pub fn envelope<T>(
         self,
@@ -57,7 +76,7 @@ impl Page {
     }
 
     /// The address of the request with another offset; offset 0 is left out.
-    fn link(self, request: &Request, public_url: Option<&str>, offset: usize) -> String {
+    pub fn link(self, request: &Request, public_url: Option<&str>, offset: usize) -> String {
         let mut query = Serializer::new(String::new());
         query.append_pair("limit", &self.limit.to_string());
         if offset > 0 {
@@ -68,13 +87,17 @@ impl Page {
                 query.append_pair(&name, &value);
             }
         }
-        let base = match public_url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None => {
-                let scheme = request.header("x-forwarded-proto").unwrap_or("http");
-                format!("{scheme}://{}", request.header("host").unwrap_or("localhost"))
-            }
-        };
-        format!("{base}{}?{}", request.path(), query.finish())
+        format!("{}{}?{}", base_url(request, public_url), request.path(), query.finish())
+    }
+}
+
+/// What comes before the path in links: the operator's setting, else what the request was sent to.
+pub fn base_url(request: &Request, public_url: Option<&str>) -> String {
+    match public_url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None => {
+            let scheme = request.header("x-forwarded-proto").unwrap_or("http");
+            format!("{scheme}://{}", request.header("host").unwrap_or("localhost"))
+        }
     }
 }

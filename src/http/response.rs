@@ -320,11 +320,11 @@ impl Problem {
     }
 
     /// The path takes the methods of `allow` (such as `GET, POST`), not this one.
-    pub fn method_not_allowed(method: &Method, allow: &'static str) -> Self {
+    pub fn method_not_allowed(method: &Method, allow: &str) -> Self {
         let detail = format!("Method \"{method}\" not allowed.");
         let mut problem =
             Self::request(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-        problem.header = Some((ALLOW, HeaderValue::from_static(allow)));
+        problem.header = HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow));
         problem
     }
 

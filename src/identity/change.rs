@@ -74,6 +74,19 @@ pub enum OpKind {
         /// its ids, nothing happens.
         main: Option<String>,
     },
+    /// An operator changes properties. The op's own distinct id is empty.
+    Change {
+        /// The person. If it is gone, nothing happens.
+        person: Uuid,
+        /// The changes.
+        update: Update,
+    },
+    /// An operator deletes a person. Its distinct ids stay known as those of stored events, without
+    /// a person until one is made for them anew. The op's own distinct id is empty.
+    Delete {
+        /// The person. If it is gone, nothing happens.
+        person: Uuid,
+    },
 }
 
 /// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its

@@ -11,6 +11,8 @@
 //! | `uuids` | project, uuid | number |
 //! | `overrides` | project, uuid | uuid |
 //! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
+//! | `listed` | project, `created_at` and uuid, both descending | number |
+//! | `emails` | project, [`email_hash`], number | nothing |
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
@@ -42,6 +44,11 @@ pub(super) const INCOMPLETE_KEY: &[u8] = b"incomplete";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
 pub(super) const SPLIT_PREFIX: &[u8] = b"split/";
+/// Present once every person is in `listed` and `emails`.
+pub(super) const LISTED_KEY: &[u8] = b"listed 2";
+
+/// Bytes of a person before its properties.
+const PERSON_HEAD_BYTES: usize = 16 + 8 + 8 + 8 + 1;
 
 /// What has been applied and given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +139,43 @@ pub(super) fn decode_override_key(bytes: &[u8]) -> Result<(ProjectId, Uuid), Ide
     Ok((project, Uuid::from_bytes(rest.take()?)))
 }
 
+/// The place of a person in lists: `created_at` descending, then uuid descending.
+pub(super) fn listed_key(project: ProjectId, created_at: UnixMicros, uuid: Uuid) -> Vec<u8> {
+    // With the sign turned round, the order of the bytes is that of the numbers.
+    let ascending = u64::from_be_bytes(created_at.0.to_be_bytes()) ^ (1 << 63);
+    let uuid = !uuid.as_u128();
+    key(project, &[&(!ascending).to_be_bytes(), &uuid.to_be_bytes()])
+}
+
+/// The property by which persons are looked up besides their ids.
+pub(super) const EMAIL: &str = "email";
+
+/// Namespace of [`email_hash`], drawn at random once for this purpose.
+const EMAIL_NAMESPACE: Uuid = Uuid::from_u128(0xa1f3_5d0e_77c2_4b86_9d14_c05e_8f6a_2b39);
+
+/// What persons with this value of the property `email` are found by: a hash of its text in lower case.
+/// Others may have the same, so what is found is to be compared.
+pub(super) fn email_hash(email: &Value) -> Uuid {
+    let text = match email {
+        Value::String(text) => text.to_lowercase(),
+        other => other.to_string().to_lowercase(),
+    };
+    Uuid::new_v5(&EMAIL_NAMESPACE, text.as_bytes())
+}
+
+/// The key of a person in `emails`.
+pub(super) fn email_key(project: ProjectId, email: &Value, number: i64) -> Vec<u8> {
+    key(project, &[email_hash(email).as_bytes(), &number.to_be_bytes()])
+}
+
+/// The number in an `emails` key.
+pub(super) fn decode_email_key(bytes: &[u8]) -> Result<i64, IdentityError> {
+    let mut rest = Fields::new(bytes, "key of an email");
+    let _project: [u8; 8] = rest.take()?;
+    let _hash: [u8; 16] = rest.take()?;
+    Ok(i64::from_be_bytes(rest.take()?))
+}
+
 /// The number and the position in a `person_ids` key.
 pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityError> {
     let mut rest = Fields::new(bytes, "key of a distinct id");
@@ -139,11 +183,25 @@ pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityE
     Ok((i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?)))
 }
 
-/// The number in a `persons` key.
-pub(super) fn decode_person_key(bytes: &[u8]) -> Result<i64, IdentityError> {
+/// The project and the number in a `persons` key.
+pub(super) fn decode_person_key(bytes: &[u8]) -> Result<(ProjectId, i64), IdentityError> {
     let mut rest = Fields::new(bytes, "key of a person");
-    let _project: [u8; 8] = rest.take()?;
-    Ok(i64::from_be_bytes(rest.take()?))
+    let project = ProjectId(i64::from_be_bytes(rest.take()?));
+    Ok((project, i64::from_be_bytes(rest.take()?)))
+}
+
+/// The uuid and `created_at` of a row of `persons`, by which the person is listed.
+pub(super) fn decode_person_place(bytes: &[u8]) -> Result<(Uuid, UnixMicros), IdentityError> {
+    let mut rest = Fields::new(bytes, "person");
+    let uuid = Uuid::from_bytes(rest.take()?);
+    Ok((uuid, UnixMicros(i64::from_be_bytes(rest.take()?))))
+}
+
+/// The properties of a row of `persons` as they were written: compact JSON.
+pub(super) fn person_json(bytes: &[u8]) -> Result<&str, IdentityError> {
+    const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };
+    let json = bytes.get(PERSON_HEAD_BYTES..).ok_or(DAMAGED)?;
+    std::str::from_utf8(json).map_err(|_| DAMAGED)
 }
 
 /// A person without its number, which is in the key: uuid (16 bytes), `created_at` (8), version

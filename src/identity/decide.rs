@@ -173,8 +173,8 @@ impl PropertyChanges<'_> {
 }
 
 /// Decides one op on persons. `target` is the state of the op's distinct id, `other` that of
-/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person; splits are
-/// decided in [`split`].
+/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person; what
+/// operators do is decided in [`split`] and [`change`].
 pub fn decide<'op>(
     project: ProjectId,
     op: &'op Op,
@@ -207,8 +207,17 @@ pub fn decide<'op>(
             }
             merge(project, op, Sides { target, other, other_id, force: *force })
         }
-        OpKind::GroupUpdate { .. } | OpKind::GroupTypes(_) | OpKind::Split { .. } => nothing(),
+        OpKind::GroupUpdate { .. }
+        | OpKind::GroupTypes(_)
+        | OpKind::Split { .. }
+        | OpKind::Change { .. }
+        | OpKind::Delete { .. } => nothing(),
     }
+}
+
+/// Decides changes that an operator makes to a person.
+pub fn change<'op>(person: &Person, update: &'op Update) -> Decision<'op> {
+    revise(person, None, update, Identify::No)
 }
 
 /// Both sides of a merge.

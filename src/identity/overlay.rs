@@ -2,6 +2,7 @@
 //!
 //! [`Overlay::fold`] carries out records in order; `write` puts the changed rows into a batch.
 
+mod operator;
 mod split;
 mod write;
 
@@ -63,6 +64,8 @@ pub(super) struct Overlay<'s> {
     groups: BTreeMap<(ProjectId, u8, String), Group>,
     /// Persons more or less, by project.
     counts: BTreeMap<ProjectId, i64>,
+    /// Whether any person was deleted, so that the cache of ids is not to be trusted.
+    has_deleted: bool,
     warnings: Vec<Warning>,
 }
 
@@ -77,6 +80,8 @@ struct PersonRow {
     /// None once it was merged away.
     person: Option<Arc<Person>>,
     is_stored: bool,
+    /// As it was before this overlay; `None` if it was not.
+    before: Option<Arc<Person>>,
     is_changed: bool,
     /// Distinct ids that it gained, by position.
     attached: BTreeMap<i64, Box<str>>,
@@ -120,6 +125,7 @@ impl<'s> Overlay<'s> {
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
             counts: BTreeMap::new(),
+            has_deleted: false,
             warnings: Vec::new(),
         }
     }
@@ -159,6 +165,10 @@ impl<'s> Overlay<'s> {
             OpKind::Split { person, main } => {
                 return self.split(project, op, *person, main.as_deref());
             }
+            OpKind::Change { person, update } => {
+                return self.change(project, op, *person, update);
+            }
+            OpKind::Delete { person } => return self.delete(project, op, *person),
             OpKind::Touch
             | OpKind::Personless
             | OpKind::Update(_)
@@ -199,8 +209,12 @@ impl<'s> Overlay<'s> {
     }
 
     /// Whether the cache alone shows that the op changes nothing. Right also for ids that an
-    /// earlier op of this overlay changed: a person of an id may be replaced, and never goes.
+    /// earlier op of this overlay changed: a person of an id may be replaced, and goes only if an
+    /// operator deletes it.
     fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
+        if self.has_deleted && self.ids.contains_key(&fingerprint) {
+            return false;
+        }
         match (kind, self.caches.id(fingerprint)) {
             (OpKind::Touch, Some(state)) => matches!(state, IdState::Person(_)),
             (OpKind::Personless, Some(state)) => state != IdState::Unknown,
@@ -267,6 +281,7 @@ impl<'s> Overlay<'s> {
             project,
             person: Some(Arc::clone(&person)),
             is_stored: true,
+            before: Some(Arc::clone(&person)),
             is_changed: false,
             attached: BTreeMap::new(),
         };
@@ -314,6 +329,7 @@ impl<'s> Overlay<'s> {
             project,
             person: Some(Arc::new(person)),
             is_stored: false,
+            before: None,
             is_changed: true,
             attached: BTreeMap::new(),
         };

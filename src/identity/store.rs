@@ -30,7 +30,7 @@ use crate::identity::view::View;
 pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
 
 /// Memory of the caches, in bytes. All of them grow only as they are used. The write buffers of the
-/// database come on top: 29 MiB, for moments twice that.
+/// database come on top: 33 MiB, for moments twice that.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Distinct ids known to exist; about 112 bytes each.

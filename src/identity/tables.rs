@@ -25,6 +25,9 @@ const JOURNAL_MAX_BYTES: u64 = 128 * MIB;
 /// Threads that flush and compact.
 const WORKER_THREADS: usize = 2;
 
+/// Persons of an older state that are listed in one batch.
+const LISTED_AT_ONCE: usize = 10_000;
+
 /// Handles of all keyspaces.
 pub(super) struct Tables {
     pub(super) database: Database,
@@ -34,11 +37,13 @@ pub(super) struct Tables {
     pub(super) uuids: Keyspace,
     pub(super) overrides: Keyspace,
     pub(super) groups: Keyspace,
+    pub(super) listed: Keyspace,
+    pub(super) emails: Keyspace,
     pub(super) meta: Keyspace,
 }
 
 impl Tables {
-    /// Opens or creates the database. The write buffers are 29 MiB together.
+    /// Opens or creates the database. The write buffers are 33 MiB together.
     pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
         let database = Database::builder(directory)
             .cache_size(blocks_bytes)
@@ -57,21 +62,50 @@ impl Tables {
             uuids: keyspace("uuids", 4)?,
             overrides: keyspace("overrides", 2)?,
             groups: keyspace("groups", 2)?,
+            listed: keyspace("listed", 2)?,
+            emails: keyspace("emails", 2)?,
             meta: keyspace("meta", 1)?,
             database,
         };
         tables.check_format()?;
+        tables.list_all()?;
         Ok(tables)
     }
 
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
-        let small = [&self.overrides, &self.groups, &self.meta];
+        let small = [&self.overrides, &self.groups, &self.listed, &self.emails, &self.meta];
         for keyspace in
             [&self.ids, &self.persons, &self.person_ids, &self.uuids].into_iter().chain(small)
         {
             keyspace.rotate_memtable_and_wait()?;
         }
+        Ok(())
+    }
+
+    /// Lists the persons of a state that was written before persons were listed or found by their
+    /// emails. What is cut short begins anew at the next start.
+    fn list_all(&self) -> Result<(), IdentityError> {
+        if self.meta.get(codec::LISTED_KEY)?.is_some() {
+            return Ok(());
+        }
+        let mut batch = self.database.batch();
+        for (count, entry) in (1_usize..).zip(self.persons.iter()) {
+            let (key, row) = entry.into_inner()?;
+            let (project, number) = codec::decode_person_key(&key)?;
+            let (uuid, created_at) = codec::decode_person_place(&row)?;
+            let key = codec::listed_key(project, created_at, uuid);
+            batch.insert(&self.listed, key, number.to_be_bytes());
+            let person = codec::decode_person(number, &row)?;
+            if let Some(email) = person.properties.get(codec::EMAIL) {
+                batch.insert(&self.emails, codec::email_key(project, email, number), b"");
+            }
+            if count.is_multiple_of(LISTED_AT_ONCE) {
+                std::mem::replace(&mut batch, self.database.batch()).commit()?;
+            }
+        }
+        batch.insert(&self.meta, codec::LISTED_KEY, b"");
+        batch.commit()?;
         Ok(())
     }
 

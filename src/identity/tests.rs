@@ -111,6 +111,28 @@ fn assert_same(identities: &Identities, model: &Model) {
             ControlFlow::Continue(())
         };
         view.scan_persons_with_ids(project, visit).expect("scans");
+        let mut listed = Vec::new();
+        let visit = |number| {
+            listed.push(number);
+            ControlFlow::Continue(())
+        };
+        view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
+        let mut by_place = expected.clone();
+        by_place.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
+        assert_eq!(listed, by_place.iter().map(|person| person.number).collect::<Vec<_>>());
+        for person in &expected {
+            let Some(email) = person.properties.get("email") else { continue };
+            let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
+            let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
+            let same = |other: &&Person| other.properties.get("email") == Some(email);
+            assert!(expected.iter().filter(same).all(|same| found.contains(same)), "{text}");
+            assert!(found.iter().all(|found| expected.contains(found)), "{text}");
+        }
+        if let Some(person) = by_place.get(by_place.len() / 2) {
+            let later = by_place.iter().filter(|other| other.created_at > person.created_at);
+            let found = view.count_created_after(project, person.created_at).expect("counts");
+            assert_eq!(usize::try_from(found).expect("small"), later.count());
+        }
         let pairs = expected.into_iter().map(|person| {
             let ids = model.ids_of(person.number);
             (person, ids)
@@ -548,6 +570,30 @@ fn costs() {
     run("update, no change", &|i| update(i % 1000, 1, 99));
     run("update, noise", &|i| update(i % 1000, i, 99));
     run("merge", &|i| merge(&id(i), &format!("user{i}")));
+    let view = identities.view();
+    let started = Instant::now();
+    let mut page = Vec::new();
+    let visit = |number| {
+        page.push(number);
+        if page.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    view.scan_listed(PROJECTS[0], UnixMicros(i64::MAX), visit).expect("scans");
+    for number in &page {
+        view.person_by_number(PROJECTS[0], *number).expect("reads").expect("a person");
+    }
+    println!("the first {} persons of a list: {:?}", page.len(), started.elapsed());
+    let started = Instant::now();
+    let (mut seen, mut found) = (0, 0);
+    let wanted = |_, json: &str| {
+        seen += 1;
+        json.contains("\"email\":\"user7@example.com\"")
+    };
+    let visit = |_| {
+        found += 1;
+        ControlFlow::Continue(())
+    };
+    view.scan_persons_where(PROJECTS[0], wanted, visit).expect("scans");
+    println!("{found} of {seen} persons by their email: {:?}", started.elapsed());
     let (entries, bytes) = identities.ids_memory();
     println!("{entries} known ids in {bytes} bytes");
     assert!(bytes <= 16 << 20);

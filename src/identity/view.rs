@@ -10,6 +10,7 @@ use fjall::Readable;
 use fjall::Snapshot;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
@@ -128,12 +129,122 @@ impl View {
     ) -> Result<(), IdentityError> {
         for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])) {
             let (key, row) = entry.into_inner()?;
-            let person = codec::decode_person(codec::decode_person_key(&key)?, &row)?;
+            let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
             if visit(person).is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Shows the persons of a project, the newest number first, until told to stop; of those whom
+    /// `wanted` refuses, by uuid and properties in compact JSON, only that is read.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_persons_where(
+        &self,
+        project: ProjectId,
+        mut wanted: impl FnMut(Uuid, &str) -> bool,
+        mut visit: impl FnMut(Person) -> Flow,
+    ) -> Result<(), IdentityError> {
+        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])).rev() {
+            let (key, row) = entry.into_inner()?;
+            let (uuid, _) = codec::decode_person_place(&row)?;
+            if !wanted(uuid, codec::person_json(&row)?) {
+                continue;
+            }
+            let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
+            if visit(person).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the numbers of the persons of a project in the order of lists, `created_at` descending
+    /// and then uuid descending, until told to stop; those created after `newest` are left out.
+    /// No person is read.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_listed(
+        &self,
+        project: ProjectId,
+        newest: UnixMicros,
+        mut visit: impl FnMut(i64) -> Flow,
+    ) -> Result<(), IdentityError> {
+        let first = codec::listed_key(project, newest, Uuid::max());
+        let last = codec::listed_key(project, UnixMicros(i64::MIN), Uuid::nil());
+        for entry in self.snapshot.range(&self.tables.listed, first..=last) {
+            let (_, number) = entry.into_inner()?;
+            if visit(codec::number(&number, "listed person")?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The persons whose property `email` has this text, letters compared without case, by their
+    /// numbers.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn persons_by_email(
+        &self,
+        project: ProjectId,
+        email: &str,
+    ) -> Result<Vec<Person>, IdentityError> {
+        let hash = codec::email_hash(&serde_json::Value::from(email));
+        let prefix = codec::key(project, &[hash.as_bytes()]);
+        let mut persons = Vec::new();
+        for entry in self.snapshot.prefix(&self.tables.emails, prefix) {
+            let number = codec::decode_email_key(&entry.key()?)?;
+            let person = self.person_by_number(project, number)?;
+            let own = |person: &Person| person.properties.get(codec::EMAIL).map(codec::email_hash);
+            persons.extend(person.filter(|person| own(person) == Some(hash)));
+        }
+        Ok(persons)
+    }
+
+    /// Number of persons of a project that were created after `newest`: such as have a wrong clock.
+    /// Takes time in proportion to it.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn count_created_after(
+        &self,
+        project: ProjectId,
+        newest: UnixMicros,
+    ) -> Result<u64, IdentityError> {
+        let first = codec::key(project, &[]);
+        let last = codec::listed_key(project, newest, Uuid::max());
+        let mut count = 0;
+        for entry in self.snapshot.range(&self.tables.listed, first..last) {
+            entry.key()?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The first distinct ids of a person, at most `limit`, in the order in which persons got them.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn first_ids(
+        &self,
+        project: ProjectId,
+        number: i64,
+        limit: usize,
+    ) -> Result<Vec<String>, IdentityError> {
+        let prefix = codec::key(project, &[&number.to_be_bytes()]);
+        let entries = self.snapshot.prefix(&self.tables.person_ids, prefix).take(limit);
+        entries.map(|entry| codec::text(&entry.into_inner()?.1, "distinct id")).collect()
     }
 
     /// Shows all distinct ids of a project with the numbers of their persons, in the order of the
@@ -178,7 +289,7 @@ impl View {
         let mut next = ids.next().transpose()?;
         for entry in self.snapshot.prefix(&self.tables.persons, &prefix) {
             let (key, row) = entry.into_inner()?;
-            let person = codec::decode_person(codec::decode_person_key(&key)?, &row)?;
+            let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
             let mut own = Vec::new();
             while let Some((owner, id)) = next.take_if(|(owner, _)| *owner <= person.number) {
                 if owner == person.number {
@@ -221,6 +332,30 @@ impl View {
         let key = codec::key(project, &[&[type_index], key.as_bytes()]);
         let row = self.snapshot.get(&self.tables.groups, key)?;
         row.map(|row| codec::decode_group(&row)).transpose()
+    }
+
+    /// Shows the groups of one type with their keys, by key, until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_groups_of(
+        &self,
+        project: ProjectId,
+        type_index: u8,
+        mut visit: impl FnMut(String, Group) -> Flow,
+    ) -> Result<(), IdentityError> {
+        let prefix = codec::key(project, &[&[type_index]]);
+        for entry in self.snapshot.prefix(&self.tables.groups, &prefix) {
+            let (key, row) = entry.into_inner()?;
+            let damaged = IdentityError::Damaged { what: "group key" };
+            let key =
+                codec::text(key.strip_prefix(prefix.as_slice()).ok_or(damaged)?, "group key")?;
+            if visit(key, codec::decode_group(&row)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Shows all groups of a project with the index of their type and their key, by both, until

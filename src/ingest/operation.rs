@@ -13,12 +13,15 @@
 
 use serde::Deserialize;
 use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
+use crate::identity::change::Update;
 use crate::ingest::envelope::UnknownRecord;
 use crate::ingest::prepare::Prepared;
 
@@ -47,6 +50,22 @@ pub enum Action {
         /// The distinct id that it keeps.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         main_distinct_id: Option<String>,
+    },
+    /// See [`OpKind::Change`].
+    ChangePerson {
+        /// Uuid of the person.
+        person: String,
+        /// Properties to set.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        set: Map<String, Value>,
+        /// Properties to remove.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unset: Vec<String>,
+    },
+    /// See [`OpKind::Delete`].
+    DeletePersons {
+        /// Uuids of the persons.
+        persons: Vec<String>,
     },
 }
 
@@ -77,25 +96,37 @@ impl Operation {
         })
     }
 
-    /// Its effect: no rows, one op.
+    /// Its effect: no rows, one op for each person.
     ///
     /// # Errors
     ///
     /// It names a person by something that is no uuid.
     pub fn prepare(self) -> Result<Prepared, UnknownRecord> {
-        let kind = match self.action {
-            Action::SplitPerson { person, main_distinct_id } => OpKind::Split {
-                person: Uuid::try_parse(&person).map_err(|_| UnknownRecord)?,
-                main: main_distinct_id,
-            },
+        let uuid = |text: &str| Uuid::try_parse(text).map_err(|_| UnknownRecord);
+        let kinds = match self.action {
+            Action::SplitPerson { person, main_distinct_id } => {
+                vec![OpKind::Split { person: uuid(&person)?, main: main_distinct_id }]
+            }
+            Action::ChangePerson { person, set, unset } => {
+                let update = Update { set, unset, ..Update::default() };
+                vec![OpKind::Change { person: uuid(&person)?, update }]
+            }
+            Action::DeletePersons { persons } => {
+                let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)? });
+                persons.iter().map(delete).collect::<Result<_, _>>()?
+            }
         };
-        let op = Op { distinct_id: String::new(), event_id: Uuid::nil(), timestamp: self.at, kind };
-        Ok(Prepared::without_rows(self.project, self.at, vec![op]))
+        let timestamp = self.at;
+        let op = |kind| Op { distinct_id: String::new(), event_id: Uuid::nil(), timestamp, kind };
+        Ok(Prepared::without_rows(self.project, self.at, kinds.into_iter().map(op).collect()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+
     use super::Action;
     use super::Operation;
     use crate::clock::UnixMicros;
@@ -127,6 +158,31 @@ mod tests {
                 panic!("{:?}", prepared.ops)
             };
             assert_eq!((uuid.to_string().as_str(), kept), (person, &main));
+        }
+        let others = [
+            Action::ChangePerson {
+                person: person.to_owned(),
+                set: Map::from_iter([("plan".to_owned(), Value::from("pro"))]),
+                unset: vec!["age".to_owned()],
+            },
+            Action::DeletePersons { persons: vec![person.to_owned(); 2] },
+        ];
+        for action in others {
+            let operation = Operation { project: ProjectId(7), at: UnixMicros(1), action };
+            let read = Operation::decode(&operation.encode()).unwrap();
+            assert_eq!(read, operation);
+            let ops = read.prepare().unwrap().ops;
+            match (&ops[0].kind, ops.len()) {
+                (OpKind::Change { person: uuid, update }, 1) => {
+                    assert_eq!(uuid.to_string(), person);
+                    assert_eq!(
+                        (&update.set["plan"], &update.unset[..]),
+                        (&Value::from("pro"), &["age".to_owned()][..])
+                    );
+                }
+                (OpKind::Delete { person: uuid }, 2) => assert_eq!(uuid.to_string(), person),
+                other => panic!("{other:?}"),
+            }
         }
         let of_later = [&[2; 17][..], br#"{"action":"of_a_later_version"}"#].concat();
         assert!(Operation::decode(&of_later).is_err());

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -14,6 +15,7 @@ use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::flag_rules::Violation;
+use crate::metadata::members::Level;
 use crate::metadata::secrets;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
@@ -64,6 +66,10 @@ pub struct Project {
     pub person_display_name_properties: Option<Vec<String>>,
     /// Whether events are stored without the addresses of their clients.
     pub anonymize_ips: bool,
+    /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
+    pub week_start_day: i64,
+    /// Filters by which questions leave out the operator's own traffic: a JSON array.
+    pub test_account_filters: Value,
     /// When it was created.
     pub created_at: UnixMicros,
 }
@@ -87,6 +93,12 @@ pub struct User {
     pub is_email_verified: bool,
     /// What `@current` means in a path.
     pub current_project: Option<ProjectId>,
+    /// What the user may do in the organization.
+    pub level: Level,
+    /// When the user was created.
+    pub created_at: UnixMicros,
+    /// Whether the user was taken out of the organization. Such a user has no keys.
+    pub is_removed: bool,
 }
 
 /// A private key of the management API.
@@ -104,12 +116,36 @@ pub struct PersonalKey {
     pub mask: String,
     /// `object:read`, `object:write` or `*`; `None` for full access.
     pub scopes: Option<Vec<String>>,
+    /// The projects that it is limited to; `None` for all of its user's.
+    pub projects: Option<Vec<ProjectId>>,
     /// Whether the operator's settings gave it.
     pub is_fixed: bool,
     /// When it was created.
     pub created_at: UnixMicros,
     /// About when it was last used; exact to an hour.
     pub last_used_at: Option<UnixMicros>,
+}
+
+impl PersonalKey {
+    /// Whether a use at `now` is close enough to the one that is written down.
+    pub fn is_use_noted(&self, now: UnixMicros) -> bool {
+        self.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
+    }
+}
+
+/// What a key may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// See [`PersonalKey::scopes`].
+    pub scopes: Option<Vec<String>>,
+    /// See [`PersonalKey::projects`].
+    pub projects: Option<Vec<ProjectId>>,
+}
+
+impl From<Option<Vec<String>>> for Grant {
+    fn from(scopes: Option<Vec<String>>) -> Self {
+        Self { scopes, projects: None }
+    }
 }
 
 /// A key, and its value, which nobody will be able to tell again.
@@ -138,6 +174,10 @@ pub struct ProjectPatch {
     pub person_display_name_properties: Option<Option<Vec<String>>>,
     /// Whether to store events without the addresses of their clients.
     pub anonymize_ips: Option<bool>,
+    /// Another first day of weeks: 0 or 1.
+    pub week_start_day: Option<i64>,
+    /// Other filters; a JSON array.
+    pub test_account_filters: Option<Value>,
 }
 
 impl Metadata {
@@ -165,6 +205,8 @@ impl Metadata {
             timezone: "UTC".to_owned(),
             person_display_name_properties: None,
             anonymize_ips: false,
+            week_start_day: 0,
+            test_account_filters: Value::Array(Vec::new()),
             created_at: self.now(),
         };
         rows::insert_project(write.connection(), &project).await?;
@@ -189,12 +231,21 @@ impl Metadata {
         if let Some(name) = &patch.name {
             check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
         }
+        if patch.week_start_day.is_some_and(|day| !(0..=1).contains(&day)) {
+            let detail = "Must be 0 for Sunday or 1 for Monday.".to_owned();
+            let attr = Some("week_start_day");
+            return Err(Violation { code: "invalid_choice", detail, attr }.into());
+        }
         let mut write = self.begin().await?;
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
         let mut project = stored.as_ref().clone();
         project.name = patch.name.unwrap_or(project.name);
         project.timezone = patch.timezone.unwrap_or(project.timezone);
         project.anonymize_ips = patch.anonymize_ips.unwrap_or(project.anonymize_ips);
+        project.week_start_day = patch.week_start_day.unwrap_or(project.week_start_day);
+        if let Some(filters) = patch.test_account_filters {
+            project.test_account_filters = filters;
+        }
         if let Some(properties) = patch.person_display_name_properties {
             project.person_display_name_properties = properties;
         }
@@ -206,7 +257,29 @@ impl Metadata {
         Ok(project)
     }
 
-    /// Creates a personal key for `user`. Without `scopes` it may do everything.
+    /// Gives a project another token. The old one is nobody's from then on: SDKs that still send it
+    /// are refused.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project.
+    pub async fn rotate_token(
+        &self,
+        id: ProjectId,
+        seed: &Seed,
+    ) -> Result<Arc<Project>, MetadataError> {
+        let mut write = self.begin().await?;
+        let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
+        let token = seed.project_token();
+        let project = Arc::new(Project { token, ..stored.as_ref().clone() });
+        rows::update_project(write.connection(), &project).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_project(Arc::clone(&project));
+        write.commit(next).await?;
+        Ok(project)
+    }
+
+    /// Creates a personal key for `user`. Without scopes it may do everything.
     ///
     /// # Errors
     ///
@@ -216,31 +289,69 @@ impl Metadata {
         &self,
         user: UserId,
         label: &str,
-        scopes: Option<Vec<String>>,
+        grant: impl Into<Grant>,
         seed: &Seed,
     ) -> Result<CreatedKey, MetadataError> {
+        let grant = grant.into();
         check_text("label", label, LABEL_MAX_CHARS)?;
         let mut write = self.begin().await?;
         let user = write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
-        let value = seed.personal_key();
         let user = Arc::clone(user);
+        let id = KeyId(rows::next_key(write.connection()).await?);
+        let made = self.make_key(id, &user, label, grant, seed);
+        rows::insert_key(write.connection(), &made.key).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_key(Arc::clone(&made.key));
+        write.commit(next).await?;
+        Ok(made)
+    }
+
+    /// A key that is not stored yet.
+    pub(super) fn make_key(
+        &self,
+        id: KeyId,
+        user: &Arc<User>,
+        label: &str,
+        grant: Grant,
+        seed: &Seed,
+    ) -> CreatedKey {
+        let value = seed.personal_key();
         let key = PersonalKey {
-            id: KeyId(rows::next_key(write.connection()).await?),
-            user,
+            id,
+            user: Arc::clone(user),
             label: label.to_owned(),
             hash: KeyHash::of(&value),
             mask: secrets::mask(&value),
-            scopes,
+            scopes: grant.scopes,
+            projects: grant.projects,
             is_fixed: false,
             created_at: self.now(),
             last_used_at: None,
         };
-        rows::insert_key(write.connection(), &key).await?;
-        let key = Arc::new(key);
+        CreatedKey { key: Arc::new(key), value }
+    }
+
+    /// Gives a key another label.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if there is no such key, [`MetadataError::Rejected`] for a blank
+    /// or long label.
+    pub async fn relabel_key(
+        &self,
+        id: KeyId,
+        label: &str,
+    ) -> Result<Arc<PersonalKey>, MetadataError> {
+        check_text("label", label, LABEL_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        let stored = write.base.keys().find(|key| key.id == id).cloned();
+        let stored = stored.ok_or(MetadataError::NotFound("key"))?;
+        let key = Arc::new(PersonalKey { label: label.to_owned(), ..stored.as_ref().clone() });
+        rows::label_key(write.connection(), &key).await?;
         let mut next = write.base.as_ref().clone();
         next.put_key(Arc::clone(&key));
         write.commit(next).await?;
-        Ok(CreatedKey { key, value })
+        Ok(key)
     }
 
     /// Every key that works, by id.
@@ -274,16 +385,13 @@ impl Metadata {
     /// [`MetadataError::Database`]; nothing depends on it.
     pub async fn record_key_use(&self, key: &PersonalKey) -> Result<(), MetadataError> {
         let now = self.now();
-        let is_recent = |key: &PersonalKey| {
-            key.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
-        };
-        if is_recent(key) {
+        if key.is_use_noted(now) {
             return Ok(());
         }
         let mut write = self.begin().await?;
         // Another request may have done it while this one waited.
         let stored = match write.base.key(key.hash) {
-            Some(stored) if !is_recent(stored) => stored.as_ref().clone(),
+            Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
             _ => return Ok(()),
         };
         rows::touch_key(write.connection(), stored.id, now).await?;

@@ -10,7 +10,12 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
+use crate::metadata::definition_notes;
+use crate::metadata::definition_notes::Edit;
+use crate::metadata::definition_notes::Notes;
+use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::disk;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::properties;
@@ -93,6 +98,8 @@ pub struct DefinitionPatch {
     pub tags: Option<Vec<String>>,
     /// See [`EventDefinition`].
     pub post_to_slack: Option<bool>,
+    /// Changes to what people noted.
+    pub notes: NotesPatch,
 }
 
 impl Metadata {
@@ -149,9 +156,11 @@ impl Metadata {
         &self,
         project: ProjectId,
         id: Uuid,
-    ) -> Result<EventDefinition, MetadataError> {
+    ) -> Result<(EventDefinition, Notes), MetadataError> {
         let mut connection = self.shared.db.readers().acquire().await?;
-        by_id(&mut connection, project, id).await
+        let definition = by_id(&mut connection, project, id).await?;
+        let notes = definition_notes::of(&mut connection, id).await?;
+        Ok((definition, notes))
     }
 
     /// The definition of the events of this name, exactly.
@@ -163,33 +172,47 @@ impl Metadata {
         &self,
         project: ProjectId,
         name: &str,
-    ) -> Result<EventDefinition, MetadataError> {
+    ) -> Result<(EventDefinition, Notes), MetadataError> {
+        let mut connection = self.shared.db.readers().acquire().await?;
         let row: Option<DefinitionRow> =
             sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
                 .bind(project.0)
                 .bind(name)
-                .fetch_optional(self.shared.db.readers())
+                .fetch_optional(&mut *connection)
                 .await?;
-        row.ok_or(MetadataError::NotFound("event definition"))?.try_into()
+        let row = row.ok_or(MetadataError::NotFound("event definition"))?;
+        let definition = EventDefinition::try_from(row)?;
+        let notes = definition_notes::of(&mut connection, definition.id).await?;
+        Ok((definition, notes))
     }
 
-    /// Changes a definition.
+    /// Changes a definition in the name of the user `by`.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] if the project has none with this id,
-    /// [`MetadataError::Rejected`] for a name that is blank, long, or another definition's.
+    /// [`MetadataError::Rejected`] for a name that is blank, long, or another definition's, and for
+    /// notes that are against the rules.
     pub async fn update_definition(
         &self,
         project: ProjectId,
         id: Uuid,
         patch: DefinitionPatch,
-    ) -> Result<EventDefinition, MetadataError> {
+        by: UserId,
+    ) -> Result<(EventDefinition, Notes), MetadataError> {
         if let Some(name) = &patch.name {
             check_text("name", name, NAME_MAX_CHARS)?;
         }
         let mut write = self.begin().await?;
         let stored = by_id(write.connection(), project, id).await?;
+        if let Some(Some(owner)) = patch.notes.owner
+            && write.base.user(owner).is_none()
+        {
+            let detail = format!("Invalid pk \"{owner}\" - object does not exist.");
+            return Err(Violation { code: "does_not_exist", detail, attr: Some("owner") }.into());
+        }
+        let notes = definition_notes::of(write.connection(), id).await?;
+        let notes = notes.edited(patch.notes, Edit { by, at: self.now() })?;
         let definition = EventDefinition {
             name: patch.name.unwrap_or(stored.name),
             created_at: patch.created_at.unwrap_or(stored.created_at),
@@ -199,8 +222,9 @@ impl Metadata {
             ..stored
         };
         update(write.connection(), &definition).await.map_err(name_is_taken)?;
+        definition_notes::put(write.connection(), id, &notes).await?;
         write.commit_unseen().await?;
-        Ok(definition)
+        Ok((definition, notes))
     }
 
     /// Forgets a definition. It comes back when such an event arrives.

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
@@ -14,6 +16,8 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::rows;
+use crate::metadata::members::Level;
+use crate::metadata::members::Organization;
 use crate::metadata::secrets;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
@@ -103,6 +107,8 @@ impl Metadata {
             timezone: "UTC".to_owned(),
             person_display_name_properties: None,
             anonymize_ips: false,
+            week_start_day: 0,
+            test_account_filters: Value::Array(Vec::new()),
             created_at: now,
         });
         let user = Arc::new(User {
@@ -115,6 +121,9 @@ impl Metadata {
             email: "admin@localhost".to_owned(),
             is_email_verified: false,
             current_project: Some(project.id),
+            level: Level::Owner,
+            created_at: now,
+            is_removed: false,
         });
         let is_fixed = settings.personal_key.is_some();
         let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
@@ -125,12 +134,17 @@ impl Metadata {
             ..self.full_key(KeyId(1), Arc::clone(&user), &value)
         };
         let connection = write.connection();
-        rows::insert_organization(connection, project.organization, "Default organization", now)
-            .await?;
+        let organization = Organization {
+            id: project.organization,
+            name: "Default organization".to_owned(),
+            created_at: now,
+        };
+        rows::insert_organization(connection, &organization).await?;
         rows::insert_project(connection, &project).await?;
-        rows::insert_user(connection, &user, now).await?;
+        rows::insert_user(connection, &user).await?;
         rows::insert_key(connection, &key).await?;
         let mut next = write.base.as_ref().clone();
+        next.put_organization(Arc::new(organization));
         next.put_project(Arc::clone(&project));
         next.put_user(Arc::clone(&user));
         next.put_key(Arc::new(key));
@@ -206,6 +220,7 @@ impl Metadata {
             hash: KeyHash::of(value),
             mask: secrets::mask(value),
             scopes: None,
+            projects: None,
             is_fixed: false,
             created_at: self.now(),
             last_used_at: None,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
@@ -23,11 +24,14 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::members;
+use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;
 
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    organizations: BTreeMap<Uuid, Arc<Organization>>,
     projects: BTreeMap<ProjectId, Arc<Project>>,
     by_token: HashMap<String, Arc<Project>>,
     users: BTreeMap<UserId, Arc<User>>,
@@ -43,7 +47,8 @@ pub struct Snapshot {
 /// Flag sets follow from the flags.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
-        self.projects == other.projects
+        self.organizations == other.organizations
+            && self.projects == other.projects
             && self.by_token == other.by_token
             && self.users == other.users
             && self.keys == other.keys
@@ -53,6 +58,11 @@ impl PartialEq for Snapshot {
 }
 
 impl Snapshot {
+    /// The organization with this id.
+    pub fn organization(&self, id: Uuid) -> Option<&Arc<Organization>> {
+        self.organizations.get(&id)
+    }
+
     /// The project whose events a token may write.
     pub fn project_by_token(&self, token: &str) -> Option<&Arc<Project>> {
         self.by_token.get(token)
@@ -102,6 +112,9 @@ impl Snapshot {
     /// Reads the whole store.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
+        for organization in members::organizations(connection).await? {
+            snapshot.put_organization(organization);
+        }
         for project in accounts::rows::projects(connection).await? {
             snapshot.put_project(project);
         }
@@ -131,6 +144,11 @@ impl Snapshot {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<PersonalKey>> {
         self.keys.values()
+    }
+
+    /// Adds an organization, or replaces the one with its id.
+    pub(super) fn put_organization(&mut self, organization: Arc<Organization>) {
+        self.organizations.insert(organization.id, organization);
     }
 
     /// Adds a project, or replaces the one with its id.

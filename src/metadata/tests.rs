@@ -282,6 +282,7 @@ async fn projects() {
         timezone: Some("Europe/Berlin".to_owned()),
         person_display_name_properties: Some(Some(vec!["nick".to_owned()])),
         anonymize_ips: Some(true),
+        ..ProjectPatch::default()
     };
     let patched = bench.metadata.update_project(ProjectId(2), patch).await.expect("update");
     assert_eq!(patched.token, project.token);

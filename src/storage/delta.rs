@@ -119,6 +119,16 @@ pub struct TableVersion {
 }
 
 impl TableVersion {
+    /// The same moment with some of the files only, for a reader that needs no others.
+    pub fn with_files(&self, files: Vec<Arc<DataFile>>) -> Self {
+        Self {
+            version: self.version,
+            files,
+            schema: Arc::clone(&self.schema),
+            transactions: self.transactions.clone(),
+        }
+    }
+
     /// The last transaction that `app_id` has committed.
     pub fn transaction(&self, app_id: &str) -> Option<i64> {
         self.transactions.get(app_id).copied()

@@ -10,15 +10,20 @@
     reason = "a test fails by panicking, and a table of cases is long"
 )]
 
+mod accounts;
 mod browser;
 mod capture;
 mod crash;
 mod definitions;
+mod event_definitions;
+mod events;
 mod feature_flags;
 mod flags;
 mod geoip;
 mod harness;
 mod identity;
 mod lifecycle;
+mod person_changes;
+mod persons;
 mod sdk;
 mod wire;

@@ -1,109 +1,125 @@
-//! Event definitions, listed and retrieved: plans over the `event_definitions` table.
+//! Event definitions: listed, retrieved, edited, forgotten. They come into being by events alone.
 
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::prelude::DataFrame;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+mod body;
+mod choice;
+
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::app::App;
-use crate::http::auth;
+use crate::error::Kind;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::fields::Fields;
 use crate::http::page::Page;
-use crate::http::request::Request;
+use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::persons::first_number;
+use crate::http::routes::event_definitions::body::DefinitionBody;
+use crate::http::routes::event_definitions::choice::Choice;
 use crate::http::routes::query;
-use crate::query::QueryError;
-use crate::query::rows::json_rows;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::metadata::accounts::UserId;
+use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::definitions::DefinitionPatch;
 
 /// `GET event_definitions/`.
-pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
-    let page = Page::of(&request);
-    let search = request.query("search").unwrap_or_default();
-    let terms: Vec<String> = search.split_whitespace().map(str::to_lowercase).collect();
-    let found = find(app, &principal, terms, page).await;
-    let (count, definitions) = found.map_err(query::problem)?;
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, count, definitions);
-    Ok(Response::json(StatusCode::OK, &envelope))
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (choice, page) = (Choice::read(&request)?, Page::of(&request));
+    // Definitions follow the log as persons do.
+    app.engine.wait().await.map_err(query::problem)?;
+    let project = asker.project.id;
+    let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
+    let notes = app.metadata.definition_notes(project).await.map_err(problem)?;
+    let mut chosen = choice.choose(definitions, notes);
+    let count = chosen.len();
+    let snapshot = app.metadata.snapshot();
+    let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
+    let bodies = shown.map(|(own, notes)| DefinitionBody::new(own, notes, &snapshot)).collect();
+    Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
 /// `GET event_definitions/:id/`.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
-    let one = async {
-        let definitions = app.engine.view(principal.project.id).await?;
-        let definitions = definitions.table("event_definitions").await?;
-        bodies(app, definitions.filter(col("id").eq(lit(id.to_lowercase())))?).await
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    app.engine.wait().await.map_err(query::problem)?;
+    let found = app.metadata.definition(call.asker.project.id, id).await;
+    let (own, notes) = found.map_err(problem)?;
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+}
+
+/// `GET event_definitions/by_name/?name=`: the name exactly.
+pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Some(name) = call.request.query("name").filter(|name| !name.is_empty()) else {
+        let problem = Problem::new(Kind::Invalid, "required", "This field is required.");
+        return Err(problem.with_attr(Attr::Name("name".into())));
     };
-    let found: Result<Vec<Value>, QueryError> = one.await;
-    let mut found = found.map_err(query::problem)?;
-    let definition = found.pop().ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok(Response::json(StatusCode::OK, &definition))
+    app.engine.wait().await.map_err(query::problem)?;
+    let found = app.metadata.definition_by_name(call.asker.project.id, &name).await;
+    let (own, notes) = found.map_err(problem)?;
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-fn principal(app: &App, project: &str, request: &Request) -> Result<Principal, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, "event_definition", "read")?;
-    Ok(principal)
+/// `PATCH event_definitions/:id/`, and `PUT`, which requires no more: a field that is absent stays
+/// as it was.
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    let Call { asker, request, .. } = call;
+    app.engine.wait().await.map_err(query::problem)?;
+    let (metadata, project) = (app.metadata.clone(), asker.project.id);
+    // An unknown definition is told before a bad body.
+    metadata.definition(project, id).await.map_err(problem)?;
+    let patch = patch(Fields::read(request).await?)?;
+    let by = asker.user.id;
+    let write = async move { metadata.update_definition(project, id, patch, by).await };
+    let (own, notes) = store::write(app, "update-event-definition", write).await?;
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// Definitions whose names contain every one of `terms`, those seen last on a later day first,
-/// then by name.
-async fn find(
-    app: &App,
-    principal: &Principal,
-    terms: Vec<String>,
-    page: Page,
-) -> Result<(usize, Vec<Value>), QueryError> {
-    let view = app.engine.view(principal.project.id).await?;
-    let mut definitions = view.table("event_definitions").await?;
-    for term in terms {
-        let name = datafusion::functions::expr_fn::lower(col("name"));
-        let found = datafusion::functions::expr_fn::contains(name, lit(term));
-        definitions = definitions.filter(found)?;
-    }
-    let all = definitions.clone().aggregate(vec![], vec![count(lit(1)).alias("count")])?;
-    let (_, counted) = app.engine.collect(all).await?;
-    let day = datafusion::functions::expr_fn::date_trunc(lit("day"), col("last_seen_at"));
-    let order = vec![day.sort(false, false), col("name").sort(true, false)];
-    let rows = definitions.sort(order)?.limit(page.offset, Some(page.limit))?;
-    Ok((first_number(&counted), bodies(app, rows).await?))
+/// `DELETE event_definitions/:id/`. It comes back when such an event arrives.
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (id, project) = (id(call.id())?, call.asker.project.id);
+    app.engine.wait().await.map_err(query::problem)?;
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.delete_definition(project, id).await };
+    store::write(app, "delete-event-definition", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn bodies(app: &App, definitions: DataFrame) -> Result<Vec<Value>, QueryError> {
-    let (_, batches) = app.engine.collect(definitions).await?;
-    let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
-    Ok(rows.into_iter().map(body).collect())
+/// `GET event_definitions/:id/metrics/`. How often questions name an event is not counted, which is
+/// what null says.
+pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    app.engine.wait().await.map_err(query::problem)?;
+    app.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": null})))
 }
 
-/// A definition as clients get it.
-fn body(row: Map<String, Value>) -> Value {
-    let field = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
-    let tags = field("tags").as_str().and_then(|tags| serde_json::from_str(tags).ok());
-    json!({
-        "id": field("id"),
-        "name": field("name"),
-        "created_at": field("created_at"),
-        "last_seen_at": field("last_seen_at"),
-        "last_updated_at": null,
-        "tags": tags.unwrap_or(Value::Array(Vec::new())),
-        "is_action": false,
-        "action_id": null,
-        "is_calculating": false,
-        "last_calculated_at": null,
-        "created_by": null,
-        "post_to_slack": field("post_to_slack"),
+/// What is no uuid names nothing.
+fn id(text: &str) -> Result<Uuid, Problem> {
+    Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
+}
+
+/// Reads a change. The first field that is wrong is the error.
+fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
+    Ok(DefinitionPatch {
+        name: fields.text("name")?,
+        created_at: fields.time("created_at")?,
+        last_seen_at: fields.time("last_seen_at")?,
+        tags: fields.texts("tags")?,
+        post_to_slack: fields.boolean("post_to_slack")?,
+        notes: NotesPatch {
+            description: fields.nullable_text("description")?,
+            owner: fields.nullable_integer("owner")?.map(|owner| owner.map(UserId)),
+            verified: fields.boolean("verified")?,
+            hidden: fields.boolean("hidden")?,
+        },
     })
 }

@@ -4,48 +4,44 @@
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
 mod body;
-pub(super) mod fields;
 
 use hyper::Method;
 use hyper::StatusCode;
-use hyper::header::ALLOW;
 use hyper::header::HeaderValue;
 
 use crate::app::App;
 use crate::error::Kind;
-use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
-use crate::http::routes::feature_flags::fields::Fields;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
-use crate::metadata::snapshot::Snapshot;
 
-/// What the scopes of keys call flags.
-const SCOPE: &str = "feature_flag";
+/// The methods of one flag that are not refused.
+const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
 /// `GET feature_flags/`: the flags that are not deleted, newest first.
-pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, request, Action::Read)?;
-    let page = Page::of(request);
+    let page = Page::of(&request);
     let found = app.metadata.list_flags(asker.project.id, page.limit, page.offset);
     let bodies = found.flags.iter().map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
     let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(request, public_url, found.count, bodies);
+    let envelope = page.envelope(&request, public_url, found.count, bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
 /// `POST feature_flags/`.
-pub async fn create(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
     let new = body::new_flag(Fields::read(request).await?)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
@@ -56,29 +52,19 @@ pub async fn create(app: &App, project: &str, request: Request) -> Result<Respon
 
 /// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
 /// restored.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    let id = flag_id(call.id())?;
+    let flag = app.metadata.flag(call.asker.project.id, id).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
 }
 
 /// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
 /// a field that is absent as it was.
-pub async fn update(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
-    let (project, id) = (asker.project.id, flag_id(id)?);
+    let (project, id) = (call.asker.project.id, flag_id(call.id())?);
+    let Call { asker, request, .. } = call;
     // An unknown flag is told before a bad body.
     app.metadata.flag(project, id).await.map_err(problem)?;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
@@ -91,39 +77,9 @@ pub async fn update(
 }
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
-/// Endpoints). `allow` are the methods that are not.
-pub fn delete(
-    app: &App,
-    project: &str,
-    request: &Request,
-    allow: &'static str,
-) -> Result<Response, Problem> {
-    asker(&app.metadata.snapshot(), project, request, Action::Write)?;
-    let allow = HeaderValue::from_static(allow);
-    Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, allow))
-}
-
-/// What a request does to flags, as scopes call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Read,
-    Write,
-}
-
-/// Who asks, if they may.
-fn asker(
-    snapshot: &Snapshot,
-    project: &str,
-    request: &Request,
-    action: Action,
-) -> Result<Principal, Problem> {
-    let principal = auth::principal(snapshot, request, project)?;
-    let action = match action {
-        Action::Read => "read",
-        Action::Write => "write",
-    };
-    auth::require(&principal, SCOPE, action)?;
-    Ok(principal)
+/// Endpoints).
+pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Problem> {
+    Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(hyper::header::ALLOW, ALLOW))
 }
 
 fn flag_id(text: &str) -> Result<FlagId, Problem> {

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
-use crate::http::auth;
-use crate::http::request::Request;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::metadata::warnings::DayOfWarnings;
@@ -20,10 +20,8 @@ const SAMPLES_MAX: usize = 50;
 /// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
 /// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the kind that was seen
 /// last first. Counts are of all that is kept; samples are a few of each day.
-pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), &request, project)?;
-    auth::require(&principal, "ingestion_warning", "read")?;
-    let days = app.metadata.warnings(principal.project.id).await;
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let days = app.metadata.warnings(call.asker.project.id).await;
     let days = days.map_err(|error| Problem::of(error.kind(), &error))?;
     Ok(Response::json(StatusCode::OK, &json!({"results": summaries(days)})))
 }

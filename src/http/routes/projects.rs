@@ -1,23 +1,28 @@
-//! A project itself: what identifies it, and its settings. Members and their rights are not here.
+//! Projects: listed, created, changed; their public token rotated.
 
+use std::sync::Arc;
+
+use arrow::array::timezone::Tz;
 use hyper::StatusCode;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::app::App;
-use crate::error::Kind;
+use crate::event::predicate::Matching;
+use crate::event::predicate::tree::Tree;
 use crate::http::auth;
+use crate::http::auth::Asker;
 use crate::http::auth::Principal;
-use crate::http::request::Request;
-use crate::http::response::Attr;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::fields::Fields;
-use crate::metadata::MetadataError;
+use crate::http::routes::store;
+use crate::http::routes::store::wrong;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::ProjectPatch;
-
-/// What the scopes of keys call projects.
-const SCOPE: &str = "project";
+use crate::metadata::members::Level;
 
 /// A project as clients get it; the names are PostHog's.
 #[derive(Debug, Serialize)]
@@ -28,6 +33,9 @@ struct ProjectBody<'a> {
     api_token: &'a str,
     timezone: &'a str,
     anonymize_ips: bool,
+    week_start_day: i64,
+    test_account_filters: &'a Value,
+    person_display_name_properties: Option<&'a [String]>,
     created_at: String,
 }
 
@@ -40,50 +48,105 @@ impl<'a> ProjectBody<'a> {
             api_token: &project.token,
             timezone: &project.timezone,
             anonymize_ips: project.anonymize_ips,
+            week_start_day: project.week_start_day,
+            test_account_filters: &project.test_account_filters,
+            person_display_name_properties: project.person_display_name_properties.as_deref(),
             created_at: project.created_at.to_rfc3339(),
         }
     }
 }
 
-/// `GET /api/projects/:project/`.
-pub fn retrieve(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, request, "read")?;
-    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&principal.project)))
+/// `GET /api/projects/`: those of the asker's organization that the key may use.
+pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let may = |project: &&Arc<Project>| {
+        project.organization == asker.user.organization
+            && asker.key.projects.as_ref().is_none_or(|own| own.contains(&project.id))
+    };
+    let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
+    let shown = projects.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|project| ProjectBody::new(project)).collect();
+    Ok(page.answer(app, &request, rendering, projects.len(), bodies))
 }
 
-/// `PATCH /api/projects/:project/`: `name` and `anonymize_ips`.
-pub async fn update(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request, "write")?;
-    let mut fields = Fields::read(request).await?;
-    let patch = ProjectPatch {
-        name: fields.text("name")?,
-        anonymize_ips: fields.boolean("anonymize_ips")?,
-        ..ProjectPatch::default()
+/// `POST /api/projects/`.
+pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("name")?;
+    let name = fields.text("name")?.unwrap_or_default();
+    let patch = patch(fields)?;
+    let (metadata, user) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move {
+        let created = metadata.create_project(user, &name, &auth::seed()).await?;
+        metadata.update_project(created.id, patch).await
     };
-    let (metadata, id) = (app.metadata.clone(), principal.project.id);
+    let project = store::write(app, "create-project", write).await?;
+    Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
+}
+
+/// `GET /api/projects/:project/`.
+pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
+}
+
+/// `PATCH /api/projects/:project/`, and `PUT`, which requires no more.
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
+    let name = fields.text("name")?;
+    let patch = ProjectPatch { name, ..patch(fields)? };
+    let (metadata, id) = (app.metadata.clone(), asker.project.id);
     let write = async move { metadata.update_project(id, patch).await };
-    let written = app.tasks.0.detach("update-project", write).await;
-    let project = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let project = store::write(app, "update-project", write).await?;
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
-fn principal(
-    app: &App,
-    project: &str,
-    request: &Request,
-    action: &str,
-) -> Result<Principal, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, SCOPE, action)?;
-    Ok(principal)
+/// `PATCH /api/projects/:project/reset_token/`: another public token. SDKs that send the old one are
+/// refused from then on.
+pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let (metadata, id) = (app.metadata.clone(), call.asker.project.id);
+    let write = async move { metadata.rotate_token(id, &auth::seed()).await };
+    let project = store::write(app, "reset-token", write).await?;
+    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
-fn problem(error: MetadataError) -> Problem {
-    match error {
-        MetadataError::Rejected(violation) => {
-            let attr = violation.attr.map_or(Attr::Null, |attr| Attr::Name(attr.into()));
-            Problem::new(Kind::Invalid, violation.code, violation.detail).with_attr(attr)
-        }
-        other => Problem::of(other.kind(), &other),
+/// Reads a change of everything but the name.
+fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
+    let timezone = fields.text("timezone")?;
+    // Arrow reads offsets as well, which have no summer time and no name.
+    let is_named = |zone: &str| zone.starts_with(char::is_alphabetic) && zone.parse::<Tz>().is_ok();
+    if let Some(zone) = timezone.as_deref().filter(|zone| !is_named(zone)) {
+        let detail = format!("\"{zone}\" is not a valid choice.");
+        return Err(wrong("timezone", "invalid_choice", detail));
     }
+    let names = match fields.nullable_value("person_display_name_properties") {
+        None => None,
+        Some(None) => Some(None),
+        Some(Some(names)) => {
+            let names: Result<Vec<String>, _> = serde_json::from_value(names);
+            let refused = |_| {
+                wrong("person_display_name_properties", "not_a_list", "Expected a list of texts.")
+            };
+            Some(Some(names.map_err(refused)?).filter(|names| !names.is_empty()))
+        }
+    };
+    let filters = fields.value("test_account_filters")?;
+    if let Some(filters) = &filters {
+        let is_list = filters.is_array();
+        if !is_list || Tree::parse(filters, "event", Matching::Legacy).is_err() {
+            let detail = "Expected a list of property filters.";
+            return Err(wrong("test_account_filters", "invalid_input", detail));
+        }
+    }
+    Ok(ProjectPatch {
+        timezone,
+        anonymize_ips: fields.boolean("anonymize_ips")?,
+        person_display_name_properties: names,
+        week_start_day: fields.nullable_integer("week_start_day")?.map(Option::unwrap_or_default),
+        test_account_filters: filters,
+        ..ProjectPatch::default()
+    })
 }

@@ -1,6 +1,9 @@
 //! Property definitions, listed and retrieved: plans over the tables `property_definitions` and
 //! `event_properties`.
 
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::Int64Type;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::JoinType;
@@ -15,14 +18,13 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::schema::GROUP_TYPES_MAX;
-use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::persons::first_number;
 use crate::http::routes::query;
 use crate::query::QueryError;
 use crate::query::View;
@@ -53,39 +55,25 @@ const FLAG_PREFIX: &str = "$feature/";
 const IS_SEEN: &str = "is_seen_on_filtered_events";
 
 /// `GET property_definitions/`.
-pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
     let wanted = Wanted::of(&request)?;
-    let (count, found) = find(app, &principal, &wanted, page).await.map_err(query::problem)?;
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, count, found);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    let (count, found) = find(app, &asker, &wanted, page).await.map_err(query::problem)?;
+    Ok(page.answer(app, &request, rendering, count, found))
 }
 
 /// `GET property_definitions/:id/`.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let one = async {
-        let definitions = app.engine.view(principal.project.id).await?;
+        let definitions = app.engine.view(call.asker.project.id).await?;
         let definitions = definitions.table("property_definitions").await?;
-        bodies(app, definitions.filter(col("id").eq(lit(id.to_lowercase())))?).await
+        bodies(app, definitions.filter(col("id").eq(lit(call.id().to_lowercase())))?).await
     };
     let found: Result<Vec<Value>, QueryError> = one.await;
     let mut found = found.map_err(query::problem)?;
     let definition = found.pop().ok_or_else(|| Problem::not_found("Not found."))?;
     Ok(Response::json(StatusCode::OK, &definition))
-}
-
-fn principal(app: &App, project: &str, request: &Request) -> Result<Principal, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, "property_definition", "read")?;
-    Ok(principal)
 }
 
 /// What a request asks for.
@@ -239,6 +227,14 @@ async fn with_seen(
         return Ok(joined);
     }
     Ok(joined.with_column(IS_SEEN, col("seen").is_not_null())?)
+}
+
+/// The one number of an aggregate without groups.
+fn first_number(batches: &[RecordBatch]) -> usize {
+    let column = batches.first().and_then(|batch| batch.columns().first());
+    let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let number = numbers.and_then(|numbers| numbers.values().first().copied());
+    number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
 }
 
 async fn bodies(app: &App, definitions: DataFrame) -> Result<Vec<Value>, QueryError> {

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
-use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -34,11 +35,9 @@ struct Question {
 }
 
 /// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`.
-pub async fn query(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = auth::principal(&app.metadata.snapshot(), &request, project)?;
-    auth::require(&principal, "query", "read")?;
-    let question = read(request).await?;
-    answer(app, principal.project.id, question).await
+pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let question = read(call.request).await?;
+    answer(app, call.asker.project.id, question).await
 }
 
 /// `POST /_internal/query`, for `weir query` on the same data directory. The secret stands in the

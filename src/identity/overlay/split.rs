@@ -70,7 +70,12 @@ impl Overlay<'_> {
         Ok(())
     }
 
-    fn number_of(&self, project: ProjectId, uuid: Uuid) -> Result<Option<i64>, IdentityError> {
+    /// The person with this uuid as of now.
+    pub(super) fn number_of(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Option<i64>, IdentityError> {
         match self.uuids.get(&(project, uuid)) {
             Some(number) => Ok(*number),
             None => self.view.number_of(project, uuid),

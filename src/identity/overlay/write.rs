@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fjall::OwnedWriteBatch;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
@@ -18,6 +19,7 @@ use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::overlay::Overlay;
 use crate::identity::overlay::PersonRow;
+use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
 use crate::identity::tables::Tables;
 
@@ -44,6 +46,8 @@ impl Overlay<'_> {
         for (number, row) in &self.persons {
             row.write(batch, tables, *number)?;
         }
+        self.write_places(batch, tables);
+        self.write_emails(batch, tables);
         for (project, number, position) in &self.detached {
             let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
             batch.remove(&tables.person_ids, codec::key(*project, &parts));
@@ -68,6 +72,51 @@ impl Overlay<'_> {
         self.write_projects(batch, tables)?;
         batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
         Ok(())
+    }
+
+    /// Moves persons to their places in lists.
+    fn write_places(&self, batch: &mut OwnedWriteBatch, tables: &Tables) {
+        // A place that one person leaves may be taken by another, and a batch has no order.
+        let mut places: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
+        for (number, row) in &self.persons {
+            let place = |person: &Arc<Person>| (person.created_at, person.uuid);
+            let (left, taken) = (row.before.as_ref().map(place), row.person.as_ref().map(place));
+            if left == taken {
+                continue;
+            }
+            let key = |(at, uuid)| codec::listed_key(row.project, at, uuid);
+            if let Some(left) = left {
+                places.entry(key(left)).or_insert(None);
+            }
+            if let Some(taken) = taken {
+                places.insert(key(taken), Some(*number));
+            }
+        }
+        for (key, number) in places {
+            match number {
+                Some(number) => batch.insert(&tables.listed, key, number.to_be_bytes()),
+                None => batch.remove(&tables.listed, key),
+            }
+        }
+    }
+
+    /// Has persons found by the emails that they have now.
+    fn write_emails(&self, batch: &mut OwnedWriteBatch, tables: &Tables) {
+        for (number, row) in self.persons.iter().filter(|(_, row)| row.is_changed) {
+            let (old, new) = (email(row.before.as_ref()), email(row.person.as_ref()));
+            if old == new {
+                continue;
+            }
+            let key = |email: &Value| codec::email_key(row.project, email, *number);
+            let (old, new) = (old.map(key), new.map(key));
+            // Two spellings may have one key, and a batch has no order.
+            if let Some(old) = old.filter(|old| Some(old) != new.as_ref()) {
+                batch.remove(&tables.emails, old);
+            }
+            if let Some(new) = new {
+                batch.insert(&tables.emails, new, b"");
+            }
+        }
     }
 
     /// What there is once per project, and groups.
@@ -120,6 +169,10 @@ impl Overlay<'_> {
             warnings: self.warnings,
         }
     }
+}
+
+fn email(person: Option<&Arc<Person>>) -> Option<&Value> {
+    person?.properties.get(codec::EMAIL)
 }
 
 /// What a commit changed outside the database.

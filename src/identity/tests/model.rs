@@ -129,6 +129,34 @@ impl Model {
                 None => self.personless.push((project, me.to_owned())),
             },
             OpKind::Split { person, main } => self.split(project, op, *person, main.as_deref()),
+            OpKind::Change { person, update } => {
+                let found = self.persons.iter().find(|(p, q)| *p == project && q.uuid == *person);
+                match found.map(|(_, person)| self.ids_of(person.number)) {
+                    Some(ids) => {
+                        let op = Op { distinct_id: ids[0].clone(), ..op.clone() };
+                        let warnings = self.warnings.len();
+                        self.ordinary(project, &op, update);
+                        for warning in &mut self.warnings[warnings..] {
+                            warning.distinct_id.clear();
+                        }
+                    }
+                    None => self.warn(project, op, WarningKind::PersonGone),
+                }
+            }
+            OpKind::Delete { person } => {
+                let place =
+                    self.persons.iter().position(|(p, q)| *p == project && q.uuid == *person);
+                match place {
+                    Some(place) => {
+                        let (_, gone) = self.persons.remove(place);
+                        for id in self.ids_of(gone.number) {
+                            self.personless.push((project, id));
+                        }
+                        self.ids.retain(|(_, _, number)| *number != gone.number);
+                    }
+                    None => self.warn(project, op, WarningKind::PersonGone),
+                }
+            }
             OpKind::Merge { other, force, update } => {
                 if other == me {
                     self.ordinary(project, op, update);

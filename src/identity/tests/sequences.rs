@@ -24,6 +24,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::person::Person;
 use crate::identity::store::Identities;
 
 /// Sequences of an ordinary run.
@@ -66,7 +67,7 @@ fn update(random: &mut StdRng) -> Update {
 
 fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
     let id = |random: &mut StdRng| (*IDS.choose(random).expect("some")).to_owned();
-    match random.random_range(0..14_u8) {
+    match random.random_range(0..17_u8) {
         0..2 => OpKind::Touch,
         2..4 => OpKind::Personless,
         4..7 => OpKind::Update(update(random)),
@@ -76,6 +77,11 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
             force: if random.random_bool(0.2) { Force::Yes } else { Force::No },
             update: Update { occasion: Occasion::PersonEvent, ..update(random) },
         },
+        14 => OpKind::Change {
+            person: uuid_of(project, &id(random)),
+            update: Update { occasion: Occasion::PersonEvent, ..update(random) },
+        },
+        15..17 => OpKind::Delete { person: uuid_of(project, &id(random)) },
         _ => OpKind::Split {
             person: uuid_of(project, &id(random)),
             main: random.random_bool(0.5).then(|| id(random)),
@@ -124,6 +130,28 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
         let found = view.person_by_uuid(project, person.uuid).expect("reads");
         assert_eq!(found.as_ref(), Some(&person), "{id}");
     }
+    for (_, person) in &model.persons {
+        let Some(email) = person.properties.get("email") else { continue };
+        let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
+        let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
+        let has_it = |other: &&Person| other.properties.get("email") == Some(email);
+        let sorted = |mut persons: Vec<Person>| {
+            persons.sort_by_key(|person| person.number);
+            persons
+        };
+        let found = sorted(found.iter().filter(has_it).cloned().collect());
+        let expected = model.persons.iter().map(|(_, other)| other).filter(has_it).cloned();
+        assert_eq!(found, sorted(expected.collect()), "{text}");
+    }
+    let mut listed = Vec::new();
+    let visit = |number| {
+        listed.push(number);
+        std::ops::ControlFlow::Continue(())
+    };
+    view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
+    let mut expected: Vec<&Person> = model.persons.iter().map(|(_, person)| person).collect();
+    expected.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
+    assert_eq!(listed, expected.iter().map(|person| person.number).collect::<Vec<_>>());
     let count = usize::try_from(view.person_count(project).expect("reads")).expect("small");
     assert_eq!(count, model.persons.len());
     let overrides = identities.overrides();

@@ -261,6 +261,7 @@ impl Project {
             match &op.kind {
                 OpKind::Update(update)
                 | OpKind::UpdateExisting(update)
+                | OpKind::Change { update, .. }
                 | OpKind::Merge { update, .. } => {
                     for (key, value) in update.set.iter().chain(&update.set_once) {
                         note(&mut self.persons, PropertyKind::Person, (key, value), new);
@@ -280,7 +281,8 @@ impl Project {
                 OpKind::Touch
                 | OpKind::Personless
                 | OpKind::GroupTypes(_)
-                | OpKind::Split { .. } => {}
+                | OpKind::Split { .. }
+                | OpKind::Delete { .. } => {}
             }
         }
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sqlx::SqliteConnection;
-use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -15,11 +14,20 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
+use crate::metadata::members::Level;
+use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;
 
 /// The id for the next project.
 pub(super) async fn next_project(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM projects").await
+}
+
+/// The id for the next user.
+pub(in crate::metadata) async fn next_user(
+    connection: &mut SqliteConnection,
+) -> Result<i64, MetadataError> {
+    disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM users").await
 }
 
 /// The id for the next key. Revoked keys keep their rows, so no id is given twice.
@@ -32,14 +40,12 @@ pub(in crate::metadata) async fn next_key(
 /// Inserts an organization.
 pub(in crate::metadata) async fn insert_organization(
     connection: &mut SqliteConnection,
-    id: Uuid,
-    name: &str,
-    created_at: UnixMicros,
+    organization: &Organization,
 ) -> Result<(), MetadataError> {
     sqlx::query("INSERT INTO organizations (id, name, created_at) VALUES ($1, $2, $3)")
-        .bind(id.to_string())
-        .bind(name)
-        .bind(created_at.0)
+        .bind(organization.id.to_string())
+        .bind(&organization.name)
+        .bind(organization.created_at.0)
         .execute(connection)
         .await?;
     Ok(())
@@ -53,8 +59,8 @@ pub(in crate::metadata) async fn insert_project(
     sqlx::query(
         "INSERT INTO projects
          (id, organization, name, api_token, timezone, person_display_name_properties,
-          anonymize_ips, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+          anonymize_ips, week_start_day, test_account_filters, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(project.id.0)
     .bind(project.organization.to_string())
@@ -63,6 +69,8 @@ pub(in crate::metadata) async fn insert_project(
     .bind(&project.timezone)
     .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
     .bind(project.anonymize_ips)
+    .bind(project.week_start_day)
+    .bind(project.test_account_filters.to_string())
     .bind(project.created_at.0)
     .execute(connection)
     .await?;
@@ -77,14 +85,16 @@ pub(in crate::metadata) async fn update_project(
     sqlx::query(
         "UPDATE projects
          SET name = $1, api_token = $2, timezone = $3, person_display_name_properties = $4,
-             anonymize_ips = $5
-         WHERE id = $6",
+             anonymize_ips = $5, week_start_day = $6, test_account_filters = $7
+         WHERE id = $8",
     )
     .bind(&project.name)
     .bind(&project.token)
     .bind(&project.timezone)
     .bind(project.person_display_name_properties.as_deref().map(disk::to_json))
     .bind(project.anonymize_ips)
+    .bind(project.week_start_day)
+    .bind(project.test_account_filters.to_string())
     .bind(project.id.0)
     .execute(connection)
     .await?;
@@ -95,13 +105,12 @@ pub(in crate::metadata) async fn update_project(
 pub(in crate::metadata) async fn insert_user(
     connection: &mut SqliteConnection,
     user: &User,
-    created_at: UnixMicros,
 ) -> Result<(), MetadataError> {
     sqlx::query(
         "INSERT INTO users
          (id, organization, uuid, distinct_id, first_name, email, is_email_verified,
-          current_project, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+          current_project, created_at, level)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(user.id.0)
     .bind(user.organization.to_string())
@@ -111,9 +120,60 @@ pub(in crate::metadata) async fn insert_user(
     .bind(&user.email)
     .bind(user.is_email_verified)
     .bind(user.current_project.map(|project| project.0))
-    .bind(created_at.0)
+    .bind(user.created_at.0)
+    .bind(user.level.number())
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Overwrites the row of a user; one that is removed was removed at `now`.
+pub(in crate::metadata) async fn update_user(
+    connection: &mut SqliteConnection,
+    user: &User,
+    now: UnixMicros,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "UPDATE users
+         SET first_name = $1, email = $2, is_email_verified = $3, current_project = $4,
+             level = $5, removed_at = $6
+         WHERE id = $7",
+    )
+    .bind(&user.first_name)
+    .bind(&user.email)
+    .bind(user.is_email_verified)
+    .bind(user.current_project.map(|project| project.0))
+    .bind(user.level.number())
+    .bind(user.is_removed.then_some(now.0))
+    .bind(user.id.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Overwrites the name of an organization.
+pub(in crate::metadata) async fn update_organization(
+    connection: &mut SqliteConnection,
+    organization: &Organization,
+) -> Result<(), MetadataError> {
+    sqlx::query("UPDATE organizations SET name = $1 WHERE id = $2")
+        .bind(&organization.name)
+        .bind(organization.id.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Overwrites the label of a key.
+pub(in crate::metadata) async fn label_key(
+    connection: &mut SqliteConnection,
+    key: &PersonalKey,
+) -> Result<(), MetadataError> {
+    sqlx::query("UPDATE personal_keys SET label = $1 WHERE id = $2")
+        .bind(&key.label)
+        .bind(key.id.0)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -124,8 +184,9 @@ pub(in crate::metadata) async fn insert_key(
 ) -> Result<(), MetadataError> {
     sqlx::query(
         "INSERT INTO personal_keys
-         (id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+         (id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at,
+          projects)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(key.id.0)
     .bind(key.user.id.0)
@@ -136,6 +197,9 @@ pub(in crate::metadata) async fn insert_key(
     .bind(key.is_fixed)
     .bind(key.created_at.0)
     .bind(key.last_used_at.map(|used| used.0))
+    .bind(key.projects.as_ref().map(|projects| {
+        disk::to_json(&projects.iter().map(|project| project.0).collect::<Vec<_>>())
+    }))
     .execute(connection)
     .await?;
     Ok(())
@@ -194,6 +258,8 @@ struct ProjectRow {
     timezone: String,
     person_display_name_properties: Option<String>,
     anonymize_ips: bool,
+    week_start_day: i64,
+    test_account_filters: String,
     created_at: i64,
 }
 
@@ -215,6 +281,8 @@ pub(in crate::metadata) async fn projects(
                 row.person_display_name_properties.as_deref(),
             )?,
             anonymize_ips: row.anonymize_ips,
+            week_start_day: row.week_start_day,
+            test_account_filters: disk::from_json("projects", &row.test_account_filters)?,
             created_at: UnixMicros(row.created_at),
         }))
     };
@@ -231,6 +299,9 @@ struct UserRow {
     email: String,
     is_email_verified: bool,
     current_project: Option<i64>,
+    level: i64,
+    created_at: i64,
+    removed_at: Option<i64>,
 }
 
 /// Reads all users.
@@ -239,12 +310,16 @@ pub(in crate::metadata) async fn users(
 ) -> Result<BTreeMap<UserId, Arc<User>>, MetadataError> {
     let rows: Vec<UserRow> = sqlx::query_as(
         "SELECT id, organization, uuid, distinct_id, first_name, email, is_email_verified,
-                current_project
+                current_project, level, created_at, removed_at
          FROM users",
     )
     .fetch_all(connection)
     .await?;
     let user = |row: UserRow| {
+        let level = Level::from_number(row.level).ok_or_else(|| MetadataError::Corrupt {
+            table: "users",
+            problem: format!("level {}", row.level),
+        })?;
         let user = User {
             id: UserId(row.id),
             organization: disk::from_uuid("users", &row.organization)?,
@@ -254,6 +329,9 @@ pub(in crate::metadata) async fn users(
             email: row.email,
             is_email_verified: row.is_email_verified,
             current_project: row.current_project.map(ProjectId),
+            level,
+            created_at: UnixMicros(row.created_at),
+            is_removed: row.removed_at.is_some(),
         };
         Ok((user.id, Arc::new(user)))
     };
@@ -271,6 +349,7 @@ struct KeyRow {
     fixed: bool,
     created_at: i64,
     last_used_at: Option<i64>,
+    projects: Option<String>,
 }
 
 /// Reads the keys that were not revoked.
@@ -279,7 +358,8 @@ pub(in crate::metadata) async fn keys(
     users: &BTreeMap<UserId, Arc<User>>,
 ) -> Result<Vec<Arc<PersonalKey>>, MetadataError> {
     let rows: Vec<KeyRow> = sqlx::query_as(
-        "SELECT id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at
+        "SELECT id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at,
+                projects
          FROM personal_keys WHERE revoked_at IS NULL",
     )
     .fetch_all(connection)
@@ -298,6 +378,11 @@ pub(in crate::metadata) async fn keys(
             hash,
             mask: row.mask,
             scopes: disk::from_nullable_json("personal_keys", row.scopes.as_deref())?,
+            projects: disk::from_nullable_json::<Vec<i64>>(
+                "personal_keys",
+                row.projects.as_deref(),
+            )?
+            .map(|projects| projects.into_iter().map(ProjectId).collect()),
             is_fixed: row.fixed,
             created_at: UnixMicros(row.created_at),
             last_used_at: row.last_used_at.map(UnixMicros),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::definitions::EventDefinition;
@@ -101,10 +102,10 @@ async fn definitions_come_from_what_was_seen() {
     metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
     assert_eq!(all(metadata, PROJECT).await, stored);
     metadata.upsert_definitions(&events(&[seen("b", 30)])).await.expect("upsert");
-    let b = metadata.definition_by_name(PROJECT, "b").await.expect("b");
+    let b = metadata.definition_by_name(PROJECT, "b").await.expect("b").0;
     assert_eq!((b.created_at, b.last_seen_at), (UnixMicros(20), Some(UnixMicros(30))));
     assert_eq!((b.tags.len(), b.post_to_slack), (0, false));
-    assert_eq!(metadata.definition(PROJECT, b.id).await.expect("b"), b);
+    assert_eq!(metadata.definition(PROJECT, b.id).await.expect("b").0, b);
 
     // Python: uuid.uuid5(uuid.UUID("6f1d0c9e-5a47-4b3f-9c55-2f7de0b7a8d4"), "1:b")
     assert_eq!(b.id, Uuid::parse_str("11e2c151-3092-5c9c-8ab2-0558670aa075").expect("uuid"));
@@ -129,15 +130,16 @@ async fn definitions_are_edited_and_deleted() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     metadata.upsert_definitions(&events(&[seen("a", 1), seen("b", 2)])).await.expect("upsert");
-    let a = metadata.definition_by_name(PROJECT, "a").await.expect("a");
+    let a = metadata.definition_by_name(PROJECT, "a").await.expect("a").0;
     let patch = DefinitionPatch {
         name: Some("renamed".to_owned()),
         created_at: Some(UnixMicros(7)),
         last_seen_at: Some(UnixMicros(8)),
         tags: Some(vec![" X".to_owned(), "x".to_owned()]),
         post_to_slack: Some(true),
+        notes: NotesPatch::default(),
     };
-    let renamed = metadata.update_definition(PROJECT, a.id, patch).await.expect("update");
+    let renamed = metadata.update_definition(PROJECT, a.id, patch, USER).await.expect("update").0;
     let expected = EventDefinition {
         id: a.id,
         project: PROJECT,
@@ -148,28 +150,28 @@ async fn definitions_are_edited_and_deleted() {
         post_to_slack: true,
     };
     assert_eq!(renamed, expected);
-    assert_eq!(metadata.definition(PROJECT, a.id).await.expect("a"), expected);
-    let same = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
-    assert_eq!(same.expect("update"), expected);
+    assert_eq!(metadata.definition(PROJECT, a.id).await.expect("a").0, expected);
+    let same = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default(), USER).await;
+    assert_eq!(same.expect("update").0, expected);
 
     let set_name =
         |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..DefinitionPatch::default() };
     for (name, expected) in [("b", "unique"), (" ", "blank"), (&"n".repeat(401), "max_length")] {
-        let result = metadata.update_definition(PROJECT, a.id, set_name(name)).await;
+        let result = metadata.update_definition(PROJECT, a.id, set_name(name), USER).await;
         assert_eq!(code(result), expected, "{name}");
     }
 
     // Events of the old name get a definition of their own; its id cannot be the usual one.
     metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
-    let new = metadata.definition_by_name(PROJECT, "a").await.expect("a");
+    let new = metadata.definition_by_name(PROJECT, "a").await.expect("a").0;
     assert_ne!(new.id, a.id);
     metadata.upsert_definitions(&events(&[seen("a", 10)])).await.expect("upsert");
-    assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").id, new.id);
+    assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").0.id, new.id);
 
     assert_eq!(metadata.delete_definition(PROJECT, a.id).await.expect("delete"), expected);
     assert_eq!(kind(metadata.delete_definition(PROJECT, a.id).await), Kind::NotFound);
     assert_eq!(kind(metadata.definition(PROJECT, a.id).await), Kind::NotFound);
-    let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
+    let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default(), USER).await;
     assert_eq!(kind(gone), Kind::NotFound);
     assert_eq!(all(metadata, PROJECT).await.len(), 2);
 }

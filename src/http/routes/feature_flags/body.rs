@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::fields::Fields;
 use crate::http::response::Problem;
-use crate::http::routes::feature_flags::SCOPE;
-use crate::http::routes::feature_flags::fields::Fields;
 use crate::metadata::accounts::User;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -134,7 +133,7 @@ impl<'a> FlagBody<'a> {
             features: Map::new(),
             rollback_conditions: flag.rollback_conditions.as_ref(),
             performed_rollback: flag.performed_rollback,
-            can_edit: auth::require(asker, SCOPE, "write").is_ok(),
+            can_edit: auth::grants(&asker.key, "feature_flag:write"),
             tags: &flag.tags,
             usage_dashboard: flag.usage_dashboard,
             analytics_dashboards: &flag.analytics_dashboards,
@@ -174,8 +173,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
     use crate::http::auth::Principal;
+    use crate::http::fields::Fields;
     use crate::http::response::Problem;
-    use crate::http::routes::feature_flags::fields::Fields;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;

@@ -10,49 +10,35 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
-use crate::http::routes::query;
+use crate::http::routes::persons::body::PersonBody;
+use crate::http::routes::persons::changes;
 use crate::ingest::operation::Action;
-use crate::ingest::operation::Operation;
 
 /// Longest body: room for the longest distinct id, however it is escaped, many times over.
 const BODY_MAX_BYTES: u64 = 64 << 10;
 
-/// Splits the person `id`, a number or a uuid. The body may name `main_distinct_id`, the id that
-/// the person keeps.
-pub async fn split(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let principal = persons::principal(app, project, &request, "write")?;
-    let project = principal.project.id;
-    let (person, ids) = persons::find_one(app, project, id).await?;
+/// Splits a person. The body may name `main_distinct_id`, the id that the person keeps.
+pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let (person, ids) = persons::find_one(app, project, call.id()).await?;
+    let Call { asker, request, .. } = call;
     let main_distinct_id = main_distinct_id(request).await?;
     if let Some(main) = main_distinct_id.as_ref().filter(|main| !ids.contains(*main)) {
         let detail = format!("The person has no distinct id \"{main}\".");
         return Err(invalid(detail));
     }
-    let operation = Operation {
-        project,
-        at: app.clock.now(),
-        action: Action::SplitPerson { person: person.uuid.to_string(), main_distinct_id },
-    };
-    let pipeline = app.pipeline.clone();
-    let operating = app.tasks.0.detach("split", async move { pipeline.operate(operation).await });
-    let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
-    done.map_err(|error| Problem::of(error.kind(), &error))?;
-    app.engine.wait().await.map_err(query::problem)?;
+    let person_uuid = person.uuid.to_string();
+    let action = Action::SplitPerson { person: person_uuid, main_distinct_id };
+    changes::operate(app, project, action).await?;
     let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
-    let mut body = persons::body(&principal.project, person, ids);
-    if let Value::Object(body) = &mut body {
-        body.insert("success".to_owned(), Value::Bool(true));
-    }
+    let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 

@@ -69,6 +69,11 @@ impl Fields {
         Err(refused(name, "required", "This field is required."))
     }
 
+    /// A field of any type, left where it is.
+    pub(super) fn peek(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
     /// A field of any type, null excepted.
     pub(super) fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.0.remove(name) {
@@ -120,6 +125,46 @@ impl Fields {
                           YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].";
             refused(name, "invalid_input", detail)
         })
+    }
+
+    /// A text; `Some(None)` for null.
+    pub(super) fn nullable_text(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<String>>, Problem> {
+        let read = |value: Option<Value>| value.map(|value| text(name, &value)).transpose();
+        self.nullable_value(name).map(read).transpose()
+    }
+
+    /// An integer, as number or text; `Some(None)` for null.
+    pub(super) fn nullable_integer(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<i64>>, Problem> {
+        let read = |value: Option<Value>| {
+            let Some(value) = value else { return Ok(None) };
+            let number = value.as_i64().or_else(|| value.as_str()?.trim().parse().ok());
+            number
+                .map(Some)
+                .ok_or_else(|| refused(name, "invalid_input", "A valid integer is required."))
+        };
+        self.nullable_value(name).map(read).transpose()
+    }
+
+    /// A JSON object.
+    pub(super) fn object(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Map<String, Value>>, Problem> {
+        match self.value(name)? {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => {
+                let kind = python_type(&other);
+                let detail = format!("Expected a dictionary of items but got type \"{kind}\".");
+                Err(refused(name, "not_a_dict", detail))
+            }
+        }
     }
 
     /// A list of texts.

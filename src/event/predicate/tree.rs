@@ -1,0 +1,316 @@
+//! Filters joined by AND and OR: what lists of persons and of events are narrowed down by.
+//!
+//! Three forms are read: an array of filters, all of which must hold; a group
+//! `{"type": "AND" | "OR", "values": [...]}`, whose values are filters or groups; and the oldest form,
+//! an object of `key` or `key__operator` to value. What a filter looks at is decided by the caller.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use thiserror::Error;
+
+use crate::event::predicate::Condition;
+use crate::event::predicate::Equality;
+use crate::event::predicate::Invalid;
+use crate::event::predicate::Matching;
+use crate::event::predicate::PredicateError;
+use crate::event::predicate::Test;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::operator::Operator;
+
+/// Groups inside groups, at most.
+const DEPTH_MAX: usize = 20;
+
+/// Filters of one tree, at most.
+const FILTERS_MAX: usize = 1000;
+
+/// A filter, or several joined.
+#[derive(Debug)]
+pub enum Tree {
+    /// All hold; none does no harm.
+    All(Vec<Self>),
+    /// At least one holds; none of none does.
+    Any(Vec<Self>),
+    /// One filter.
+    Leaf {
+        /// The filter.
+        filter: Filter,
+        /// Whether its answer is turned round (`negation` of cohorts).
+        negated: bool,
+    },
+}
+
+/// Filters that are none.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum TreeError {
+    /// Neither an array nor an object of one of the forms.
+    #[error("Properties are unparsable!")]
+    Malformed,
+    /// Too many filters, or groups too deep.
+    #[error("Properties are too many or nested too deeply.")]
+    TooLarge,
+    /// A pattern does not compile.
+    #[error("Invalid regular expression for the property '{0}'.")]
+    Regex(String),
+    /// One filter.
+    #[error(transparent)]
+    Filter(#[from] PredicateError),
+}
+
+impl Tree {
+    /// Reads filters. One without `type` is about `scope`: `person` or `event`.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError`].
+    pub fn parse(json: &Value, scope: &str, matching: Matching) -> Result<Self, TreeError> {
+        Reader { scope, matching, left: FILTERS_MAX }.tree(json, DEPTH_MAX)
+    }
+
+    /// Whether the tree holds if its filters hold as `holds` says. Asks no more than needed.
+    pub fn holds(&self, holds: &mut impl FnMut(&Filter) -> bool) -> bool {
+        match self {
+            Self::All(trees) => trees.iter().all(|tree| tree.holds(holds)),
+            // A group without values restricts nothing, whatever its type.
+            Self::Any(trees) => trees.is_empty() || trees.iter().any(|tree| tree.holds(holds)),
+            Self::Leaf { filter, negated } => holds(filter) != *negated,
+        }
+    }
+
+    /// All filters.
+    pub fn filters(&self) -> Vec<&Filter> {
+        match self {
+            Self::All(trees) | Self::Any(trees) => trees.iter().flat_map(Self::filters).collect(),
+            Self::Leaf { filter, .. } => vec![filter],
+        }
+    }
+
+    /// The text that the property `email` must have for the tree to hold, letters compared without
+    /// case, if there is one.
+    pub fn required_email(&self) -> Option<String> {
+        match self {
+            Self::All(trees) => trees.iter().find_map(Self::required_email),
+            Self::Any(trees) => match trees.as_slice() {
+                [one] => one.required_email(),
+                _ => None,
+            },
+            Self::Leaf {
+                filter: Filter::Property { scope: Scope::Person, predicate },
+                negated: false,
+            } => match &predicate.test {
+                Test::Is(Condition::Equal(Equality::Text(text))) if &*predicate.key == "email" => {
+                    Some(text.to_string())
+                }
+                _ => None,
+            },
+            Self::Leaf { .. } => None,
+        }
+    }
+
+    /// Properties without which the tree cannot hold.
+    pub fn required_keys(&self) -> Vec<&str> {
+        match self {
+            Self::All(trees) => trees.iter().flat_map(Self::required_keys).collect(),
+            Self::Any(trees) => match trees.as_slice() {
+                [one] => one.required_keys(),
+                _ => Vec::new(),
+            },
+            Self::Leaf { filter: Filter::Property { predicate, .. }, negated: false } => {
+                match predicate.test {
+                    Test::Set | Test::Is(_) => vec![&predicate.key],
+                    Test::NotSet | Test::Never | Test::IsNot(_) => Vec::new(),
+                }
+            }
+            Self::Leaf { .. } => Vec::new(),
+        }
+    }
+}
+
+struct Reader<'a> {
+    scope: &'a str,
+    matching: Matching,
+    /// Filters that may still come.
+    left: usize,
+}
+
+impl Reader<'_> {
+    fn tree(&mut self, json: &Value, depth: usize) -> Result<Tree, TreeError> {
+        let depth = depth.checked_sub(1).ok_or(TreeError::TooLarge)?;
+        match json {
+            Value::Array(items) => self.trees(items, depth).map(Tree::All),
+            Value::Object(group) => match group.get("values") {
+                Some(Value::Array(items)) => {
+                    let trees = self.trees(items, depth)?;
+                    match group.get("type").and_then(Value::as_str) {
+                        Some("OR") => Ok(Tree::Any(trees)),
+                        Some("AND") | None => Ok(Tree::All(trees)),
+                        Some(_) => Err(TreeError::Malformed),
+                    }
+                }
+                Some(_) => Err(TreeError::Malformed),
+                None if group.contains_key("key") || group.contains_key("type") => self.leaf(group),
+                None => self.oldest(group),
+            },
+            _ => Err(TreeError::Malformed),
+        }
+    }
+
+    fn trees(&mut self, items: &[Value], depth: usize) -> Result<Vec<Tree>, TreeError> {
+        items.iter().map(|item| self.tree(item, depth)).collect()
+    }
+
+    fn leaf(&mut self, json: &Map<String, Value>) -> Result<Tree, TreeError> {
+        self.left = self.left.checked_sub(1).ok_or(TreeError::TooLarge)?;
+        let negated = json.get("negation") == Some(&Value::Bool(true));
+        let mut json = json.clone();
+        if json.get("type").is_none_or(Value::is_null) {
+            json.insert("type".to_owned(), Value::from(self.scope));
+        }
+        // A cohort has a type of its own for each way in which its members are known.
+        if matches!(
+            json.get("type").and_then(Value::as_str),
+            Some("static-cohort" | "precalculated-cohort")
+        ) {
+            json.insert("type".to_owned(), Value::from("cohort"));
+        }
+        let filter = Filter::parse(&Value::Object(json), self.matching)?;
+        if let Filter::Property { predicate, .. } = &filter
+            && let Test::Is(Condition::Invalid(Invalid::Regex))
+            | Test::IsNot(Condition::Invalid(Invalid::Regex)) = &predicate.test
+        {
+            return Err(TreeError::Regex(predicate.key.to_string()));
+        }
+        Ok(Tree::Leaf { filter, negated })
+    }
+
+    /// `{"email": "a@b.c", "age__gt": 3}`.
+    fn oldest(&mut self, group: &Map<String, Value>) -> Result<Tree, TreeError> {
+        let leaf = |(name, value): (&String, &Value)| {
+            let (key, operator) = match name.rsplit_once("__") {
+                Some((key, operator)) if Operator::parse(operator).is_ok() => (key, operator),
+                _ => (name.as_str(), "exact"),
+            };
+            match json!({"key": key, "operator": operator, "value": value}) {
+                Value::Object(filter) => self.leaf(&filter),
+                _ => Err(TreeError::Malformed),
+            }
+        };
+        group.iter().map(leaf).collect::<Result<_, _>>().map(Tree::All)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Tree;
+    use super::TreeError;
+    use crate::clock::UnixMicros;
+    use crate::event::predicate::Matching;
+    use crate::event::predicate::filter::Filter;
+
+    fn parse(json: &Value) -> Result<Tree, TreeError> {
+        Tree::parse(json, "person", Matching::Legacy)
+    }
+
+    fn holds(tree: &Tree, properties: &Map<String, Value>) -> bool {
+        tree.holds(&mut |filter| match filter {
+            Filter::Property { predicate, .. } => predicate.matches(properties, UnixMicros(0)),
+            Filter::Cohort { .. } | Filter::Flag { .. } => false,
+        })
+    }
+
+    #[test]
+    fn all_forms_hold_for_whom_they_should() {
+        let who = json!({"email": "ann@corp.com", "age": 41, "plan": "pro"});
+        let who = who.as_object().unwrap();
+        let corp =
+            json!({"key": "email", "value": "@corp", "operator": "icontains", "type": "person"});
+        let young = json!({"key": "age", "value": 30, "operator": "lt"});
+        let free = json!({"key": "plan", "value": ["free"]});
+        for (filters, expected) in [
+            (json!([]), true),
+            (json!({}), true),
+            (json!([corp]), true),
+            (json!([corp, young]), false),
+            (json!({"type": "OR", "values": [corp, young]}), true),
+            (json!({"type": "AND", "values": [corp, young]}), false),
+            (
+                json!({"type": "OR", "values": [young, {"type": "AND", "values": [corp, {"type": "OR", "values": [free, corp]}]}]}),
+                true,
+            ),
+            (
+                json!({"type": "OR", "values": [young, {"type": "AND", "values": [corp, free]}]}),
+                false,
+            ),
+            (json!({"type": "OR", "values": []}), true),
+            (json!({"email": "ANN@corp.com", "age__gt": 40}), true),
+            (json!({"email__icontains": "nobody"}), false),
+            (json!([{"key": "nothing", "operator": "is_not_set"}]), true),
+        ] {
+            let tree = parse(&filters).unwrap();
+            assert_eq!(holds(&tree, who), expected, "{filters}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        let mut deep = json!([]);
+        for _ in 0..30 {
+            deep = json!([deep]);
+        }
+        let many = Value::Array(vec![json!({"key": "a", "value": 1}); 1001]);
+        for (filters, expected) in [
+            (json!("x"), TreeError::Malformed),
+            (json!(null), TreeError::Malformed),
+            (json!([1]), TreeError::Malformed),
+            (json!({"type": "XOR", "values": []}), TreeError::Malformed),
+            (json!({"type": "OR", "values": 1}), TreeError::Malformed),
+            (
+                json!([{"key": "a", "operator": "regex", "value": "("}]),
+                TreeError::Regex("a".into()),
+            ),
+            (deep, TreeError::TooLarge),
+            (many, TreeError::TooLarge),
+        ] {
+            assert_eq!(parse(&filters).unwrap_err(), expected, "{filters}");
+        }
+        for filters in [json!([{"type": "person"}]), json!([{"key": "a", "operator": "like"}])] {
+            assert!(matches!(parse(&filters), Err(TreeError::Filter(_))), "{filters}");
+        }
+    }
+
+    #[test]
+    fn an_email_that_must_be_is_known() {
+        let ann = json!({"key": "email", "value": "Ann@corp.com"});
+        let part = json!({"key": "email", "value": "corp", "operator": "icontains"});
+        let either = json!({"type": "OR", "values": [ann, part]});
+        for (filters, expected) in [
+            (json!([part, ann]), Some("ann@corp.com")),
+            (json!({"type": "OR", "values": [ann]}), Some("ann@corp.com")),
+            (json!([part, either]), None),
+            (json!([{"key": "email", "value": ["a", "b"]}]), None),
+            (json!([{"key": "email", "value": "a", "negation": true}]), None),
+            (json!([{"key": "name", "value": "a"}]), None),
+        ] {
+            assert_eq!(parse(&filters).unwrap().required_email().as_deref(), expected, "{filters}");
+        }
+    }
+
+    #[test]
+    fn keys_that_must_be_there_are_known() {
+        let set = json!({"key": "a", "operator": "is_set"});
+        let not = json!({"key": "b", "operator": "is_not", "value": 1});
+        for (filters, expected) in [
+            (json!([set, not]), vec!["a"]),
+            (json!({"type": "OR", "values": [set, not]}), vec![]),
+            (json!({"type": "OR", "values": [set]}), vec!["a"]),
+            (json!([{"key": "c", "value": "x"}, {"type": "AND", "values": [set]}]), vec!["c", "a"]),
+        ] {
+            assert_eq!(parse(&filters).unwrap().required_keys(), expected, "{filters}");
+        }
+    }
+}

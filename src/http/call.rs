@@ -1,0 +1,166 @@
+//! One call of a management endpoint: [`Call`], what it found in its path, and how its answer is
+//! to be written. Made by the router; the routes take what they need.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+
+/// What an endpoint returns.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
+
+/// A request to a management endpoint by somebody who may ask it.
+#[derive(Debug)]
+pub struct Call<Who> {
+    /// Who asks, and of what.
+    pub asker: Who,
+    /// The values of the `:names` in the path, decoded, in their order; the project and the
+    /// organization are not among them.
+    pub parameters: Vec<String>,
+    /// How the answer is to be written.
+    pub rendering: Rendering,
+    /// The request, its body unread.
+    pub request: Request,
+}
+
+impl<Who> Call<Who> {
+    /// The value of the first `:name` in the path; empty if the path has none.
+    pub fn id(&self) -> &str {
+        self.parameters.first().map_or("", String::as_str)
+    }
+
+    /// The value of the second `:name` in the path; empty if the path has none.
+    pub fn second_id(&self) -> &str {
+        self.parameters.get(1).map_or("", String::as_str)
+    }
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendering {
+    /// `application/json`.
+    Json,
+    /// `text/csv`.
+    Csv,
+}
+
+/// The renderings that an endpoint has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renderings {
+    /// JSON alone.
+    Json,
+    /// JSON and CSV.
+    JsonOrCsv,
+    /// The endpoint chooses by what stands in the body, whatever the request accepts.
+    Own,
+}
+
+impl Rendering {
+    /// The rendering that a request wants: by the suffix of its path, else by `format` in its
+    /// query, else by its `Accept`.
+    ///
+    /// # Errors
+    ///
+    /// 404 for a `format` that the endpoint has not, 406 for an `Accept` that it cannot meet; both as
+    /// in Django REST Framework.
+    pub fn choose(
+        has: Renderings,
+        suffix: Option<Self>,
+        format: Option<&str>,
+        accept: Option<&str>,
+    ) -> Result<Self, Problem> {
+        if has == Renderings::Own {
+            return Ok(Self::Json);
+        }
+        if let Some(suffix) = suffix {
+            return Ok(suffix);
+        }
+        let has_csv = has == Renderings::JsonOrCsv;
+        match format {
+            Some("json") => return Ok(Self::Json),
+            Some("csv") if has_csv => return Ok(Self::Csv),
+            Some(_) => return Err(Problem::not_found("Not found.")),
+            None => {}
+        }
+        let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else {
+            return Ok(Self::Json);
+        };
+        let ranges = accept.split(',').map(|range| range.split(';').next().unwrap_or_default());
+        let mut wanted = ranges.filter_map(|range| match range.trim() {
+            "*/*" | "application/*" | "application/json" => Some(Self::Json),
+            "text/csv" | "text/*" if has_csv => Some(Self::Csv),
+            _ => None,
+        });
+        wanted.next().ok_or_else(Problem::not_acceptable)
+    }
+
+    /// The path without a suffix such as `.csv`, and what that asks for.
+    pub fn of_suffix(path: &str) -> (&str, Option<Self>) {
+        if let Some(stem) = path.strip_suffix(".csv") {
+            return (stem, Some(Self::Csv));
+        }
+        match path.strip_suffix(".json") {
+            Some(stem) => (stem, Some(Self::Json)),
+            None => (path, None),
+        }
+    }
+}
+
+/// A part of a path, percent-decoded.
+pub fn decode(part: &str) -> Cow<'_, str> {
+    if !part.contains('%') {
+        return Cow::Borrowed(part);
+    }
+    // The decoder of forms takes `+` and `&` for more than they are in a path.
+    let form = format!("={}", part.replace('+', "%2B").replace('&', "%26"));
+    let value = form_urlencoded::parse(form.as_bytes()).next().map(|(_, value)| value.into_owned());
+    Cow::Owned(value.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rendering;
+    use super::Renderings;
+    use super::decode;
+    use crate::http::response::Response;
+
+    /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if
+    /// none is left), `Accept` chooses among them (406 if it cannot).
+    #[test]
+    fn the_rendering_is_negotiated() {
+        use Rendering::Csv;
+        use Rendering::Json;
+        use Renderings::JsonOrCsv;
+        for (has, suffix, format, accept, expected) in [
+            (JsonOrCsv, None, None, None, Ok(Json)),
+            (JsonOrCsv, None, None, Some("*/*"), Ok(Json)),
+            (JsonOrCsv, None, None, Some("text/csv"), Ok(Csv)),
+            (JsonOrCsv, None, None, Some("text/html, text/csv;q=0.9, */*;q=0.1"), Ok(Csv)),
+            (JsonOrCsv, None, None, Some("text/html"), Err(406)),
+            (JsonOrCsv, None, Some("csv"), Some("application/json"), Ok(Csv)),
+            (JsonOrCsv, None, Some("json"), Some("text/csv"), Ok(Json)),
+            (JsonOrCsv, None, Some("xml"), None, Err(404)),
+            (JsonOrCsv, Some(Csv), None, Some("application/json"), Ok(Csv)),
+            (Renderings::Json, None, None, Some("text/csv"), Err(406)),
+            (Renderings::Json, None, Some("csv"), None, Err(404)),
+            (Renderings::Json, None, None, Some(""), Ok(Json)),
+            (Renderings::Own, None, None, Some("application/vnd.apache.parquet"), Ok(Json)),
+        ] {
+            let found = Rendering::choose(has, suffix, format, accept)
+                .map_err(|problem| Response::from(problem).status.as_u16());
+            assert_eq!(found, expected, "{has:?} {suffix:?} {format:?} {accept:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_paths_are_decoded() {
+        for (part, decoded) in
+            [("7", "7"), ("%40current", "@current"), ("a+b%26c=d", "a+b&c=d"), ("%e2%82%ac", "€")]
+        {
+            assert_eq!(decode(part), decoded);
+        }
+    }
+}

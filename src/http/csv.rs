@@ -1,0 +1,168 @@
+//! JSON objects as CSV, in the manner of PostHog's renderer (djangorestframework-csv): one line per
+//! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
+//! alphabetical order, an empty cell for what an object lacks. Lines end with CRLF (RFC 4180).
+
+use std::collections::BTreeSet;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Kind;
+use crate::http::call::Rendering;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+
+/// The media type of answers in CSV.
+pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
+
+/// `value` as JSON or as CSV; a CSV file has the items of a list, of the `results` of a page, or
+/// the one object.
+pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
+    if rendering == Rendering::Json {
+        return Response::json(status, value);
+    }
+    let value = match serde_json::to_value(value) {
+        Ok(value) => value,
+        Err(error) => return Problem::of(Kind::Internal, &error).into(),
+    };
+    let rows = match &value {
+        Value::Array(rows) => rows.as_slice(),
+        Value::Object(page) => match page.get("results") {
+            Some(Value::Array(rows)) => rows.as_slice(),
+            _ => std::slice::from_ref(&value),
+        },
+        _ => &[],
+    };
+    let mut columns = Columns::default();
+    rows.iter().for_each(|row| columns.add(row));
+    let mut text = columns.head();
+    rows.iter().for_each(|row| columns.write(row, &mut text));
+    Response::bytes(status, MEDIA_TYPE, text)
+}
+
+/// The columns of a file.
+#[derive(Debug, Default)]
+pub struct Columns(BTreeSet<String>);
+
+impl Columns {
+    /// Notes the columns that `row` fills.
+    pub fn add(&mut self, row: &Value) {
+        flatten(row, &mut String::new(), &mut |name, _| {
+            if !self.0.contains(name) {
+                self.0.insert(name.to_owned());
+            }
+        });
+    }
+
+    /// The first line; nothing at all if no row fills a column.
+    pub fn head(&self) -> String {
+        let mut line = String::new();
+        if self.0.is_empty() {
+            return line;
+        }
+        for (index, name) in self.0.iter().enumerate() {
+            cell(index, name, &mut line);
+        }
+        line.push_str("\r\n");
+        line
+    }
+
+    /// The line of `row`, behind `text`. All its columns must have been added.
+    pub fn write(&self, row: &Value, text: &mut String) {
+        let mut cells = Vec::new();
+        flatten(row, &mut String::new(), &mut |name, value| {
+            let value = match value {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            cells.push((name.to_owned(), value));
+        });
+        cells.sort_unstable();
+        // A name with a dot may meet a nested one; the column has one cell.
+        cells.dedup_by(|later, earlier| later.0 == earlier.0);
+        let mut cells = cells.into_iter().peekable();
+        for (index, name) in self.0.iter().enumerate() {
+            let value = cells.next_if(|(own, _)| own == name).map(|(_, value)| value);
+            cell(index, &value.unwrap_or_default(), text);
+        }
+        text.push_str("\r\n");
+    }
+}
+
+/// Shows the leaves of `value` with their dotted names.
+fn flatten(value: &Value, name: &mut String, show: &mut impl FnMut(&str, &Value)) {
+    let length = name.len();
+    let mut descend = |key: &str, value: &Value| {
+        if length > 0 {
+            name.push('.');
+        }
+        name.push_str(key);
+        flatten(value, name, &mut *show);
+        name.truncate(length);
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| descend(key, value)),
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                descend(&index.to_string(), value);
+            }
+        }
+        leaf => show(name, leaf),
+    }
+}
+
+fn cell(index: usize, value: &str, line: &mut String) {
+    if index > 0 {
+        line.push(',');
+    }
+    if value.contains([',', '"', '\r', '\n']) {
+        line.push('"');
+        line.push_str(&value.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Columns;
+
+    fn file(rows: &[serde_json::Value]) -> String {
+        let mut columns = Columns::default();
+        rows.iter().for_each(|row| columns.add(row));
+        let mut text = columns.head();
+        rows.iter().for_each(|row| columns.write(row, &mut text));
+        text
+    }
+
+    /// What djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty
+    /// containers without a column, a sorted header over all rows.
+    #[test]
+    fn objects_become_lines() {
+        let rows = [
+            json!({"id": 1, "distinct_ids": ["a", "b"], "properties": {"x": {"y": true}, "n": null}}),
+            json!({"id": 2, "distinct_ids": [], "properties": {}, "name": "say \"hi\", you\nthere"}),
+        ];
+        let expected = "distinct_ids.0,distinct_ids.1,id,name,properties.n,properties.x.y\r\n\
+                        a,b,1,,,true\r\n\
+                        ,,2,\"say \"\"hi\"\", you\nthere\",,\r\n";
+        assert_eq!(file(&rows), expected);
+    }
+
+    #[test]
+    fn nothing_is_an_empty_file() {
+        assert_eq!(file(&[]), "");
+    }
+
+    #[test]
+    fn columns_whose_names_share_a_beginning_keep_their_cells() {
+        let rows = [json!({"a": {"b": 1}, "a.b": 5, "a.b.c": 2, "a!": 3})];
+        assert_eq!(file(&rows), "a!,a.b,a.b.c\r\n3,1,2\r\n");
+    }
+}

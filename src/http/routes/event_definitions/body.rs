@@ -1,0 +1,65 @@
+//! An event definition as clients get it: [`DefinitionBody`].
+
+use serde::Serialize;
+
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::UserId;
+use crate::metadata::definition_notes::Notes;
+use crate::metadata::definitions::EventDefinition;
+use crate::metadata::snapshot::Snapshot;
+
+/// The fields of the API specification in its order, then those that PostHog's enterprise edition
+/// has besides. No action is ever listed among events, so what is about actions stays empty.
+#[derive(Debug, Serialize)]
+pub(super) struct DefinitionBody {
+    id: String,
+    name: String,
+    created_at: String,
+    last_seen_at: Option<String>,
+    last_updated_at: Option<String>,
+    tags: Vec<String>,
+    is_action: bool,
+    action_id: Option<i64>,
+    is_calculating: bool,
+    last_calculated_at: Option<String>,
+    created_by: Option<UserBody>,
+    post_to_slack: bool,
+    owner: Option<UserBody>,
+    description: Option<String>,
+    updated_at: Option<String>,
+    updated_by: Option<UserBody>,
+    verified: bool,
+    verified_at: Option<String>,
+    verified_by: Option<UserBody>,
+    hidden: bool,
+}
+
+impl DefinitionBody {
+    /// `definition` and its notes; `snapshot` has their users.
+    pub(super) fn new(definition: EventDefinition, notes: Notes, snapshot: &Snapshot) -> Self {
+        let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
+        let updated_at = notes.updated_at.map(|at| at.to_rfc3339());
+        Self {
+            id: definition.id.to_string(),
+            name: definition.name,
+            created_at: definition.created_at.to_rfc3339(),
+            last_seen_at: definition.last_seen_at.map(|at| at.to_rfc3339()),
+            last_updated_at: updated_at.clone(),
+            tags: definition.tags,
+            is_action: false,
+            action_id: None,
+            is_calculating: false,
+            last_calculated_at: None,
+            created_by: None,
+            post_to_slack: definition.post_to_slack,
+            owner: user(notes.owner),
+            description: notes.description,
+            updated_at,
+            updated_by: user(notes.updated_by),
+            verified: notes.verified,
+            verified_at: notes.verified_at.map(|at| at.to_rfc3339()),
+            verified_by: user(notes.verified_by),
+            hidden: notes.hidden,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Which definitions a list has, and in which order: [`Choice`], from the query of a request.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::metadata::definition_notes::Notes;
+use crate::metadata::definitions::EventDefinition;
+
+/// A definition and what was noted of it.
+type Noted = (EventDefinition, Notes);
+
+/// Filters and order of a list of definitions.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Each is in the name, in any case.
+    terms: Vec<String>,
+    kind: Names,
+    exclude_hidden: bool,
+    verified: Option<bool>,
+    excluded: Vec<String>,
+    /// At least one is among the labels; none if empty.
+    tags: Vec<String>,
+    order: Vec<(Key, bool)>,
+}
+
+/// Which names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    All,
+    /// Those that the product does not define.
+    Custom,
+    /// Those that begin with `$`.
+    Product,
+}
+
+/// What is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Name,
+    LastSeen,
+    /// The day in UTC.
+    LastSeenDay,
+}
+
+impl Choice {
+    /// Reads the query. Orders that do not exist are left out.
+    pub(super) fn read(request: &Request) -> Result<Self, Problem> {
+        let search = request.query("search").unwrap_or_default();
+        let kind = match request.query("event_type").as_deref() {
+            // No action is listed among events.
+            None | Some("" | "event" | "all" | "action_event") => Names::All,
+            Some("event_custom") => Names::Custom,
+            Some("event_posthog") => Names::Product,
+            Some(other) => {
+                let detail = format!("\"{other}\" is not a valid choice.");
+                let problem = Problem::new(Kind::Invalid, "invalid_choice", detail);
+                return Err(problem.with_attr(Attr::Name("event_type".into())));
+            }
+        };
+        let flag = |name: &str| request.query(name).map(|value| is_true(&value));
+        let mut order: Vec<_> = request
+            .query_all()
+            .filter(|(name, _)| name == "ordering")
+            .filter_map(|(_, value)| ordering(&value))
+            .collect();
+        if order.is_empty() {
+            order = vec![(Key::LastSeenDay, true), (Key::Name, false)];
+        }
+        Ok(Self {
+            terms: search.split_whitespace().map(str::to_lowercase).collect(),
+            kind,
+            exclude_hidden: flag("exclude_hidden").unwrap_or(false),
+            verified: flag("verified"),
+            excluded: names(request, "excluded_properties")?,
+            tags: names(request, "tags")?.into_iter().map(|tag| tag.to_lowercase()).collect(),
+            order,
+        })
+    }
+
+    /// The definitions of the list in its order.
+    pub(super) fn choose(
+        &self,
+        definitions: Vec<EventDefinition>,
+        mut notes: HashMap<Uuid, Notes>,
+    ) -> Vec<Noted> {
+        let noted = definitions.into_iter().map(|definition| {
+            let notes = notes.remove(&definition.id).unwrap_or_default();
+            (definition, notes)
+        });
+        let mut chosen: Vec<Noted> = noted.filter(|noted| self.takes(noted)).collect();
+        chosen.sort_by(|a, b| self.compare(&a.0, &b.0));
+        chosen
+    }
+
+    fn takes(&self, (definition, notes): &Noted) -> bool {
+        let name = definition.name.to_lowercase();
+        let is_kind = match self.kind {
+            Names::All => true,
+            Names::Custom => !definition.name.starts_with('$'),
+            Names::Product => definition.name.starts_with('$'),
+        };
+        is_kind
+            && self.terms.iter().all(|term| name.contains(term))
+            && !(self.exclude_hidden && notes.hidden)
+            && self.verified.is_none_or(|verified| notes.verified == verified)
+            && !self.excluded.contains(&definition.name)
+            && (self.tags.is_empty() || definition.tags.iter().any(|tag| self.tags.contains(tag)))
+    }
+
+    fn compare(&self, a: &EventDefinition, b: &EventDefinition) -> Ordering {
+        let by = |(key, descending): &(Key, bool)| {
+            // Nothing comes before something, as in PostHog's ascending order; turned round, behind.
+            let ascending = match key {
+                Key::Name => a.name.cmp(&b.name),
+                Key::LastSeen => a.last_seen_at.cmp(&b.last_seen_at),
+                Key::LastSeenDay => day(a.last_seen_at).cmp(&day(b.last_seen_at)),
+            };
+            if *descending { ascending.reverse() } else { ascending }
+        };
+        let order = self.order.iter().map(by).find(|order| order.is_ne());
+        order.unwrap_or_else(|| a.name.cmp(&b.name))
+    }
+}
+
+fn day(time: Option<UnixMicros>) -> Option<chrono::NaiveDate> {
+    time.map(|time| time.to_datetime().date_naive())
+}
+
+fn ordering(text: &str) -> Option<(Key, bool)> {
+    let (name, descending) = match text.strip_prefix('-') {
+        Some(name) => (name, true),
+        None => (text, false),
+    };
+    let key = match name {
+        "name" => Key::Name,
+        "last_seen_at" => Key::LastSeen,
+        "last_seen_at::date" => Key::LastSeenDay,
+        _ => return None,
+    };
+    Some((key, descending))
+}
+
+fn is_true(text: &str) -> bool {
+    ["true", "1", "yes", "t", "y", "on"].iter().any(|yes| text.eq_ignore_ascii_case(yes))
+}
+
+/// A list of names, as a JSON array.
+fn names(request: &Request, name: &'static str) -> Result<Vec<String>, Problem> {
+    let Some(text) = request.query(name).filter(|text| !text.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_str(&text).map_err(|_| {
+        let problem =
+            Problem::new(Kind::Invalid, "invalid_input", "Expected a JSON list of names.");
+        problem.with_attr(Attr::Name(name.into()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use uuid::Uuid;
+
+    use super::Choice;
+    use super::Key;
+    use super::Names;
+    use super::ordering;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::metadata::definition_notes::Notes;
+    use crate::metadata::definitions::EventDefinition;
+
+    const DAY: i64 = 86_400_000_000;
+
+    fn definition(name: &str, seen: Option<i64>, tags: &[&str]) -> EventDefinition {
+        EventDefinition {
+            id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()),
+            project: ProjectId(1),
+            name: name.to_owned(),
+            created_at: UnixMicros(0),
+            last_seen_at: seen.map(UnixMicros),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            post_to_slack: false,
+        }
+    }
+
+    fn all() -> Choice {
+        Choice {
+            terms: Vec::new(),
+            kind: Names::All,
+            exclude_hidden: false,
+            verified: None,
+            excluded: Vec::new(),
+            tags: Vec::new(),
+            order: vec![(Key::LastSeenDay, true), (Key::Name, false)],
+        }
+    }
+
+    fn chosen(choice: &Choice) -> Vec<String> {
+        let definitions = vec![
+            definition("$pageview", Some(3 * DAY), &[]),
+            definition("entered_free_trial", Some(3 * DAY + 5), &["growth"]),
+            definition("purchase", Some(2 * DAY), &["money", "growth"]),
+            definition("never_seen", None, &[]),
+        ];
+        let hidden = Notes { hidden: true, ..Notes::default() };
+        let verified = Notes { verified: true, ..Notes::default() };
+        let notes: HashMap<_, _> =
+            definitions[2..].iter().map(|one| one.id).zip([verified, hidden]).collect();
+        choice.choose(definitions, notes).into_iter().map(|(one, _)| one.name).collect()
+    }
+
+    /// Orders and filters as PostHog's tests of event definitions have them.
+    #[test]
+    fn lists_are_chosen_and_ordered() {
+        let terms = |terms: &[&str]| terms.iter().map(|term| (*term).to_owned()).collect();
+        for (choice, expected) in [
+            (all(), vec!["$pageview", "entered_free_trial", "purchase", "never_seen"]),
+            (Choice { terms: terms(&["free", "tri"]), ..all() }, vec!["entered_free_trial"]),
+            (Choice { kind: Names::Product, ..all() }, vec!["$pageview"]),
+            (
+                Choice { kind: Names::Custom, ..all() },
+                vec!["entered_free_trial", "purchase", "never_seen"],
+            ),
+            (
+                Choice { exclude_hidden: true, ..all() },
+                vec!["$pageview", "entered_free_trial", "purchase"],
+            ),
+            (Choice { verified: Some(true), ..all() }, vec!["purchase"]),
+            (Choice { tags: terms(&["money"]), ..all() }, vec!["purchase"]),
+            (
+                Choice { excluded: terms(&["purchase", "$pageview"]), ..all() },
+                vec!["entered_free_trial", "never_seen"],
+            ),
+            (
+                Choice { order: vec![(Key::LastSeen, false)], ..all() },
+                vec!["never_seen", "purchase", "$pageview", "entered_free_trial"],
+            ),
+            (
+                Choice { order: vec![(Key::Name, true)], ..all() },
+                vec!["purchase", "never_seen", "entered_free_trial", "$pageview"],
+            ),
+        ] {
+            assert_eq!(chosen(&choice), expected, "{choice:?}");
+        }
+    }
+
+    #[test]
+    fn orders_are_read() {
+        assert_eq!(ordering("-last_seen_at::date"), Some((Key::LastSeenDay, true)));
+        assert_eq!(ordering("name"), Some((Key::Name, false)));
+        assert_eq!(ordering("created_at"), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! Single events: the newest, one by its id, values of a property. A live view asks for the first
+//! every few seconds.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Moment;
+use crate::event::predicate::tree::Tree;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query;
+use crate::query::latest::EventRow;
+use crate::query::latest::EventsQuestion;
+use crate::query::latest::ValuesQuestion;
+
+/// How far back values of properties are looked for (PostHog's figure), from the start of the day.
+const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
+
+/// Values that are told.
+const VALUES_MAX: usize = 20;
+
+/// Properties of the person that are told with an event (PostHog's choice).
+const PERSON_KEYS: [&str; 3] = ["email", "name", "username"];
+
+/// An event as clients get it.
+#[derive(Debug, Serialize)]
+struct EventBody {
+    id: String,
+    distinct_id: String,
+    /// As the sender wrote it.
+    properties: Box<RawValue>,
+    event: String,
+    timestamp: String,
+    person: Option<PersonPart>,
+    elements_chain: String,
+}
+
+/// What is told of the person of an event.
+#[derive(Clone, Debug, Serialize)]
+struct PersonPart {
+    uuid: String,
+    is_identified: bool,
+    distinct_ids: [String; 1],
+    properties: Map<String, Value>,
+}
+
+/// A list of events. There is no count: it would take longer than everything else.
+#[derive(Debug, Serialize)]
+struct EventsBody {
+    next: Option<String>,
+    results: Vec<EventBody>,
+}
+
+/// Chosen columns of events.
+#[derive(Debug, Serialize)]
+struct TableBody {
+    columns: Vec<String>,
+    next: Option<String>,
+    results: Vec<Vec<Value>>,
+}
+
+/// One value of a property.
+#[derive(Debug, Serialize)]
+struct ValueBody {
+    name: String,
+}
+
+/// `GET events/`: newest first.
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (page, project) = (Page::of(&request), asker.project.id);
+    let question = question(app, project, &request).await?;
+    let columns = columns(&request)?;
+    let part = (page.offset, page.limit);
+    let Some(question) = question else {
+        let none = EventsBody { next: None, results: Vec::new() };
+        return Ok(csv::render(StatusCode::OK, rendering, &none));
+    };
+    let rows = app.engine.latest_events(project, question, part).await.map_err(query::problem)?;
+    let public_url = app.config.http.public_url.as_deref();
+    let last = rows.last().filter(|_| rows.len() == page.limit);
+    let next =
+        last.map(|_| page.link(&request, public_url, page.offset.saturating_add(page.limit)));
+    if let Some(columns) = columns {
+        let results = rows.iter().map(|row| cells(row, &columns)).collect();
+        return Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }));
+    }
+    let results = bodies(app, project, rows).await?;
+    Ok(csv::render(StatusCode::OK, rendering, &EventsBody { next, results }))
+}
+
+/// `GET events/:uuid/`.
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let id = Uuid::try_parse(call.id())
+        .map_err(|_| Problem::new(Kind::Invalid, "invalid", "Invalid UUID"))?;
+    let row = app.engine.event(project, id).await.map_err(query::problem)?;
+    let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
+    let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
+    let body = bodies.into_iter().next().ok_or_else(missing)?;
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+}
+
+/// `GET events/values/`: values that a property had in the last days, for someone who writes a
+/// filter. The names of events are the values of `custom_event`.
+pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (project, request) = (call.asker.project.id, &call.request);
+    let text = |name: &str| request.query(name).unwrap_or_default().into_owned();
+    let (key, part) = (text("key"), text("value"));
+    let found = match key.as_str() {
+        "" => Vec::new(),
+        "custom_event" => event_names(app, project, &part).await?,
+        _ => {
+            let events = request.query_all().filter(|(name, _)| name == "event_name");
+            let events = events.map(|(_, value)| value.into_owned()).collect();
+            let day = Duration::from_hours(24).as_micros();
+            let now = app.clock.now().0;
+            let today = now - now.rem_euclid(i64::try_from(day).unwrap_or(i64::MAX));
+            let span = i64::try_from(VALUES_SPAN.as_micros()).unwrap_or(i64::MAX);
+            let after = Some(UnixMicros(today - span - 1));
+            let question = ValuesQuestion { key, part: part.clone(), events, after };
+            app.engine.event_values(project, question).await.map_err(query::problem)?
+        }
+    };
+    let told = told(found, &part);
+    Ok(csv::render(StatusCode::OK, call.rendering, &told))
+}
+
+/// The most frequent values; if a part of them was given, the shortest.
+fn told(found: Vec<String>, part: &str) -> Vec<ValueBody> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for value in found.into_iter().filter(|value| !value.is_empty() && value != "null") {
+        *counts.entry(value).or_insert(0) += 1;
+    }
+    let mut values: Vec<_> = counts.into_iter().collect();
+    values.sort_unstable_by(|(a, a_count), (b, b_count)| {
+        let shorter =
+            if part.is_empty() { std::cmp::Ordering::Equal } else { a.len().cmp(&b.len()) };
+        shorter.then_with(|| b_count.cmp(a_count)).then_with(|| a.cmp(b))
+    });
+    values.truncate(VALUES_MAX);
+    values.into_iter().map(|(name, _)| ValueBody { name }).collect()
+}
+
+/// Names of events that the product does not define.
+async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<String>, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let definitions = app.metadata.all_definitions(project).await;
+    let definitions = definitions.map_err(|error| Problem::of(error.kind(), &error))?;
+    let part = part.to_lowercase();
+    let names = definitions.into_iter().map(|definition| definition.name);
+    Ok(names.filter(|name| !name.starts_with('$') && name.to_lowercase().contains(&part)).collect())
+}
+
+/// What the query of a request asks for; `None` if nothing can answer it.
+async fn question(
+    app: &App,
+    project: ProjectId,
+    request: &Request,
+) -> Result<Option<EventsQuestion>, Problem> {
+    let text =
+        |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
+    let now = app.clock.now();
+    let time = |name: &'static str| {
+        let time = |text: String| Moment::parse(&text).and_then(|moment| moment.resolve(now));
+        let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
+        text(name).map(|text| time(text).ok_or_else(wrong)).transpose()
+    };
+    if text("orderBy").is_some_and(|order| !["[\"-timestamp\"]", "-timestamp"].contains(&&*order)) {
+        return Err(wrong("orderBy", "Events can be ordered by -timestamp only."));
+    }
+    let mut question = EventsQuestion {
+        event: text("event"),
+        distinct_id: text("distinct_id"),
+        person: None,
+        properties: text("properties").map(|json| properties(&json)).transpose()?,
+        after: time("after")?,
+        before: time("before")?,
+    };
+    if let Some(id) = text("person_id") {
+        app.engine.wait().await.map_err(query::problem)?;
+        let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
+        let person = match (id.parse::<i64>(), Uuid::try_parse(&id)) {
+            (Ok(number), _) => {
+                let person = app.identities.person_by_number(project, number).map_err(failed)?;
+                person.map(|person| person.uuid)
+            }
+            // Somebody who was merged away is somebody else now.
+            (_, Ok(uuid)) => Some(app.identities.overrides().get(project, uuid).unwrap_or(uuid)),
+            _ => return Err(wrong("person_id", "Expected the id or the uuid of a person.")),
+        };
+        if person.is_none() {
+            return Ok(None);
+        }
+        question.person = person;
+    }
+    Ok(Some(question))
+}
+
+/// Filters on the properties of events and of their persons.
+fn properties(json: &str) -> Result<Tree, Problem> {
+    let json: Value = serde_json::from_str(json)
+        .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
+    let tree = Tree::parse(&json, "event", Matching::Legacy)
+        .map_err(|error| wrong("properties", error.to_string()))?;
+    let can_be_asked = |filter: &&Filter| {
+        matches!(filter, Filter::Property { scope: Scope::Event | Scope::Person, .. })
+    };
+    if !tree.filters().iter().all(can_be_asked) {
+        let detail = "Events can be filtered by properties of events and persons only.";
+        return Err(wrong("properties", detail));
+    }
+    Ok(tree)
+}
+
+fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
+    Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Name(name.into()))
+}
+
+/// The columns that `select` names, as a JSON array.
+fn columns(request: &Request) -> Result<Option<Vec<String>>, Problem> {
+    let Some(text) = request.query("select").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let columns: Vec<String> = serde_json::from_str(&text)
+        .map_err(|_| wrong("select", "Expected a JSON list of columns."))?;
+    for name in &columns {
+        let is_property = name.strip_prefix("properties.").is_some_and(|key| !key.is_empty());
+        if !is_property && !SELECTABLE.contains(&name.as_str()) {
+            return Err(wrong("select", format!("There is no column \"{name}\".")));
+        }
+    }
+    Ok(Some(columns).filter(|columns| !columns.is_empty()))
+}
+
+/// Columns that can be selected, besides `properties.<key>`.
+const SELECTABLE: [&str; 8] =
+    ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties", "*"];
+
+fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
+    let properties = || serde_json::from_str::<Value>(&row.properties).unwrap_or(Value::Null);
+    let cell = |name: &str| match name {
+        "uuid" => row.uuid.as_str().into(),
+        "event" => row.event.as_str().into(),
+        "distinct_id" => row.distinct_id.as_str().into(),
+        "person_id" => row.person.as_str().into(),
+        "timestamp" => row.timestamp.to_rfc3339().into(),
+        "elements_chain" => row.elements_chain.as_deref().unwrap_or_default().into(),
+        "properties" => properties(),
+        "*" => serde_json::json!({
+            "uuid": row.uuid, "event": row.event, "distinct_id": row.distinct_id,
+            "person_id": row.person, "timestamp": row.timestamp.to_rfc3339(),
+            "elements_chain": row.elements_chain.as_deref().unwrap_or_default(),
+            "properties": properties(),
+        }),
+        other => {
+            let key = other.strip_prefix("properties.").unwrap_or_default();
+            properties().get_mut(key).map_or(Value::Null, Value::take)
+        }
+    };
+    columns.iter().map(|name| cell(name)).collect()
+}
+
+/// Events with what is told of their persons.
+async fn bodies(
+    app: &App,
+    project: ProjectId,
+    rows: Vec<EventRow>,
+) -> Result<Vec<EventBody>, Problem> {
+    let read = app.engine.read(move |view, _| {
+        let mut known: HashMap<String, Option<PersonPart>> = HashMap::new();
+        let mut bodies = Vec::with_capacity(rows.len());
+        for row in rows {
+            if !known.contains_key(&row.person) {
+                let person = match Uuid::try_parse(&row.person) {
+                    Ok(uuid) => view.person_by_uuid(project, uuid)?,
+                    Err(_) => None,
+                };
+                let part = person.map(|person| PersonPart {
+                    uuid: person.uuid.to_string(),
+                    is_identified: person.is_identified,
+                    distinct_ids: [String::new()],
+                    properties: PERSON_KEYS
+                        .iter()
+                        .filter_map(|key| person.properties.get_key_value(*key))
+                        .map(|(key, value)| (key.clone(), value.clone()))
+                        .collect(),
+                });
+                known.insert(row.person.clone(), part);
+            }
+            let mut person = known.get(&row.person).cloned().flatten();
+            if let Some(person) = &mut person {
+                person.distinct_ids = [row.distinct_id.clone()];
+            }
+            bodies.push((row, person));
+        }
+        Ok(bodies)
+    });
+    let read = read.await.map_err(query::problem)?;
+    let body = |(row, person): (EventRow, Option<PersonPart>)| {
+        let properties = RawValue::from_string(row.properties)
+            .map_err(|error| Problem::of(Kind::Internal, &error))?;
+        Ok(EventBody {
+            id: row.uuid,
+            distinct_id: row.distinct_id,
+            properties,
+            event: row.event,
+            timestamp: row.timestamp.to_rfc3339(),
+            person,
+            elements_chain: row.elements_chain.unwrap_or_default(),
+        })
+    };
+    read.into_iter().map(body).collect()
+}

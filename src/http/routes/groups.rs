@@ -1,0 +1,155 @@
+//! Groups, such as companies: listed by type, found by key, and what is known of their properties.
+//! They come into being by events alone.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query;
+use crate::identity::person::Group;
+use crate::query::groups::Counts;
+use crate::query::people::Part;
+
+/// Values of a property that are told.
+const VALUES_MAX: usize = 20;
+
+/// A group as clients get it.
+#[derive(Debug, Serialize)]
+struct GroupBody {
+    group_type_index: u8,
+    group_key: String,
+    group_properties: Map<String, Value>,
+    created_at: String,
+}
+
+/// A type of groups as clients get it.
+#[derive(Debug, Serialize)]
+struct TypeBody {
+    group_type: String,
+    group_type_index: usize,
+    /// Nobody named them otherwise.
+    name_singular: Option<String>,
+    name_plural: Option<String>,
+}
+
+/// A name or a value, and how many groups have it.
+#[derive(Debug, Serialize)]
+struct CountBody {
+    name: String,
+    count: usize,
+}
+
+impl GroupBody {
+    fn new(group_type_index: u8, group_key: String, group: Group) -> Self {
+        let created_at = group.created_at.to_rfc3339();
+        Self { group_type_index, group_key, group_properties: group.properties, created_at }
+    }
+}
+
+/// `GET groups/?group_type_index=`: newest first.
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (index, page) = (type_index(&request)?, Page::of(&request));
+    let part = Part { offset: page.offset, limit: page.limit };
+    let search = request.query("search").filter(|text| !text.is_empty()).map(Cow::into_owned);
+    let found = app.engine.find_groups(asker.project.id, index, search, part).await;
+    let (count, groups) = found.map_err(query::problem)?;
+    let body = |(key, group)| GroupBody::new(index, key, group);
+    Ok(page.answer(app, &request, rendering, count, groups.into_iter().map(body).collect()))
+}
+
+/// `GET groups/find/?group_type_index=&group_key=`.
+pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let index = type_index(&call.request)?;
+    let Some(key) = call.request.query("group_key").filter(|key| !key.is_empty()) else {
+        return Err(missing("group_key"));
+    };
+    app.engine.wait().await.map_err(query::problem)?;
+    let group = app.identities.group(call.asker.project.id, index, &key);
+    let group = group.map_err(|error| Problem::of(error.kind(), &error))?;
+    let group = group.ok_or_else(|| Problem::not_found("Not found."))?;
+    Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key.into_owned(), group)))
+}
+
+/// `GET groups/property_definitions/`: the properties of each type of groups, the most frequent
+/// first.
+pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    app.engine.wait().await.map_err(query::problem)?;
+    let types = u8::try_from(type_names(app, project).len()).unwrap_or(u8::MAX);
+    let found = app.engine.group_properties(project, types).await.map_err(query::problem)?;
+    let bodies: BTreeMap<String, Vec<CountBody>> =
+        found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
+    Ok(Response::json(StatusCode::OK, &bodies))
+}
+
+/// `GET groups/property_values/?group_type_index=&key=&value=`: the most frequent values.
+pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let index = type_index(&call.request)?;
+    let Some(key) = call.request.query("key").filter(|key| !key.is_empty()) else {
+        return Err(missing("key"));
+    };
+    let part = call.request.query("value").unwrap_or_default().to_lowercase();
+    let found = app.engine.group_values(call.asker.project.id, index, key.into_owned()).await;
+    let mut counts = found.map_err(query::problem)?;
+    counts.retain(|value, _| value.to_lowercase().contains(&part));
+    let mut values = ranked(counts);
+    values.truncate(VALUES_MAX);
+    Ok(Response::json(StatusCode::OK, &values))
+}
+
+/// `GET groups_types/`, in the order of their indexes.
+pub async fn types(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let names = type_names(app, call.asker.project.id);
+    let body = |(group_type_index, group_type): (usize, &String)| TypeBody {
+        group_type: group_type.clone(),
+        group_type_index,
+        name_singular: None,
+        name_plural: None,
+    };
+    let bodies: Vec<TypeBody> = names.iter().enumerate().map(body).collect();
+    Ok(Response::json(StatusCode::OK, &bodies))
+}
+
+fn type_names(app: &App, project: ProjectId) -> std::sync::Arc<[String]> {
+    app.identities.group_types(project)
+}
+
+/// The type that the query names.
+fn type_index(request: &Request) -> Result<u8, Problem> {
+    let Some(text) = request.query("group_type_index").filter(|text| !text.is_empty()) else {
+        return Err(missing("group_type_index"));
+    };
+    text.parse().map_err(|_| {
+        let problem = Problem::new(Kind::Invalid, "invalid_input", "A valid integer is required.");
+        problem.with_attr(Attr::Name("group_type_index".into()))
+    })
+}
+
+fn missing(name: &'static str) -> Problem {
+    let detail = format!("You must pass ?{name}= in this API query");
+    Problem::new(Kind::Invalid, "required", detail).with_attr(Attr::Name(name.into()))
+}
+
+/// The most frequent first; those of the same number by name.
+fn ranked(counts: Counts) -> Vec<CountBody> {
+    let mut bodies: Vec<_> =
+        counts.into_iter().map(|(name, count)| CountBody { name, count }).collect();
+    bodies.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+    bodies
+}

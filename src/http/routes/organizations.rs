@@ -1,0 +1,196 @@
+//! The organization of a user, and its members with their levels. A user belongs to one.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::http::auth;
+use crate::http::auth::Asker;
+use crate::http::auth::CURRENT;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::store;
+use crate::http::routes::store::wrong;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::members::Level;
+use crate::metadata::members::NewMember;
+use crate::metadata::members::Organization;
+
+/// An organization as clients get it; the names are PostHog's.
+#[derive(Debug, Serialize)]
+pub(super) struct OrganizationBody {
+    id: String,
+    name: String,
+    created_at: String,
+    /// What the asker may do in it.
+    membership_level: i64,
+}
+
+/// A member as clients get it.
+#[derive(Debug, Serialize)]
+struct MemberBody {
+    id: String,
+    user: UserBody,
+    level: i64,
+    joined_at: String,
+    /// The value of the key that a new member starts with; told once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    personal_api_key: Option<String>,
+}
+
+impl OrganizationBody {
+    /// What someone of this level gets of `organization`.
+    pub(super) fn new(organization: &Organization, level: Level) -> Self {
+        Self {
+            id: organization.id.to_string(),
+            name: organization.name.clone(),
+            created_at: organization.created_at.to_rfc3339(),
+            membership_level: level.number(),
+        }
+    }
+}
+
+impl MemberBody {
+    fn new(user: &User) -> Self {
+        Self {
+            id: user.uuid.to_string(),
+            user: UserBody::new(user),
+            level: user.level.number(),
+            joined_at: user.created_at.to_rfc3339(),
+            personal_api_key: None,
+        }
+    }
+}
+
+/// `GET /api/organizations/`: the one of the asker.
+pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let own = snapshot.organization(asker.user.organization).into_iter();
+    let bodies: Vec<_> =
+        own.map(|organization| OrganizationBody::new(organization, asker.user.level)).collect();
+    let count = bodies.len();
+    let shown = bodies.into_iter().skip(page.offset).take(page.limit).collect();
+    Ok(page.answer(app, &request, rendering, count, shown))
+}
+
+/// `GET /api/organizations/:organization/`.
+pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let organization = own(app, &call)?;
+    let body = OrganizationBody::new(&organization, call.asker.user.level);
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `PATCH /api/organizations/:organization/`: its name.
+pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let organization = own(app, &call)?;
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let name = Fields::read(call.request).await?.text("name")?;
+    let name = name.unwrap_or_else(|| organization.name.clone());
+    let (metadata, id) = (app.metadata.clone(), organization.id);
+    let write = async move { metadata.rename_organization(id, &name).await };
+    let renamed = store::write(app, "rename-organization", write).await?;
+    let body = OrganizationBody::new(&renamed, call.asker.user.level);
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `GET /api/organizations/:organization/members/`, by the time of joining.
+pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let organization = own(app, &call)?;
+    let Call { rendering, request, .. } = call;
+    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let is_member = |user: &&Arc<User>| user.organization == organization.id && !user.is_removed;
+    let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
+    let shown = members.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|user| MemberBody::new(user)).collect();
+    Ok(page.answer(app, &request, rendering, members.len(), bodies))
+}
+
+/// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
+/// passwords and no mails: the answer has the key by which the member begins, this once.
+pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    own(app, &call)?;
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("email")?;
+    let email = fields.text("email")?.unwrap_or_default();
+    let local = email.split('@').next().unwrap_or_default().to_owned();
+    let new = NewMember {
+        first_name: fields.text("first_name")?.filter(|name| !name.is_empty()).unwrap_or(local),
+        email,
+        level: level(&mut fields)?.unwrap_or(Level::Member),
+    };
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move { metadata.add_member(by, new, &auth::seed()).await };
+    let (user, key) = store::write(app, "add-member", write).await?;
+    let body = MemberBody { personal_api_key: Some(key.value), ..MemberBody::new(&user) };
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// `PATCH /api/organizations/:organization/members/:uuid/`: the level.
+pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    own(app, &call)?;
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let id = member(app, &call)?;
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("level")?;
+    let level = level(&mut fields)?.unwrap_or(Level::Member);
+    let write = async move { metadata.set_level(by, id, level).await };
+    let user = store::write(app, "set-level", write).await?;
+    Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
+}
+
+/// `DELETE /api/organizations/:organization/members/:uuid/`: the member's keys end. Everybody may leave.
+pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    own(app, &call)?;
+    let (metadata, by, id) = (app.metadata.clone(), call.asker.user.id, member(app, &call)?);
+    if by != id {
+        auth::require_level(&call.asker.key, Level::Admin)?;
+    }
+    let write = async move { metadata.remove_member(by, id).await };
+    store::write(app, "remove-member", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// The organization that the path names, if it is the asker's.
+fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let not_found = || Problem::not_found("Organization not found.");
+    let id = match call.id() {
+        CURRENT => call.asker.user.organization,
+        text => Uuid::try_parse(text).map_err(|_| not_found())?,
+    };
+    let organization = snapshot.organization(id).ok_or_else(not_found)?;
+    if organization.id != call.asker.user.organization {
+        return Err(Problem::permission_denied("You don't have access to the organization."));
+    }
+    Ok(Arc::clone(organization))
+}
+
+/// The member that the path names; `@me` is the asker.
+fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
+    if call.second_id() == "@me" {
+        return Ok(call.asker.user.id);
+    }
+    let not_found = || Problem::not_found("Not found.");
+    let uuid = Uuid::try_parse(call.second_id()).map_err(|_| not_found())?;
+    let snapshot = app.metadata.snapshot();
+    let user = snapshot.users().find(|user| user.uuid == uuid);
+    user.map(|user| user.id).ok_or_else(not_found)
+}
+
+fn level(fields: &mut Fields) -> Result<Option<Level>, Problem> {
+    let Some(number) = fields.nullable_integer("level")?.flatten() else { return Ok(None) };
+    let refused =
+        || wrong("level", "invalid_choice", format!("\"{number}\" is not a valid choice."));
+    Level::from_number(number).map(Some).ok_or_else(refused)
+}

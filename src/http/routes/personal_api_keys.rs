@@ -1,0 +1,182 @@
+//! Personal API keys of the user who asks. A value is told once, when its key is made.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth;
+use crate::http::auth::Asker;
+use crate::http::auth::CURRENT;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::store;
+use crate::http::routes::store::wrong;
+use crate::metadata::accounts::Grant;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
+
+/// What scopes may be about: the objects of the endpoints, under PostHog's names.
+const OBJECTS: [&str; 16] = [
+    "*",
+    "activity_log",
+    "cohort",
+    "event_definition",
+    "feature_flag",
+    "group",
+    "ingestion_warning",
+    "insight",
+    "organization",
+    "organization_member",
+    "person",
+    "personal_api_key",
+    "project",
+    "property_definition",
+    "query",
+    "user",
+];
+
+/// A key as clients get it; the names are PostHog's.
+#[derive(Debug, Serialize)]
+struct KeyBody<'a> {
+    id: i64,
+    label: &'a str,
+    /// Told once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    mask_value: &'a str,
+    scopes: Vec<&'a str>,
+    scoped_teams: Option<Vec<i64>>,
+    created_at: String,
+    last_used_at: Option<String>,
+    user_id: i64,
+}
+
+impl<'a> KeyBody<'a> {
+    fn new(key: &'a PersonalKey) -> Self {
+        let scopes = key.scopes.as_ref();
+        let projects = key.projects.as_ref();
+        Self {
+            id: key.id.0,
+            label: &key.label,
+            value: None,
+            mask_value: &key.mask,
+            scopes: scopes.map_or(vec!["*"], |own| own.iter().map(String::as_str).collect()),
+            scoped_teams: projects.map(|own| own.iter().map(|project| project.0).collect()),
+            created_at: key.created_at.to_rfc3339(),
+            last_used_at: key.last_used_at.map(|at| at.to_rfc3339()),
+            user_id: key.user.id.0,
+        }
+    }
+}
+
+/// `GET /api/personal_api_keys/`: those that work, oldest first.
+pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let page = Page::of(&request);
+    let mut keys = app.metadata.list_keys();
+    keys.retain(|key| key.user.id == asker.user.id);
+    let shown = keys.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|key| KeyBody::new(key)).collect();
+    Ok(page.answer(app, &request, rendering, keys.len(), bodies))
+}
+
+/// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`.
+pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let asker = call.asker;
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("label")?;
+    let label = fields.text("label")?.unwrap_or_default();
+    fields.require("scopes")?;
+    let scopes = scopes(fields.texts("scopes")?.unwrap_or_default(), &asker)?;
+    let projects = projects(app, fields.ids("scoped_teams")?, &asker)?;
+    let (metadata, user) = (app.metadata.clone(), asker.user.id);
+    let grant = Grant { scopes, projects };
+    let write = async move { metadata.create_key(user, &label, grant, &auth::seed()).await };
+    let made = store::write(app, "create-key", write).await?;
+    let body = KeyBody { value: Some(made.value.clone()), ..KeyBody::new(&made.key) };
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// `GET /api/personal_api_keys/:id/`; `@current` is the key of the request.
+pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
+}
+
+/// `PATCH /api/personal_api_keys/:id/`: the label. What a key may do never changes.
+pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let key = find(app, &call)?;
+    let label = Fields::read(call.request).await?.text("label")?;
+    let label = label.unwrap_or_else(|| key.label.clone());
+    let (metadata, id) = (app.metadata.clone(), key.id);
+    let write = async move { metadata.relabel_key(id, &label).await };
+    let key = store::write(app, "label-key", write).await?;
+    Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
+}
+
+/// `DELETE /api/personal_api_keys/:id/`: it ends at once and for good.
+pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let (metadata, id) = (app.metadata.clone(), find(app, &call)?.id);
+    let write = async move { metadata.revoke_key(id).await };
+    store::write(app, "revoke-key", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// The key that the path names, if it is the asker's own.
+fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
+    if call.id() == CURRENT {
+        return Ok(Arc::clone(&call.asker.key));
+    }
+    let id = call.id().parse().ok().map(KeyId);
+    let mut keys = app.metadata.list_keys().into_iter();
+    let own = keys.find(|key| Some(key.id) == id && key.user.id == call.asker.user.id);
+    own.ok_or_else(|| Problem::not_found("Not found."))
+}
+
+/// Checks scopes: each exists, and the asker's key grants it. `*` alone is everything.
+fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
+    if scopes.is_empty() {
+        return Err(wrong("scopes", "empty", "This list may not be empty."));
+    }
+    for scope in &scopes {
+        let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
+        let is_all = scope == "*";
+        let exists = OBJECTS.contains(&object) && ["read", "write"].contains(&action);
+        if !is_all && (!exists || !scope.contains(':')) {
+            return Err(wrong("scopes", "invalid_input", format!("Invalid scope: {scope}")));
+        }
+        let granted = if is_all { "*:write" } else { scope };
+        auth::require(&asker.key, granted)?;
+    }
+    Ok(Some(scopes).filter(|scopes| !scopes.iter().any(|scope| scope == "*")))
+}
+
+/// Checks projects: each is the organization's, and the asker's key may use it.
+fn projects(
+    app: &App,
+    projects: Option<Vec<i64>>,
+    asker: &Asker,
+) -> Result<Option<Vec<ProjectId>>, Problem> {
+    let Some(projects) = projects.filter(|projects| !projects.is_empty()) else {
+        // A key makes no key that may more than itself.
+        return Ok(asker.key.projects.clone());
+    };
+    let projects: Vec<ProjectId> = projects.into_iter().map(ProjectId).collect();
+    let snapshot = app.metadata.snapshot();
+    for id in &projects {
+        let is_own = |own: &Vec<ProjectId>| own.contains(id);
+        let exists = snapshot.project(*id);
+        if exists.is_none_or(|project| project.organization != asker.user.organization)
+            || !asker.key.projects.as_ref().is_none_or(is_own)
+        {
+            let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+            return Err(wrong("scoped_teams", "does_not_exist", detail));
+        }
+    }
+    Ok(Some(projects))
+}

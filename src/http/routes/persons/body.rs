@@ -1,0 +1,100 @@
+//! A person as clients get it: [`PersonBody`].
+
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::identity::person::Person;
+use crate::metadata::accounts::Project;
+
+/// Properties that name a person unless the project names others, in order.
+const NAME_PROPERTIES: [&str; 7] =
+    ["email", "Email", "name", "Name", "username", "Username", "UserName"];
+
+/// The fields of the API specification in its order, then `is_identified`.
+#[derive(Debug, Serialize)]
+pub(super) struct PersonBody {
+    id: i64,
+    name: String,
+    distinct_ids: Vec<String>,
+    properties: Map<String, Value>,
+    created_at: String,
+    uuid: String,
+    is_identified: bool,
+    /// Only in the answers of operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
+}
+
+impl PersonBody {
+    /// A person alone: ids that look made by a machine come last, otherwise the order of
+    /// attachment stays.
+    pub(super) fn retrieved(project: &Project, person: Person, mut ids: Vec<String>) -> Self {
+        ids.sort_by_key(|id| is_anonymous(id));
+        Self::listed(project, person, ids)
+    }
+
+    /// A person in a list: its ids in the order of attachment.
+    pub(super) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
+        Self {
+            id: person.number,
+            name: name(project, &person.properties, &ids, person.number),
+            distinct_ids: ids,
+            properties: person.properties,
+            created_at: person.created_at.to_rfc3339(),
+            uuid: person.uuid.to_string(),
+            is_identified: person.is_identified,
+            success: None,
+        }
+    }
+
+    /// The same as the answer of an operation, whose clients look for `success`.
+    pub(super) fn succeeded(self) -> Self {
+        Self { success: Some(true), ..self }
+    }
+}
+
+/// The first property that names the person, else the first distinct id that looks made by a
+/// human, else the first, else the number.
+fn name(project: &Project, properties: &Map<String, Value>, ids: &[String], id: i64) -> String {
+    let text = |key: &str| match properties.get(key) {
+        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+        Some(Value::Number(number)) if number.as_f64() != Some(0.0) => Some(number.to_string()),
+        _ => None,
+    };
+    let own = project.person_display_name_properties.as_deref();
+    let named = match own {
+        Some(keys) => keys.iter().find_map(|key| text(key)),
+        None => NAME_PROPERTIES.into_iter().find_map(text),
+    };
+    let chosen = || ids.iter().find(|id| !is_anonymous(id)).or(ids.first()).cloned();
+    named.or_else(chosen).unwrap_or_else(|| id.to_string())
+}
+
+/// Five parts of lower-case letters and digits with dashes between: what SDKs make up.
+fn is_anonymous(id: &str) -> bool {
+    let part = |part: &str| {
+        let ok = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        !part.is_empty() && part.bytes().all(ok)
+    };
+    id.split('-').count() == 5 && id.split('-').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_anonymous;
+
+    #[test]
+    fn made_up_ids_are_told_from_names() {
+        for (id, expected) in [
+            ("0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d", true),
+            ("a-b-c-d-e", true),
+            ("a-b-c-d", false),
+            ("A-b-c-d-e", false),
+            ("user@example.com", false),
+            ("----", false),
+        ] {
+            assert_eq!(is_anonymous(id), expected, "{id}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A list of persons as a CSV file, made while it is sent. The file is read twice from one snapshot,
+//! once for its columns and once for its lines, so that its length costs no memory.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use futures::stream;
+use hyper::StatusCode;
+use tokio::sync::mpsc::Sender;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::csv;
+use crate::http::csv::Columns;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::response::StreamError;
+use crate::http::routes::persons::LISTED_IDS_MAX;
+use crate::http::routes::persons::body::PersonBody;
+use crate::http::routes::query;
+use crate::identity::IdentityError;
+use crate::metadata::accounts::Project;
+use crate::query::people::Found;
+use crate::query::people::Part;
+use crate::query::people::PersonsQuestion;
+
+/// Lines of a file at most (PostHog's figure).
+const LINES_MAX: usize = 300_000;
+
+/// Bytes of a piece that is sent at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+type Piece = Result<Bytes, StreamError>;
+
+/// The persons who answer `question`, all of them up to a limit.
+pub(super) async fn export(
+    app: &App,
+    asker: Principal,
+    question: PersonsQuestion,
+) -> Result<Response, Problem> {
+    let all = Part { offset: 0, limit: LINES_MAX };
+    let found = app.engine.find_persons(asker.project.id, question, all).await;
+    let found = found.map_err(query::problem)?;
+    let written = app.engine.produce(move |pieces: Sender<Piece>| {
+        if let Err(error) = write(&found, &asker.project, &pieces) {
+            // If nobody reads any more, nobody has to be told.
+            let _ = pieces.blocking_send(Err(Box::new(error)));
+        }
+    });
+    let pieces = written.await.map_err(query::problem)?;
+    let pieces = stream::unfold(pieces, |mut pieces| async {
+        let piece = pieces.recv().await?;
+        Some((piece, pieces))
+    });
+    Ok(Response::stream(StatusCode::OK, csv::MEDIA_TYPE, pieces))
+}
+
+fn write(found: &Found, project: &Project, pieces: &Sender<Piece>) -> Result<(), IdentityError> {
+    let row = |person, ids| serde_json::to_value(PersonBody::listed(project, person, ids));
+    let mut columns = Columns::default();
+    let mut failed = None;
+    found.each(LISTED_IDS_MAX, |person, ids| {
+        match row(person, ids) {
+            Ok(row) => columns.add(&row),
+            Err(error) => failed = Some(error),
+        }
+        if pieces.is_closed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let mut text = columns.head();
+    found.each(LISTED_IDS_MAX, |person, ids| {
+        match row(person, ids) {
+            Ok(row) => columns.write(&row, &mut text),
+            Err(error) => failed = Some(error),
+        }
+        if text.len() < PIECE_BYTES {
+            return ControlFlow::Continue(());
+        }
+        match pieces.blocking_send(Ok(std::mem::take(&mut text).into())) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    // If nobody reads any more, the rest is not missed.
+    let _ = pieces.blocking_send(Ok(text.into()));
+    Ok(())
+}

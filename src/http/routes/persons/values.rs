@@ -1,0 +1,146 @@
+//! `GET persons/values/`: which values a property has, for someone who writes a filter.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query;
+
+/// Persons that are looked at, the newest first (PostHog's figure).
+const PERSONS_MAX: usize = 100_000;
+
+/// Different values that are counted; further ones are left out.
+const VALUES_MAX: usize = 50_000;
+
+/// Values that are told (PostHog's figure).
+const TOLD_MAX: usize = 20;
+
+/// One value.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(in crate::http::routes) struct ValueBody {
+    name: String,
+    count: usize,
+}
+
+/// The most frequent values of the property `key`, those that contain `value` if that is given.
+pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let query = |name: &str| call.request.query(name).unwrap_or_default().into_owned();
+    let (key, part) = (query("key"), query("value"));
+    if key.is_empty() || key.starts_with("$virt") {
+        let none: [ValueBody; 0] = [];
+        return Ok(csv::render(StatusCode::OK, call.rendering, &none));
+    }
+    let counted = app.engine.read(move |view, stop| {
+        let needle = format!("{}:", Value::from(key.as_str()));
+        let mut tally = Tally::new(&part);
+        let seen = Cell::new(0_usize);
+        let wanted = |_, json: &str| {
+            seen.set(seen.get() + 1);
+            // One too many is read, which brings the scan to its end.
+            seen.get() > PERSONS_MAX || json.contains(&needle)
+        };
+        view.scan_persons_where(project, wanted, |person| {
+            if seen.get() > PERSONS_MAX || stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
+            if let Some(value) = person.properties.get(&key) {
+                tally.count(value);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(tally.told())
+    });
+    let told = counted.await.map_err(query::problem)?;
+    Ok(csv::render(StatusCode::OK, call.rendering, &told))
+}
+
+/// Values and how often they were seen.
+#[derive(Debug)]
+pub(in crate::http::routes) struct Tally {
+    /// In lower case; empty takes all.
+    part: String,
+    counts: HashMap<String, usize>,
+}
+
+impl Tally {
+    /// Takes values that contain `part` in any case.
+    pub(in crate::http::routes) fn new(part: &str) -> Self {
+        Self { part: part.to_lowercase(), counts: HashMap::new() }
+    }
+
+    /// Counts a value. Null and the empty text are no values.
+    pub(in crate::http::routes) fn count(&mut self, value: &Value) {
+        let name = match value {
+            Value::Null => return,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if name.is_empty() || !name.to_lowercase().contains(&self.part) {
+            return;
+        }
+        if let Some(count) = self.counts.get_mut(&name) {
+            *count += 1;
+        } else if self.counts.len() < VALUES_MAX {
+            self.counts.insert(name, 1);
+        }
+    }
+
+    /// The most frequent values; those of the same number by name.
+    pub(in crate::http::routes) fn told(self) -> Vec<ValueBody> {
+        let values = self.counts.into_iter().map(|(name, count)| ValueBody { name, count });
+        let mut values: Vec<_> = values.collect();
+        values.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        values.truncate(TOLD_MAX);
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Tally;
+    use super::ValueBody;
+
+    /// PostHog's `convert_property_value`: booleans in lower case, containers as JSON.
+    #[test]
+    fn values_are_counted_and_told_as_text() {
+        let mut tally = Tally::new("");
+        for value in [
+            json!("b"),
+            json!(true),
+            json!("b"),
+            json!(null),
+            json!(""),
+            json!({"z": 1, "a": [2]}),
+            json!(1.5),
+        ] {
+            tally.count(&value);
+        }
+        let told = [("b", 2), ("1.5", 1), ("true", 1), ("{\"a\":[2],\"z\":1}", 1)];
+        let told: Vec<_> =
+            told.into_iter().map(|(name, count)| ValueBody { name: name.into(), count }).collect();
+        assert_eq!(tally.told(), told);
+    }
+
+    #[test]
+    fn parts_match_in_any_case() {
+        let mut tally = Tally::new("oo");
+        for value in ["Foo", "bar", "FOOD"] {
+            tally.count(&json!(value));
+        }
+        assert_eq!(tally.told().len(), 2);
+    }
+}

@@ -1,0 +1,30 @@
+//! A user inside another object: [`UserBody`].
+
+use serde::Serialize;
+
+use crate::metadata::accounts::User;
+
+/// The fields of the API specification in its order.
+#[derive(Debug, Serialize)]
+pub(super) struct UserBody {
+    id: i64,
+    uuid: String,
+    distinct_id: String,
+    first_name: String,
+    email: String,
+    is_email_verified: bool,
+}
+
+impl UserBody {
+    /// What others see of `user`.
+    pub(super) fn new(user: &User) -> Self {
+        Self {
+            id: user.id.0,
+            uuid: user.uuid.to_string(),
+            distinct_id: user.distinct_id.clone(),
+            first_name: user.first_name.clone(),
+            email: user.email.clone(),
+            is_email_verified: user.is_email_verified,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The user behind a key: `/api/users/@me/`.
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth::Asker;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::organizations::OrganizationBody;
+use crate::http::routes::store;
+use crate::metadata::accounts::User;
+use crate::metadata::members::UserPatch;
+use crate::metadata::snapshot::Snapshot;
+
+/// A user as the user gets it; the names are PostHog's.
+#[derive(Debug, Serialize)]
+struct MeBody<'a> {
+    id: i64,
+    uuid: String,
+    distinct_id: &'a str,
+    first_name: &'a str,
+    email: &'a str,
+    is_email_verified: bool,
+    date_joined: String,
+    team: Option<TeamPart<'a>>,
+    organization: Option<OrganizationBody>,
+    organizations: Vec<OrganizationBody>,
+}
+
+/// The project that `@current` means.
+#[derive(Debug, Serialize)]
+struct TeamPart<'a> {
+    id: i64,
+    name: &'a str,
+    organization: String,
+    api_token: &'a str,
+    timezone: &'a str,
+}
+
+impl<'a> MeBody<'a> {
+    fn new(user: &'a User, snapshot: &'a Snapshot) -> Self {
+        let own = snapshot.organization(user.organization);
+        let own = || own.map(|organization| OrganizationBody::new(organization, user.level));
+        let project = user.current_project.and_then(|id| snapshot.project(id));
+        Self {
+            id: user.id.0,
+            uuid: user.uuid.to_string(),
+            distinct_id: &user.distinct_id,
+            first_name: &user.first_name,
+            email: &user.email,
+            is_email_verified: user.is_email_verified,
+            date_joined: user.created_at.to_rfc3339(),
+            team: project.map(|project| TeamPart {
+                id: project.id.0,
+                name: &project.name,
+                organization: project.organization.to_string(),
+                api_token: &project.token,
+                timezone: &project.timezone,
+            }),
+            organization: own(),
+            organizations: own().into_iter().collect(),
+        }
+    }
+}
+
+/// `GET /api/users/@me/`, or by one's own uuid.
+pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    check_own(&call)?;
+    let body = MeBody::new(&call.asker.user, &app.metadata.snapshot()).to_response();
+    Ok(body)
+}
+
+/// `PATCH /api/users/@me/`: `first_name`, `email`, and `set_current_team`, the project for
+/// `@current`.
+pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    check_own(&call)?;
+    let (metadata, id) = (app.metadata.clone(), call.asker.user.id);
+    let mut fields = Fields::read(call.request).await?;
+    let patch = UserPatch {
+        first_name: fields.text("first_name")?,
+        email: fields.text("email")?,
+        current_project: fields.nullable_integer("set_current_team")?.flatten().map(ProjectId),
+    };
+    let write = async move { metadata.update_user(id, patch).await };
+    let user = store::write(app, "update-user", write).await?;
+    Ok(MeBody::new(&user, &app.metadata.snapshot()).to_response())
+}
+
+impl MeBody<'_> {
+    fn to_response(&self) -> Response {
+        Response::json(StatusCode::OK, self)
+    }
+}
+
+/// Others are nobody's business.
+fn check_own(call: &Call<Asker>) -> Result<(), Problem> {
+    let own = call.asker.user.uuid.to_string();
+    if call.id() == "@me" || call.id().eq_ignore_ascii_case(&own) {
+        return Ok(());
+    }
+    Err(Problem::not_found("Not found."))
+}

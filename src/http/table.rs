@@ -1,0 +1,457 @@
+//! The management endpoints on one screen: [`TABLE`]. One line each: methods, path, the scope that
+//! a key needs, the function. [`find`] looks a request up.
+//!
+//! # Paths
+//!
+//! `P` is `/api/projects/:project`, and `/api/environments/:project`, which is the same thing under
+//! PostHog's newer name. `O` is `/api/organizations/:organization`. A `:name` stands for any one part. The
+//! trailing slash may be left out. The first line whose path fits decides, so a word stands before
+//! a `:name` in its place; a test sees to it. Old paths without a project (`/api/person/`) mean the
+//! project that the asker uses.
+
+use crate::app::App;
+use crate::http::auth::Asker;
+use crate::http::auth::CURRENT;
+use crate::http::auth::Principal;
+use crate::http::call::Answer;
+use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::call::Renderings;
+use crate::http::call::decode;
+use crate::http::routes::event_definitions;
+use crate::http::routes::events;
+use crate::http::routes::feature_flags;
+use crate::http::routes::groups;
+use crate::http::routes::ingestion_warnings;
+use crate::http::routes::organizations;
+use crate::http::routes::personal_api_keys;
+use crate::http::routes::persons;
+use crate::http::routes::projects;
+use crate::http::routes::property_definitions;
+use crate::http::routes::query;
+use crate::http::routes::users;
+
+/// A function of a project.
+macro_rules! of_project {
+    ($function:path) => {
+        Run::Project(|app, call| Box::pin($function(app, call)))
+    };
+}
+
+/// A function outside of projects.
+macro_rules! of_account {
+    ($function:path) => {
+        Run::Account(|app, call| Box::pin($function(app, call)))
+    };
+}
+
+/// Every management endpoint.
+#[rustfmt::skip]
+pub const TABLE: &[Endpoint] = &[
+    at("GET",       "/api/organizations/",      "organization:read",     of_account!(organizations::list)),
+    at("GET",       "O/",                       "organization:read",     of_account!(organizations::retrieve)),
+    at("PATCH",     "O/",                       "organization:write",    of_account!(organizations::update)),
+    at("GET",       "O/members/",               "organization_member:read",  of_account!(organizations::members)),
+    at("POST",      "O/members/",               "organization_member:write", of_account!(organizations::add_member)),
+    at("PATCH",     "O/members/:uuid/",         "organization_member:write", of_account!(organizations::update_member)),
+    at("DELETE",    "O/members/:uuid/",         "organization_member:write", of_account!(organizations::remove_member)),
+
+    at("GET",       "/api/personal_api_keys/",  "personal_api_key:read", of_account!(personal_api_keys::list)),
+    at("POST",      "/api/personal_api_keys/",  "personal_api_key:write", of_account!(personal_api_keys::create)),
+    at("GET",       "/api/personal_api_keys/:id/", "personal_api_key:read", of_account!(personal_api_keys::retrieve)),
+    at("PATCH",     "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::update)),
+    at("DELETE",    "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::revoke)),
+
+    at("GET",       "/api/projects/",           "project:read",          of_account!(projects::list)),
+    at("POST",      "/api/projects/",           "project:write",         of_account!(projects::create)),
+    at("GET",       "P/",                       "project:read",          of_project!(projects::retrieve)),
+    at("PUT PATCH", "P/",                       "project:write",         of_project!(projects::update)),
+    at("PATCH",     "P/reset_token/",           "project:write",         of_project!(projects::reset_token)),
+
+    at("GET",       "/api/users/:uuid/",        "user:read",             of_account!(users::retrieve)),
+    at("PATCH",     "/api/users/:uuid/",        "user:write",            of_account!(users::update)),
+
+    at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
+    at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
+    at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
+    at("PUT PATCH", "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::update)),
+    at("DELETE",    "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::delete)),
+    at("GET",       "P/event_definitions/:id/metrics/", "event_definition:read", of_project!(event_definitions::metrics)),
+
+    at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv(),
+    at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)),
+    at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)),
+
+    at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
+    at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
+    at("GET",       "P/feature_flags/:id/",     "feature_flag:read",     of_project!(feature_flags::retrieve)),
+    at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)),
+    at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).refused(),
+
+    at("GET",       "P/groups/",                "group:read",            of_project!(groups::list)),
+    at("GET",       "P/groups/find/",           "group:read",            of_project!(groups::find)),
+    at("GET",       "P/groups/property_definitions/", "group:read",      of_project!(groups::property_definitions)),
+    at("GET",       "P/groups/property_values/", "group:read",           of_project!(groups::property_values)),
+    at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
+
+    at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::changes::bulk_delete)),
+    at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)),
+    at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
+    at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
+    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)),
+    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)),
+    at("GET",       "P/persons/:id/properties_timeline/", "person:read",   of_project!(persons::timeline::timeline)).or_csv(),
+    at("POST",      "P/persons/:id/update_property/", "person:write",    of_project!(persons::changes::update_property)),
+    at("POST",      "P/persons/:id/delete_property/", "person:write",    of_project!(persons::changes::delete_property)),
+    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
+
+    at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
+    at("GET",       "P/property_definitions/:id/", "property_definition:read", of_project!(property_definitions::retrieve)),
+
+    at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
+
+    at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),
+];
+
+/// Paths of before there were projects in them, and what of the current project they mean.
+const FLAT: &[(&str, &str)] = &[
+    ("cohort", "cohorts"),
+    ("event", "events"),
+    ("event_definition", "event_definitions"),
+    ("feature_flag", "feature_flags"),
+    ("person", "persons"),
+    ("property_definition", "property_definitions"),
+];
+
+/// One line of the table.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Methods with a space between, such as `PUT PATCH`.
+    methods: &'static str,
+    /// The path as the table writes it; also the name in metrics and logs.
+    pub path: &'static str,
+    /// What a key must grant, such as `person:read`.
+    pub scope: &'static str,
+    /// The forms of the answer.
+    pub renderings: Renderings,
+    /// Whether the methods show in `Allow`.
+    is_allowed: bool,
+    /// What answers.
+    pub run: Run,
+}
+
+/// What answers, by what it needs to know of the asker.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// An endpoint of a project.
+    Project(for<'a> fn(&'a App, Call<Principal>) -> Answer<'a>),
+    /// An endpoint outside of projects.
+    Account(for<'a> fn(&'a App, Call<Asker>) -> Answer<'a>),
+}
+
+const fn at(methods: &'static str, path: &'static str, scope: &'static str, run: Run) -> Endpoint {
+    Endpoint { methods, path, scope, renderings: Renderings::Json, is_allowed: true, run }
+}
+
+impl Endpoint {
+    /// Its answer may also be CSV.
+    const fn or_csv(mut self) -> Self {
+        self.renderings = Renderings::JsonOrCsv;
+        self
+    }
+
+    /// It chooses the form of its answer by the body.
+    const fn own_rendering(mut self) -> Self {
+        self.renderings = Renderings::Own;
+        self
+    }
+
+    /// It exists to refuse in its own words.
+    const fn refused(mut self) -> Self {
+        self.is_allowed = false;
+        self
+    }
+
+    fn takes(&self, method: &str) -> bool {
+        self.methods.split(' ').any(|own| own == method)
+    }
+}
+
+/// What was found for a path.
+#[derive(Debug)]
+pub enum Found {
+    /// An endpoint.
+    Endpoint(Managed),
+    /// The path exists, with the methods of this `Allow`.
+    WrongMethod(String),
+    /// Nothing has this path.
+    Nothing,
+}
+
+/// An endpoint, and what its path says.
+#[derive(Debug)]
+pub struct Managed {
+    /// The line of the table.
+    pub endpoint: &'static Endpoint,
+    /// The project that the path names; empty outside of projects.
+    pub project: String,
+    /// The values of the `:names`.
+    pub parameters: Vec<String>,
+    /// What the suffix of the path asks for.
+    pub suffix: Option<Rendering>,
+}
+
+/// Finds the endpoint of a path, which may have a query neither nor a host.
+pub fn find(method: &str, path: &str) -> Found {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    // A suffix counts only where there is something to choose; elsewhere it is part of an id.
+    let (stem, suffix) = Rendering::of_suffix(path);
+    let with_suffix = suffix.and_then(|_| Located::of(stem)).map(|located| {
+        located.endpoints().filter(|(line, _)| line.renderings == Renderings::JsonOrCsv).collect()
+    });
+    let with_suffix: Vec<_> = with_suffix.unwrap_or_default();
+    let (located, lines, suffix) = if with_suffix.is_empty() {
+        let Some(located) = Located::of(path) else { return Found::Nothing };
+        let lines = located.endpoints().collect();
+        (located, lines, None)
+    } else {
+        let Some(located) = Located::of(stem) else { return Found::Nothing };
+        (located, with_suffix, suffix)
+    };
+    choose(method, located.owner, lines, suffix)
+}
+
+/// The line for `method` among those that fit a path.
+fn choose(
+    method: &str,
+    project: String,
+    lines: Vec<(&'static Endpoint, Vec<String>)>,
+    suffix: Option<Rendering>,
+) -> Found {
+    // All lines of the path that stands first, wherever they stand.
+    let Some(path) = lines.first().map(|(line, _)| line.path) else { return Found::Nothing };
+    let mut allowed: Vec<&str> = Vec::new();
+    for (endpoint, parameters) in lines {
+        if endpoint.path != path {
+            continue;
+        }
+        if endpoint.takes(method) {
+            return Found::Endpoint(Managed { endpoint, project, parameters, suffix });
+        }
+        if endpoint.is_allowed {
+            allowed.extend(endpoint.methods.split(' '));
+        }
+    }
+    if allowed.contains(&"GET") {
+        allowed.push("HEAD");
+    }
+    allowed.push("OPTIONS");
+    Found::WrongMethod(allowed.join(", "))
+}
+
+/// A path taken apart.
+#[derive(Debug)]
+struct Located<'p> {
+    root: Root,
+    /// The project or organization; empty without.
+    owner: String,
+    parts: Vec<&'p str>,
+}
+
+/// What a path begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    Project,
+    Organization,
+    Neither,
+}
+
+impl<'p> Located<'p> {
+    /// Takes apart a path without its trailing slash; `None` if it is not of the management API.
+    fn of(path: &'p str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix("/api/")?.split('/').collect();
+        let located = |root, owner: &str, parts: &[&'p str]| {
+            let (owner, parts) = (decode(owner).into_owned(), parts.to_vec());
+            Some(Self { root, owner, parts })
+        };
+        match parts.as_slice() {
+            ["projects" | "environments" | "organizations", "", ..] => None,
+            ["projects" | "environments"] => located(Root::Neither, "", &["projects"]),
+            ["projects" | "environments", project, rest @ ..] => {
+                located(Root::Project, project, rest)
+            }
+            ["organizations"] => located(Root::Neither, "", &parts),
+            ["organizations", organization, rest @ ..] => {
+                located(Root::Organization, organization, rest)
+            }
+            [first, rest @ ..] => match FLAT.iter().find(|(old, _)| old == first) {
+                Some((_, name)) => {
+                    let parts = [&[*name], rest].concat();
+                    located(Root::Project, CURRENT, &parts)
+                }
+                None => located(Root::Neither, "", &parts),
+            },
+            [] => None,
+        }
+    }
+
+    /// The lines of the table that fit, with the values of their `:names`.
+    fn endpoints(&self) -> impl Iterator<Item = (&'static Endpoint, Vec<String>)> {
+        TABLE.iter().filter_map(|line| Some((line, self.parameters(line.path)?)))
+    }
+
+    /// The values of the `:names` of a path of the table, if it fits.
+    fn parameters(&self, path: &str) -> Option<Vec<String>> {
+        let (root, rest) = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
+            (Some(rest), _) => (Root::Project, rest),
+            (_, Some(rest)) => (Root::Organization, rest),
+            _ => (Root::Neither, path.strip_prefix("/api/")?),
+        };
+        if root != self.root {
+            return None;
+        }
+        let mut own = rest.split('/').filter(|part| !part.is_empty());
+        let mut values = Vec::new();
+        // A project's own organization stands in its path, and is the first value.
+        if root == Root::Organization {
+            values.push(self.owner.clone());
+        }
+        for part in &self.parts {
+            match own.next()? {
+                name if name.starts_with(':') => {
+                    values.push(Some(decode(part)).filter(|value| !value.is_empty())?.into_owned());
+                }
+                word if word == *part => {}
+                _ => return None,
+            }
+        }
+        own.next().is_none().then_some(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Found;
+    use super::Managed;
+    use super::Rendering;
+    use super::Run;
+    use super::TABLE;
+    use super::find;
+
+    /// A path that the line's own pattern describes.
+    fn example(pattern: &str) -> String {
+        let full =
+            pattern.replace("P/", "/api/projects/1/").replace("O/", "/api/organizations/@current/");
+        full.split('/')
+            .map(|part| if part.starts_with(':') { "77" } else { part })
+            .collect::<Vec<_>>()
+            .join("/")
+    }
+
+    fn managed(method: &str, path: &str) -> Managed {
+        match find(method, path) {
+            Found::Endpoint(managed) => managed,
+            other => panic!("{method} {path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_line_is_found_by_its_path_and_none_hides_another() {
+        for line in TABLE {
+            let path = example(line.path);
+            for method in line.methods.split(' ') {
+                for path in [path.as_str(), path.trim_end_matches('/')] {
+                    let found = managed(method, path);
+                    assert_eq!(found.endpoint.path, line.path, "{method} {path}");
+                    assert_eq!(found.endpoint.methods, line.methods, "{method} {path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_well_formed() {
+        let mut seen = HashSet::new();
+        for line in TABLE {
+            assert!(line.path.ends_with('/'), "{}", line.path);
+            let (object, action) = line.scope.split_once(':').unwrap();
+            assert!(!object.is_empty() && ["read", "write"].contains(&action), "{}", line.scope);
+            let is_of_project = matches!(line.run, Run::Project(_));
+            assert_eq!(is_of_project, line.path.starts_with("P/"), "{}", line.path);
+            for method in line.methods.split(' ') {
+                assert!(["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method), "{method}");
+                assert!(seen.insert((method, line.path)), "{method} {} twice", line.path);
+            }
+        }
+    }
+
+    #[test]
+    fn paths_have_their_aliases() {
+        for (path, pattern, project, parameters) in [
+            ("/api/projects/1/persons", "P/persons/", "1", vec![]),
+            ("/api/projects/@current/persons/", "P/persons/", "@current", vec![]),
+            ("/api/projects/%40current/persons/", "P/persons/", "@current", vec![]),
+            ("/api/environments/2/persons/7/", "P/persons/:id/", "2", vec!["7"]),
+            ("/api/person/7", "P/persons/:id/", "@current", vec!["7"]),
+            ("/api/person/", "P/persons/", "@current", vec![]),
+            ("/api/event_definition/", "P/event_definitions/", "@current", vec![]),
+            ("/api/feature_flag/3/", "P/feature_flags/:id/", "@current", vec!["3"]),
+        ] {
+            let found = managed("GET", path);
+            assert_eq!(found.endpoint.path, pattern, "{path}");
+            assert_eq!(
+                (found.project.as_str(), found.parameters.as_slice()),
+                (project, &parameters[..].iter().map(|p| p.to_string()).collect::<Vec<_>>()[..]),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        for path in [
+            "/api",
+            "/api/",
+            "/api/persons",
+            "/api/projects/1/nothing",
+            "/api/projects/1/persons/7/8/9",
+            "/api/projects/1/persons//",
+            "/api/projects//",
+            "/persons",
+            "/api/projects/1//persons",
+        ] {
+            assert!(matches!(find("GET", path), Found::Nothing), "{path}: {:?}", find("GET", path));
+        }
+    }
+
+    #[test]
+    fn other_methods_are_told_which_there_are() {
+        for (method, path, allow) in [
+            ("POST", "/api/projects/1/feature_flags/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
+            ("DELETE", "/api/projects/1/feature_flags", "GET, POST, HEAD, OPTIONS"),
+            ("GET", "/api/projects/1/query/", "POST, OPTIONS"),
+        ] {
+            match find(method, path) {
+                Found::WrongMethod(found) => assert_eq!(found, allow, "{method} {path}"),
+                other => panic!("{method} {path}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn suffixes_count_where_there_is_a_choice() {
+        for (path, pattern, id, suffix) in [
+            ("/api/projects/1/persons.csv", "P/persons/", None, Some(Rendering::Csv)),
+            ("/api/projects/1/persons/7.json/", "P/persons/:id/", Some("7"), Some(Rendering::Json)),
+            ("/api/person.csv", "P/persons/", None, Some(Rendering::Csv)),
+            ("/api/projects/1/feature_flags/a.csv", "P/feature_flags/:id/", Some("a.csv"), None),
+        ] {
+            let found = managed("GET", path);
+            assert_eq!((found.endpoint.path, found.suffix), (pattern, suffix), "{path}");
+            assert_eq!(found.parameters.first().map(String::as_str), id, "{path}");
+        }
+    }
+}

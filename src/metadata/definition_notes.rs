@@ -1,0 +1,239 @@
+//! What people noted about the events of one name: [`Notes`], beside what is known of the events
+//! themselves. The rules of hiding and verifying are here.
+
+use std::collections::HashMap;
+
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
+use crate::metadata::definitions::EventDefinition;
+use crate::metadata::disk;
+use crate::metadata::flag_rules::Violation;
+
+/// What people noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// What the events mean.
+    pub description: Option<String>,
+    /// Who answers for them.
+    pub owner: Option<UserId>,
+    /// Whether someone vouched for them. Never together with `hidden`.
+    pub verified: bool,
+    /// Since when.
+    pub verified_at: Option<UnixMicros>,
+    /// Who did.
+    pub verified_by: Option<UserId>,
+    /// Whether lists for choosing an event leave it out.
+    pub hidden: bool,
+    /// When anything of the definition was last edited.
+    pub updated_at: Option<UnixMicros>,
+    /// Who did.
+    pub updated_by: Option<UserId>,
+}
+
+/// Changes to notes; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct NotesPatch {
+    /// Another description, or none.
+    pub description: Option<Option<String>>,
+    /// Another owner, or none; must be a user.
+    pub owner: Option<Option<UserId>>,
+    /// Whether it is verified from now on.
+    pub verified: Option<bool>,
+    /// Whether it is hidden from now on.
+    pub hidden: Option<bool>,
+}
+
+/// Who edits, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edit {
+    pub(super) by: UserId,
+    pub(super) at: UnixMicros,
+}
+
+impl Notes {
+    /// The notes after a change. Hiding takes the verification away and verifying brings out of
+    /// hiding; who verified first stays.
+    ///
+    /// # Errors
+    ///
+    /// Both at once.
+    pub(super) fn edited(self, patch: NotesPatch, edit: Edit) -> Result<Self, Violation> {
+        if patch.hidden == Some(true) && patch.verified == Some(true) {
+            let detail = "An event cannot be both hidden and verified".to_owned();
+            return Err(Violation { code: "invalid_input", detail, attr: None });
+        }
+        let hidden = patch.hidden.unwrap_or(self.hidden && patch.verified != Some(true));
+        let verified = patch.verified.unwrap_or(self.verified) && !hidden;
+        let (verified_at, verified_by) = match (self.verified, verified) {
+            (true, true) => (self.verified_at, self.verified_by),
+            (false, true) => (Some(edit.at), Some(edit.by)),
+            (_, false) => (None, None),
+        };
+        Ok(Self {
+            description: patch.description.unwrap_or(self.description),
+            owner: patch.owner.unwrap_or(self.owner),
+            verified,
+            verified_at,
+            verified_by,
+            hidden,
+            updated_at: Some(edit.at),
+            updated_by: Some(edit.by),
+        })
+    }
+}
+
+/// Definitions that are read at once.
+const READ_AT_ONCE: u32 = 10_000;
+
+impl Metadata {
+    /// All definitions of a project. Their number is bounded where they are made.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn all_definitions(
+        &self,
+        project: ProjectId,
+    ) -> Result<Vec<EventDefinition>, MetadataError> {
+        let mut all: Vec<EventDefinition> = Vec::new();
+        loop {
+            let after = all.last().map_or("", |last| last.name.as_str());
+            let more = self.definitions(project, after, READ_AT_ONCE).await?;
+            let is_last = more.len() < usize::try_from(READ_AT_ONCE).unwrap_or(usize::MAX);
+            all.extend(more);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The notes of a project's definitions, by the definitions' ids. Definitions without are
+    /// absent.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn definition_notes(
+        &self,
+        project: ProjectId,
+    ) -> Result<HashMap<Uuid, Notes>, MetadataError> {
+        let rows: Vec<NotesRow> = sqlx::query_as(
+            "SELECT n.* FROM event_definition_notes n
+             JOIN event_definitions d ON d.id = n.definition
+             WHERE d.project_id = $1",
+        )
+        .bind(project.0)
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        rows.into_iter().map(NotesRow::read).collect()
+    }
+}
+
+/// The notes of one definition.
+pub(super) async fn of(
+    connection: &mut SqliteConnection,
+    definition: Uuid,
+) -> Result<Notes, MetadataError> {
+    let row: Option<NotesRow> =
+        sqlx::query_as("SELECT * FROM event_definition_notes WHERE definition = $1")
+            .bind(definition.to_string())
+            .fetch_optional(connection)
+            .await?;
+    Ok(row.map(NotesRow::read).transpose()?.map_or_else(Notes::default, |(_, notes)| notes))
+}
+
+/// Writes the notes of one definition.
+pub(super) async fn put(
+    connection: &mut SqliteConnection,
+    definition: Uuid,
+    notes: &Notes,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO event_definition_notes
+         (definition, description, owner, verified, verified_at, verified_by, hidden,
+          updated_at, updated_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (definition) DO UPDATE SET
+             description = $2, owner = $3, verified = $4, verified_at = $5, verified_by = $6,
+             hidden = $7, updated_at = $8, updated_by = $9",
+    )
+    .bind(definition.to_string())
+    .bind(&notes.description)
+    .bind(notes.owner.map(|user| user.0))
+    .bind(notes.verified)
+    .bind(notes.verified_at.map(|at| at.0))
+    .bind(notes.verified_by.map(|user| user.0))
+    .bind(notes.hidden)
+    .bind(notes.updated_at.map_or(0, |at| at.0))
+    .bind(notes.updated_by.map(|user| user.0))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct NotesRow {
+    definition: String,
+    description: Option<String>,
+    owner: Option<i64>,
+    verified: bool,
+    verified_at: Option<i64>,
+    verified_by: Option<i64>,
+    hidden: bool,
+    updated_at: i64,
+    updated_by: Option<i64>,
+}
+
+impl NotesRow {
+    fn read(self) -> Result<(Uuid, Notes), MetadataError> {
+        let definition = disk::from_uuid("event_definition_notes", &self.definition)?;
+        let notes = Notes {
+            description: self.description,
+            owner: self.owner.map(UserId),
+            verified: self.verified,
+            verified_at: self.verified_at.map(UnixMicros),
+            verified_by: self.verified_by.map(UserId),
+            hidden: self.hidden,
+            updated_at: Some(UnixMicros(self.updated_at)),
+            updated_by: self.updated_by.map(UserId),
+        };
+        Ok((definition, notes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Edit;
+    use super::Notes;
+    use super::NotesPatch;
+    use crate::clock::UnixMicros;
+    use crate::metadata::accounts::UserId;
+
+    /// The rules of PostHog's enterprise serializer of event definitions.
+    #[test]
+    fn hiding_and_verifying_exclude_each_other() {
+        let ann = Edit { by: UserId(1), at: UnixMicros(10) };
+        let bob = Edit { by: UserId(2), at: UnixMicros(20) };
+        let verify = NotesPatch { verified: Some(true), ..NotesPatch::default() };
+        let hide = NotesPatch { hidden: Some(true), ..NotesPatch::default() };
+        let verified = Notes::default().edited(verify.clone(), ann).unwrap();
+        assert_eq!((verified.verified_by, verified.verified_at), (Some(ann.by), Some(ann.at)));
+        let again = verified.clone().edited(verify.clone(), bob).unwrap();
+        assert_eq!((again.verified_by, again.verified_at), (Some(ann.by), Some(ann.at)));
+        assert_eq!(again.updated_by, Some(bob.by));
+        let hidden = again.edited(hide.clone(), bob).unwrap();
+        assert!(hidden.hidden && !hidden.verified && hidden.verified_by.is_none());
+        let back = hidden.clone().edited(verify, bob).unwrap();
+        assert!(!back.hidden && back.verified && back.verified_by == Some(bob.by));
+        let note = NotesPatch { description: Some(Some("x".into())), ..NotesPatch::default() };
+        assert!(hidden.edited(note, ann).unwrap().hidden);
+        let both = NotesPatch { hidden: Some(true), verified: Some(true), ..NotesPatch::default() };
+        assert!(Notes::default().edited(both, ann).is_err());
+    }
+}

@@ -1,0 +1,347 @@
+//! Organizations and their members: who may change what, and the rules of giving rights.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::CreatedKey;
+use crate::metadata::accounts::Grant;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::check_text;
+use crate::metadata::accounts::rows;
+use crate::metadata::disk;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::secrets::Seed;
+
+/// Longest name of an organization, first name and email address, in characters; PostHog's column
+/// widths.
+const ORGANIZATION_NAME_MAX_CHARS: usize = 64;
+const FIRST_NAME_MAX_CHARS: usize = 150;
+const EMAIL_MAX_CHARS: usize = 254;
+
+/// The label of the key that a new member starts with.
+const FIRST_KEY_LABEL: &str = "First key";
+
+/// Whoever owns projects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Organization {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// When it was created.
+    pub created_at: UnixMicros,
+}
+
+/// What a user may do in the organization. Each may what those before may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Reads and writes what projects hold.
+    Member,
+    /// Creates projects, rotates their tokens, manages members.
+    Admin,
+    /// Makes owners.
+    Owner,
+}
+
+impl Level {
+    /// The number in the API, which is PostHog's.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::Member => 1,
+            Self::Admin => 8,
+            Self::Owner => 15,
+        }
+    }
+
+    /// The level with this number.
+    pub fn from_number(number: i64) -> Option<Self> {
+        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|level| level.number() == number)
+    }
+}
+
+/// A member that is to be.
+#[derive(Clone, Debug)]
+pub struct NewMember {
+    /// First name.
+    pub first_name: String,
+    /// Email address; nobody else's.
+    pub email: String,
+    /// What the member may do.
+    pub level: Level,
+}
+
+/// Changes to a user by itself; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct UserPatch {
+    /// Another first name.
+    pub first_name: Option<String>,
+    /// Another email address.
+    pub email: Option<String>,
+    /// Another project for `@current`.
+    pub current_project: Option<ProjectId>,
+}
+
+impl Metadata {
+    /// Renames an organization.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such an organization, [`MetadataError::Rejected`] for a
+    /// blank or long name.
+    pub async fn rename_organization(
+        &self,
+        id: Uuid,
+        name: &str,
+    ) -> Result<Arc<Organization>, MetadataError> {
+        check_text("name", name, ORGANIZATION_NAME_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        let stored = write.base.organization(id).ok_or(MetadataError::NotFound("organization"))?;
+        let renamed = Arc::new(Organization { name: name.to_owned(), ..stored.as_ref().clone() });
+        rows::update_organization(write.connection(), &renamed).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_organization(Arc::clone(&renamed));
+        write.commit(next).await?;
+        Ok(renamed)
+    }
+
+    /// Adds a member to the organization of `by`, with a key of full access.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for a name or
+    /// address that cannot be, an address that is somebody's, or a level above that of `by`.
+    pub async fn add_member(
+        &self,
+        by: UserId,
+        new: NewMember,
+        seed: &Seed,
+    ) -> Result<(Arc<User>, CreatedKey), MetadataError> {
+        check_text("first_name", &new.first_name, FIRST_NAME_MAX_CHARS)?;
+        check_email(&new.email)?;
+        let mut write = self.begin().await?;
+        let by = Arc::clone(write.base.user(by).ok_or(MetadataError::NotFound("user"))?);
+        if new.level > by.level {
+            return Err(too_high().into());
+        }
+        let is_back = |user: &&Arc<User>| {
+            user.is_removed && user.email == new.email && user.organization == by.organization
+        };
+        let removed = write.base.users().find(is_back).cloned();
+        check_email_is_free(&write, removed.as_ref().map(|user| user.id), &new.email)?;
+        let user = match removed {
+            Some(removed) => {
+                let (first_name, level) = (new.first_name, new.level);
+                User { first_name, level, is_removed: false, ..removed.as_ref().clone() }
+            }
+            None => User {
+                id: UserId(rows::next_user(write.connection()).await?),
+                organization: by.organization,
+                uuid: seed.uuid("user"),
+                distinct_id: seed.distinct_id(),
+                first_name: new.first_name,
+                email: new.email,
+                is_email_verified: false,
+                current_project: by.current_project,
+                level: new.level,
+                created_at: self.now(),
+                is_removed: false,
+            },
+        };
+        let user = Arc::new(user);
+        let now = self.now();
+        match write.base.user(user.id) {
+            Some(_) => rows::update_user(write.connection(), &user, now).await?,
+            None => rows::insert_user(write.connection(), &user).await?,
+        }
+        let id = KeyId(rows::next_key(write.connection()).await?);
+        let made = self.make_key(id, &user, FIRST_KEY_LABEL, Grant::default(), seed);
+        rows::insert_key(write.connection(), &made.key).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_user(Arc::clone(&user));
+        next.put_key(Arc::clone(&made.key));
+        write.commit(next).await?;
+        Ok((user, made))
+    }
+
+    /// Changes a user.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for a name or
+    /// address that cannot be, or a project of another organization.
+    pub async fn update_user(
+        &self,
+        id: UserId,
+        patch: UserPatch,
+    ) -> Result<Arc<User>, MetadataError> {
+        if let Some(name) = &patch.first_name {
+            check_text("first_name", name, FIRST_NAME_MAX_CHARS)?;
+        }
+        patch.email.as_deref().map_or(Ok(()), check_email)?;
+        let write = self.begin().await?;
+        let stored = Arc::clone(write.base.user(id).ok_or(MetadataError::NotFound("user"))?);
+        if let Some(email) = &patch.email {
+            check_email_is_free(&write, Some(id), email)?;
+        }
+        if let Some(project) = patch.current_project {
+            let own = write.base.project(project);
+            if own.is_none_or(|own| own.organization != stored.organization) {
+                let detail = format!("Invalid pk \"{project}\" - object does not exist.");
+                let attr = Some("set_current_team");
+                return Err(Violation { code: "does_not_exist", detail, attr }.into());
+            }
+        }
+        let mut user = stored.as_ref().clone();
+        // A new address is nobody's until it is verified again.
+        user.is_email_verified &= patch.email.as_ref().is_none_or(|email| *email == user.email);
+        user.first_name = patch.first_name.unwrap_or(user.first_name);
+        user.email = patch.email.unwrap_or(user.email);
+        user.current_project = patch.current_project.or(user.current_project);
+        self.put_user(write, user).await
+    }
+
+    /// Gives the user `id` another level, in the name of `by`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a member; [`MetadataError::Rejected`] for one's own
+    /// level, for a level or a member above that of `by`, and for the last owner.
+    pub async fn set_level(
+        &self,
+        by: UserId,
+        id: UserId,
+        level: Level,
+    ) -> Result<Arc<User>, MetadataError> {
+        let write = self.begin().await?;
+        let (by, stored) = members(&write, by, id)?;
+        if by.id == stored.id {
+            return Err(refused("You can't change your own access level.").into());
+        }
+        if level > by.level || stored.level > by.level {
+            return Err(too_high().into());
+        }
+        if level < Level::Owner {
+            check_other_owner(&write, &stored)?;
+        }
+        self.put_user(write, User { level, ..stored.as_ref().clone() }).await
+    }
+
+    /// Takes the user `id` out of the organization and ends its keys, in the name of `by`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Metadata::set_level`]; everybody may remove themselves.
+    pub async fn remove_member(&self, by: UserId, id: UserId) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let (by, stored) = members(&write, by, id)?;
+        if stored.level > by.level {
+            return Err(too_high().into());
+        }
+        check_other_owner(&write, &stored)?;
+        let keys = write.base.keys().filter(|key| key.user.id == id);
+        let keys: Vec<Arc<PersonalKey>> = keys.cloned().collect();
+        let now = self.now();
+        for key in &keys {
+            rows::revoke_key(write.connection(), key.id, now).await?;
+        }
+        let user = User { is_removed: true, ..stored.as_ref().clone() };
+        rows::update_user(write.connection(), &user, now).await?;
+        let mut next = write.base.as_ref().clone();
+        keys.iter().for_each(|key| next.remove_key(key.hash));
+        next.put_user(Arc::new(user));
+        write.commit(next).await
+    }
+
+    /// Writes a changed user, and has its keys know.
+    async fn put_user(&self, mut write: Write, user: User) -> Result<Arc<User>, MetadataError> {
+        let user = Arc::new(user);
+        rows::update_user(write.connection(), &user, self.now()).await?;
+        let mut next = write.base.as_ref().clone();
+        for key in write.base.keys().filter(|key| key.user.id == user.id) {
+            let key = PersonalKey { user: Arc::clone(&user), ..key.as_ref().clone() };
+            next.put_key(Arc::new(key));
+        }
+        next.put_user(Arc::clone(&user));
+        write.commit(next).await?;
+        Ok(user)
+    }
+}
+
+/// Two members of one organization.
+fn members(write: &Write, by: UserId, id: UserId) -> Result<(Arc<User>, Arc<User>), MetadataError> {
+    const MISSING: MetadataError = MetadataError::NotFound("member");
+    let by = write.base.user(by).ok_or(MISSING)?;
+    let is_member = |user: &&Arc<User>| !user.is_removed && user.organization == by.organization;
+    let user = write.base.user(id).filter(is_member).ok_or(MISSING)?;
+    Ok((Arc::clone(by), Arc::clone(user)))
+}
+
+/// Somebody else must own the organization if `user` ceases to.
+fn check_other_owner(write: &Write, user: &User) -> Result<(), Violation> {
+    let is_other = |other: &&Arc<User>| {
+        other.id != user.id
+            && other.organization == user.organization
+            && other.level == Level::Owner
+            && !other.is_removed
+    };
+    if user.level < Level::Owner || write.base.users().any(|other| is_other(&other)) {
+        return Ok(());
+    }
+    Err(refused("An organization needs an owner."))
+}
+
+fn check_email(email: &str) -> Result<(), Violation> {
+    check_text("email", email, EMAIL_MAX_CHARS)?;
+    let is_address = email.split_once('@').is_some_and(|(local, domain)| {
+        !local.is_empty() && !domain.is_empty() && !domain.contains('@')
+    });
+    if is_address && !email.contains(char::is_whitespace) {
+        return Ok(());
+    }
+    let detail = "Enter a valid email address.".to_owned();
+    Err(Violation { code: "invalid_input", detail, attr: Some("email") })
+}
+
+fn check_email_is_free(write: &Write, own: Option<UserId>, email: &str) -> Result<(), Violation> {
+    let is_taken = |user: &Arc<User>| user.email == email && Some(user.id) != own;
+    if write.base.users().any(is_taken) {
+        let detail = "There is already a user with this email address.".to_owned();
+        return Err(Violation { code: "unique", detail, attr: Some("email") });
+    }
+    Ok(())
+}
+
+fn too_high() -> Violation {
+    refused("You cannot give or take rights above your own.")
+}
+
+fn refused(detail: &str) -> Violation {
+    Violation { code: "invalid_input", detail: detail.to_owned(), attr: None }
+}
+
+/// The columns of an organization.
+type OrganizationRow = (String, String, i64);
+
+/// Reads all organizations.
+pub(super) async fn organizations(
+    connection: &mut sqlx::SqliteConnection,
+) -> Result<Vec<Arc<Organization>>, MetadataError> {
+    let rows: Vec<OrganizationRow> =
+        sqlx::query_as("SELECT id, name, created_at FROM organizations")
+            .fetch_all(connection)
+            .await?;
+    let organization = |(id, name, created_at): OrganizationRow| {
+        let id = disk::from_uuid("organizations", &id)?;
+        Ok(Arc::new(Organization { id, name, created_at: UnixMicros(created_at) }))
+    };
+    rows.into_iter().map(organization).collect()
+}

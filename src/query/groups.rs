@@ -1,0 +1,148 @@
+//! Lists of groups, such as the companies of a project: read from one snapshot of the identity
+//! store, one type at a time.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+
+use crate::event::id::ProjectId;
+use crate::identity::person::Group;
+use crate::identity::view::Flow;
+use crate::query::Engine;
+use crate::query::QueryError;
+use crate::query::people::Part;
+
+/// Groups that are remembered while a list is made, at most.
+const REMEMBERED_MAX: usize = 300_000;
+
+/// Groups that are looked at for the values of a property.
+const SAMPLE: usize = 100_000;
+
+/// Different names or values that are counted; further ones are left out.
+const COUNTED_MAX: usize = 50_000;
+
+/// A group and its key.
+pub type Named = (String, Group);
+
+/// How often each text was seen.
+pub type Counts = HashMap<String, usize>;
+
+impl Engine {
+    /// The groups of a type whose key or property `name` contains `search` in any case, the newest
+    /// first; how many there are, and those of `part`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn find_groups(
+        &self,
+        project: ProjectId,
+        type_index: u8,
+        search: Option<String>,
+        part: Part,
+    ) -> Result<(usize, Vec<Named>), QueryError> {
+        let wanted = part.offset.saturating_add(part.limit);
+        if wanted > REMEMBERED_MAX {
+            return Err(QueryError::TooManyRows(REMEMBERED_MAX));
+        }
+        let search = search.map(|search| search.to_lowercase());
+        self.read(move |view, stop| {
+            let mut first = BTreeSet::new();
+            let mut count = 0;
+            view.scan_groups_of(project, type_index, |key, group| {
+                if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
+                    count += 1;
+                    first.insert((Reverse(group.created_at), key));
+                    if first.len() > wanted {
+                        first.pop_last();
+                    }
+                }
+                flow(stop)
+            })?;
+            let mut groups = Vec::new();
+            for (_, key) in first.into_iter().skip(part.offset) {
+                if let Some(group) = view.group(project, type_index, &key)? {
+                    groups.push((key, group));
+                }
+            }
+            Ok((count, groups))
+        })
+        .await
+    }
+
+    /// How many of a sample of groups have each property, by the index of the type.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn group_properties(
+        &self,
+        project: ProjectId,
+        types: u8,
+    ) -> Result<BTreeMap<u8, Counts>, QueryError> {
+        self.read(move |view, stop| {
+            let mut properties = BTreeMap::new();
+            for type_index in 0..types {
+                let (mut counts, mut seen) = (Counts::new(), 0);
+                view.scan_groups_of(project, type_index, |_, group| {
+                    group.properties.into_iter().for_each(|(name, _)| note(&mut counts, name));
+                    seen += 1;
+                    if seen < SAMPLE { flow(stop) } else { ControlFlow::Break(()) }
+                })?;
+                properties.insert(type_index, counts);
+            }
+            Ok(properties)
+        })
+        .await
+    }
+
+    /// The values of a property in a sample of the groups of a type.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn group_values(
+        &self,
+        project: ProjectId,
+        type_index: u8,
+        key: String,
+    ) -> Result<Counts, QueryError> {
+        self.read(move |view, stop| {
+            let (mut counts, mut seen) = (Counts::new(), 0);
+            view.scan_groups_of(project, type_index, |_, mut group| {
+                match group.properties.remove(&key) {
+                    None | Some(Value::Null) => {}
+                    Some(Value::String(text)) if text.is_empty() => {}
+                    Some(Value::String(text)) => note(&mut counts, text),
+                    Some(other) => note(&mut counts, other.to_string()),
+                }
+                seen += 1;
+                if seen < SAMPLE { flow(stop) } else { ControlFlow::Break(()) }
+            })?;
+            Ok(counts)
+        })
+        .await
+    }
+}
+
+fn contains(key: &str, group: &Group, search: &str) -> bool {
+    let name = group.properties.get("name").and_then(Value::as_str);
+    key.to_lowercase().contains(search)
+        || name.is_some_and(|name| name.to_lowercase().contains(search))
+}
+
+fn note(counts: &mut Counts, text: String) {
+    if counts.len() < COUNTED_MAX || counts.contains_key(&text) {
+        *counts.entry(text).or_insert(0) += 1;
+    }
+}
+
+fn flow(stop: &AtomicBool) -> Flow {
+    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}

@@ -1,0 +1,440 @@
+//! Single events: the newest of them, one by its id, and the values that a property has had lately.
+//!
+//! # The newest
+//!
+//! A live view asks for the newest hundred of a hundred million again and again. So the time of the
+//! last one wanted is found first, going back from the newest event in windows that grow, and
+//! reading nothing but times and what the filters need. Files, row groups and pages outside of a
+//! window are left out by their bounds. Only then are the rows since that time read whole. Both
+//! steps see the same snapshot.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::catalog::TableProvider;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::SessionContext;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::predicate::tree::Tree;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
+use crate::event::schema::column;
+use crate::event::schema::promoted_column_name;
+use crate::query::Answer;
+use crate::query::Engine;
+use crate::query::QueryError;
+use crate::query::events;
+use crate::query::matches;
+use crate::query::matches::Filters;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::stats::Value;
+use crate::storage::store::Snapshot;
+
+/// The first window, in microseconds: 15 minutes.
+const WINDOW: i64 = 15 * 60 * 1_000_000;
+
+/// How much longer each window is than the one before.
+const GROWTH: i64 = 4;
+
+/// Events that are looked at for the values of a property.
+const VALUES_SAMPLE: usize = 100_000;
+
+/// Columns of an event as it is told.
+const COLUMNS: [&str; 7] =
+    ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties"];
+
+/// Which events are asked for. Everything that is given must hold.
+#[derive(Debug, Default)]
+pub struct EventsQuestion {
+    /// The name.
+    pub event: Option<String>,
+    /// The sender's id of the person.
+    pub distinct_id: Option<String>,
+    /// The person, as of now.
+    pub person: Option<Uuid>,
+    /// Filters on properties of the event and of its person.
+    pub properties: Option<Tree>,
+    /// Only later ones.
+    pub after: Option<UnixMicros>,
+    /// Only earlier ones.
+    pub before: Option<UnixMicros>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its id.
+    pub uuid: String,
+    /// Its name.
+    pub event: String,
+    /// The sender's id of the person.
+    pub distinct_id: String,
+    /// The person, as of now.
+    pub person: String,
+    /// When it happened.
+    pub timestamp: UnixMicros,
+    /// `$elements_chain`.
+    pub elements_chain: Option<String>,
+    /// The JSON object as the sender wrote it.
+    pub properties: String,
+}
+
+/// Which values are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct ValuesQuestion {
+    /// The property.
+    pub key: String,
+    /// A part of the value, in any case; empty takes all.
+    pub part: String,
+    /// Names of events; none takes all.
+    pub events: Vec<String>,
+    /// Only later events.
+    pub after: Option<UnixMicros>,
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub struct History(Answer);
+
+impl History {
+    /// The next events; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Vec<EventRow>, QueryError>> {
+        Some(self.0.next().await?.map(|batch| event_rows(&batch)))
+    }
+}
+
+/// One project's events as of one snapshot.
+struct Source<'e> {
+    engine: &'e Engine,
+    project: ProjectId,
+    snapshot: Snapshot,
+    context: SessionContext,
+    condition: Option<Expr>,
+}
+
+impl Engine {
+    /// The newest events that answer `question`, by time and then by id, both descending; `limit` of
+    /// them after the first `offset`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn latest_events(
+        &self,
+        project: ProjectId,
+        question: EventsQuestion,
+        (offset, limit): (usize, usize),
+    ) -> Result<Vec<EventRow>, QueryError> {
+        self.wait().await?;
+        let wanted = offset.saturating_add(limit);
+        let rows_max = self.shared.settings.query_rows_max;
+        if wanted > rows_max {
+            return Err(QueryError::TooManyRows(rows_max));
+        }
+        let (after, before) = (question.after, question.before);
+        let name = question.event.clone();
+        let source = self.source(project, self.condition(project, question));
+        let Some(since) = source.since(wanted, (after, before), name.as_deref()).await? else {
+            return Ok(Vec::new());
+        };
+        let rows = source.table(&source.files(since, i64::MAX, name.as_deref()))?;
+        let rows = rows.filter(col("timestamp").gt_eq(time(since)))?;
+        let rows = within(rows, after, before)?;
+        let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
+        let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
+        self.event_rows(rows).await
+    }
+
+    /// The event with this id.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn event(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<Option<EventRow>, QueryError> {
+        self.wait().await?;
+        let source = self.source(project, Some(col("uuid").eq(lit(id.to_string()))));
+        let rows = source.table(&source.files(i64::MIN, i64::MAX, None))?;
+        // A copy of an event that slipped in twice is the same event.
+        let rows = source.filtered(rows)?.limit(0, Some(1))?;
+        Ok(self.event_rows(rows).await?.pop())
+    }
+
+    /// The events of a person up to a time, oldest first, as they come.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`]; more may come with the events.
+    pub async fn history(
+        &self,
+        project: ProjectId,
+        person: Uuid,
+        until: UnixMicros,
+    ) -> Result<History, QueryError> {
+        self.wait().await?;
+        let source = self.source(project, Some(col("person_id").eq(lit(person.to_string()))));
+        let rows = source.table(&source.files(i64::MIN, until.0, None))?;
+        let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until.0)))?)?;
+        let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
+        let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
+        Ok(History(self.stream(rows.sort(order)?.select(columns)?).await?))
+    }
+
+    /// Values that the property has in a sample of the events, as texts; those that are no text are
+    /// compact JSON.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn event_values(
+        &self,
+        project: ProjectId,
+        question: ValuesQuestion,
+    ) -> Result<Vec<String>, QueryError> {
+        self.wait().await?;
+        let value = property_text(&question.key);
+        let mut condition = value.clone().is_not_null();
+        if !question.events.is_empty() {
+            let names = question.events.iter().map(|name| lit(name.clone())).collect();
+            condition = condition.and(col("event").in_list(names, false));
+        }
+        if !question.part.is_empty() {
+            let lower = datafusion::functions::expr_fn::lower(value.clone());
+            let part = lit(question.part.to_lowercase());
+            condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
+        }
+        let source = self.source(project, Some(condition));
+        let since = question.after.map_or(i64::MIN, |after| after.0);
+        let rows = source.table(&source.files(since, i64::MAX, None))?;
+        let rows = source.filtered(within(rows, question.after, None)?)?;
+        let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
+        let (_, batches) = self.collect(rows).await?;
+        let values = batches.iter().flat_map(|batch| texts(batch, "value"));
+        Ok(values.flatten().collect())
+    }
+
+    /// The names of the events that a question asks for, and everything else but the times.
+    fn condition(&self, project: ProjectId, question: EventsQuestion) -> Option<Expr> {
+        let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
+        let tree = question.properties.map(|tree| {
+            let now = self.shared.clock.now();
+            let persons = self.identities().view();
+            matches::condition(Filters { tree, project, persons, now })
+        });
+        let conditions = [
+            equal("event", question.event),
+            equal("distinct_id", question.distinct_id),
+            equal("person_id", question.person.map(|person| person.to_string())),
+            tree,
+        ];
+        conditions.into_iter().flatten().reduce(Expr::and)
+    }
+
+    fn source(&self, project: ProjectId, condition: Option<Expr>) -> Source<'_> {
+        let mut state = self.shared.base.clone();
+        // Rows outside of a window cost no more than their times.
+        state.config_mut().options_mut().execution.parquet.pushdown_filters = true;
+        let context = SessionContext::new_with_state(state);
+        let snapshot = self.shared.sources.store.snapshot();
+        Source { engine: self, project, snapshot, context, condition }
+    }
+
+    async fn event_rows(&self, rows: DataFrame) -> Result<Vec<EventRow>, QueryError> {
+        let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
+        let (_, batches) = self.collect(rows.select(columns)?).await?;
+        Ok(batches.iter().flat_map(event_rows).collect())
+    }
+}
+
+impl Source<'_> {
+    /// The time of the last of the `wanted` newest events, or of the oldest if there are fewer;
+    /// `None` if there is none.
+    async fn since(
+        &self,
+        wanted: usize,
+        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
+        name: Option<&str>,
+    ) -> Result<Option<i64>, QueryError> {
+        let Some((oldest, newest)) = self.bounds() else { return Ok(None) };
+        let oldest = after.map_or(oldest, |after| oldest.max(after.0));
+        let mut end = before.map_or(newest, |before| newest.min(before.0));
+        let mut window = WINDOW;
+        let mut missing = wanted;
+        let mut last = None;
+        while missing > 0 && end >= oldest {
+            let start = end.saturating_sub(window).max(oldest);
+            let files = self.files(start, end, name);
+            let times = self.times((start, end), (after, before), &files, missing).await?;
+            missing = missing.saturating_sub(times.len());
+            last = times.last().copied().or(last);
+            if start == i64::MIN {
+                break;
+            }
+            end = start - 1;
+            window = window.saturating_mul(GROWTH);
+        }
+        Ok(last)
+    }
+
+    /// The newest times within a window, both ends included; at most `limit`.
+    async fn times(
+        &self,
+        (start, end): (i64, i64),
+        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
+        files: &[Arc<DataFile>],
+        limit: usize,
+    ) -> Result<Vec<i64>, QueryError> {
+        if files.is_empty() && self.snapshot.batches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.table(files)?;
+        let rows = rows.filter(col("timestamp").between(time(start), time(end)))?;
+        let rows = self.filtered(within(rows, after, before)?)?;
+        let order = vec![col("timestamp").sort(false, false)];
+        let rows = rows.sort(order)?.limit(0, Some(limit))?.select(vec![col("timestamp")])?;
+        let (_, batches) = self.engine.collect(rows).await?;
+        let mut times = Vec::new();
+        for batch in &batches {
+            times.extend_from_slice(
+                batch.column(0).as_primitive::<TimestampMicrosecondType>().values(),
+            );
+        }
+        Ok(times)
+    }
+
+    /// The oldest and the newest time that any event of the snapshot may have, other projects'
+    /// included; `None` if there is none.
+    fn bounds(&self) -> Option<(i64, i64)> {
+        let files = self.snapshot.version.files.iter().map(|file| times_of(file));
+        let memory = self.snapshot.batches.iter().filter_map(|rows| {
+            let times = rows.columns.get(column::TIMESTAMP)?.as_ref()?;
+            let times = times.as_primitive::<TimestampMicrosecondType>();
+            let min = arrow::compute::min(times)?;
+            Some((min, arrow::compute::max(times)?))
+        });
+        files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// The files that may have events of the project between two times, and of this name.
+    fn files(&self, start: i64, end: i64, name: Option<&str>) -> Vec<Arc<DataFile>> {
+        let may = |file: &&Arc<DataFile>| {
+            let (oldest, newest) = times_of(file);
+            let stats = |name: &str| file.stats.columns.get(name);
+            let is_project = stats("project_id").is_none_or(|stats| {
+                let above = matches!(&stats.min, Some(Value::Int(min)) if *min > self.project.0);
+                let below = matches!(&stats.max, Some(Value::Int(max)) if *max < self.project.0);
+                !above && !below
+            });
+            let is_named = name.is_none_or(|name| {
+                stats("event").is_none_or(|stats| {
+                    // A bound may be cut to its first characters; such a maximum is rounded up.
+                    let above = matches!(&stats.min, Some(Value::Text(min)) if min.as_str() > name);
+                    let below = matches!(&stats.max, Some(Value::Text(max)) if max.as_str() < name);
+                    !above && !below
+                })
+            });
+            oldest <= end && newest >= start && is_project && is_named
+        };
+        self.snapshot.version.files.iter().filter(may).cloned().collect()
+    }
+
+    /// The project's events in `files` and in memory.
+    fn table(&self, files: &[Arc<DataFile>]) -> Result<DataFrame, QueryError> {
+        let sources = &self.engine.shared.sources;
+        let snapshot = Snapshot {
+            version: Arc::new(self.snapshot.version.with_files(files.to_vec())),
+            batches: self.snapshot.batches.clone(),
+        };
+        let overrides = sources.identities.overrides();
+        let events: Arc<dyn TableProvider> =
+            events::view(&sources.store, snapshot, self.project, overrides)?;
+        Ok(self.context.read_table(events)?)
+    }
+
+    fn filtered(&self, rows: DataFrame) -> Result<DataFrame, QueryError> {
+        match &self.condition {
+            Some(condition) => Ok(rows.filter(condition.clone())?),
+            None => Ok(rows),
+        }
+    }
+}
+
+/// Rows strictly between two times.
+fn within(
+    mut rows: DataFrame,
+    after: Option<UnixMicros>,
+    before: Option<UnixMicros>,
+) -> Result<DataFrame, QueryError> {
+    if let Some(after) = after {
+        rows = rows.filter(col("timestamp").gt(time(after.0)))?;
+    }
+    if let Some(before) = before {
+        rows = rows.filter(col("timestamp").lt(time(before.0)))?;
+    }
+    Ok(rows)
+}
+
+/// The bounds of a file's times; without statistics, all times.
+fn times_of(file: &DataFile) -> (i64, i64) {
+    let stats = file.stats.columns.get("timestamp");
+    let time = |value: Option<&Value>| match value {
+        Some(Value::Timestamp(time)) => Some(time.0),
+        _ => None,
+    };
+    let min = time(stats.and_then(|stats| stats.min.as_ref()));
+    let max = time(stats.and_then(|stats| stats.max.as_ref()));
+    (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX))
+}
+
+fn time(micros: i64) -> Expr {
+    lit(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())))
+}
+
+/// A property as text, read from its column if it has one.
+fn property_text(key: &str) -> Expr {
+    let is_text = |(own, kind): &&(&str, PropertyType)| *own == key && *kind == PropertyType::Text;
+    match PROMOTED.iter().find(is_text) {
+        Some(_) => datafusion::prelude::ident(promoted_column_name(key)),
+        None => datafusion_functions_json::functions::json_as_text(col("properties"), lit(key)),
+    }
+}
+
+fn texts(batch: &RecordBatch, name: &str) -> Option<Vec<String>> {
+    let column = batch.column_by_name(name)?;
+    let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
+    Some(column.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+}
+
+fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {
+    let text =
+        |name: &str| batch.column_by_name(name).and_then(|column| column.as_string_view_opt());
+    let times = batch.column_by_name("timestamp");
+    let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+    let at = |name: &str, row: usize| {
+        let column = text(name).filter(|column| column.is_valid(row))?;
+        Some(column.value(row).to_owned())
+    };
+    let row = |row: usize| EventRow {
+        uuid: at("uuid", row).unwrap_or_default(),
+        event: at("event", row).unwrap_or_default(),
+        distinct_id: at("distinct_id", row).unwrap_or_default(),
+        person: at("person_id", row).unwrap_or_default(),
+        timestamp: UnixMicros(times.map_or(0, |times| times.value(row))),
+        elements_chain: at("elements_chain", row),
+        properties: at("properties", row).unwrap_or_else(|| "{}".to_owned()),
+    };
+    (0..batch.num_rows()).map(row).collect()
+}

@@ -1,0 +1,397 @@
+//! Projects, users, keys, organizations and members over HTTP; who may do what; and that projects
+//! never see each other. Expectations are those of the API specification and of PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+
+const KEYS: &str = "/api/personal_api_keys/";
+const MEMBERS: &str = "/api/organizations/@current/members/";
+
+/// Asks with another key than the server's own.
+fn ask(server: &TestServer, key: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    server.send(method, path, &headers, body)
+}
+
+fn get(server: &TestServer, key: &str, path: &str) -> Answer {
+    ask(server, key, "GET", path, &Value::Null)
+}
+
+fn denied(detail: &str) -> Value {
+    json!({"type": "authentication_error", "code": "permission_denied", "detail": detail, "attr": null})
+}
+
+fn created(answer: Answer) -> Value {
+    assert_eq!(answer.status, 201, "{answer}");
+    answer.json()
+}
+
+/// A key with these scopes; returns its value.
+fn key_with(server: &TestServer, scopes: Value) -> String {
+    let key = created(server.post(KEYS, &json!({"label": "test", "scopes": scopes})));
+    key["value"].as_str().expect("a value").to_owned()
+}
+
+#[test]
+fn a_key_shows_its_value_once_and_ends_when_revoked() {
+    let server = TestServer::start();
+    let made = created(server.post(KEYS, &json!({"label": " ci ", "scopes": ["person:read"]})));
+    let value = made["value"].as_str().expect("a value");
+    assert!(value.starts_with("phx_") && made["label"] == "ci", "{made}");
+    assert_eq!(made["scopes"], json!(["person:read"]));
+    let page = server.get(KEYS).json();
+    assert_eq!(page["count"], 2);
+    let listed = &page["results"][1];
+    assert_eq!((&listed["id"], listed.get("value")), (&made["id"], None));
+    assert!(!page.to_string().contains(value), "no answer has the value again");
+    let path = format!("{KEYS}{}/", made["id"]);
+    assert_eq!(server.patch(&path, &json!({"label": "nightly"})).json()["label"], "nightly");
+    assert_eq!(get(&server, value, "/api/projects/@current/persons/").status, 200);
+    assert_eq!(server.delete(&path).status, 204);
+    let after = get(&server, value, "/api/projects/@current/persons/");
+    assert_eq!((after.status, &after.json()["code"]), (401, &json!("invalid_personal_api_key")));
+    assert_eq!(server.get(&path).status, 404);
+    for (body, attr, code) in [
+        (json!({"scopes": ["*"]}), "label", "required"),
+        (json!({"label": "x"}), "scopes", "required"),
+        (json!({"label": "", "scopes": ["*"]}), "label", "blank"),
+        (json!({"label": "x", "scopes": []}), "scopes", "empty"),
+        (json!({"label": "x", "scopes": ["person:delete"]}), "scopes", "invalid_input"),
+        (
+            json!({"label": "x", "scopes": ["*"], "scoped_teams": [99]}),
+            "scoped_teams",
+            "does_not_exist",
+        ),
+    ] {
+        let answer = server.post(KEYS, &body);
+        let found = answer.json();
+        assert_eq!(
+            (answer.status, &found["attr"], &found["code"]),
+            (400, &json!(attr), &json!(code)),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn a_key_may_what_its_scopes_say() {
+    let server = TestServer::start();
+    let reader = key_with(&server, json!(["person:read", "personal_api_key:write"]));
+    assert_eq!(get(&server, &reader, "/api/projects/@current/persons/").status, 200);
+    for (method, path, scope) in [
+        ("GET", "/api/projects/@current/event_definitions/", "event_definition:read"),
+        ("GET", "/api/projects/@current/feature_flags/", "feature_flag:read"),
+        ("POST", "/api/projects/@current/feature_flags/", "feature_flag:write"),
+        ("GET", "/api/projects/@current/events/", "query:read"),
+        ("GET", "/api/projects/@current/groups_types/", "group:read"),
+        ("POST", "/api/projects/@current/query/", "query:read"),
+        ("GET", "/api/projects/", "project:read"),
+        ("PATCH", "/api/projects/@current/", "project:write"),
+        ("GET", "/api/users/@me/", "user:read"),
+        ("GET", "/api/organizations/@current/", "organization:read"),
+        ("GET", MEMBERS, "organization_member:read"),
+    ] {
+        let answer = ask(&server, &reader, method, path, &Value::Null);
+        let detail = format!("API key missing required scope '{scope}'");
+        assert_eq!((answer.status, answer.json()), (403, denied(&detail)), "{method} {path}");
+    }
+    // A key makes no key that may more than itself.
+    for scopes in [json!(["*"]), json!(["person:write"])] {
+        let body = json!({"label": "x", "scopes": scopes});
+        assert_eq!(ask(&server, &reader, "POST", KEYS, &body).status, 403, "{body}");
+    }
+    let body = json!({"label": "x", "scopes": ["person:read"]});
+    assert_eq!(ask(&server, &reader, "POST", KEYS, &body).status, 201);
+}
+
+#[test]
+fn without_a_valid_key_nothing_is_told() {
+    let server = TestServer::start();
+    let missing = server.send("GET", "/api/projects/@current/persons/", &[], "");
+    assert_eq!(missing.status, 401);
+    assert_eq!(missing.header("www-authenticate"), Some("Bearer"));
+    assert_eq!(
+        missing.json(),
+        json!({"type": "authentication_error", "code": "not_authenticated", "detail": "Authentication credentials were not provided.", "attr": null})
+    );
+    assert_eq!(
+        get(&server, "phx_wrong", "/api/users/@me/").json()["code"],
+        "invalid_personal_api_key"
+    );
+    assert_eq!(
+        server.send("GET", &format!("/api/users/@me/?personal_api_key={KEY}"), &[], "").status,
+        200
+    );
+    let unknown = server.get("/api/person/?token=phc_nobody");
+    assert_eq!((unknown.status, &unknown.json()["code"]), (401, &json!("authentication_failed")));
+    assert_eq!(server.get(&format!("/api/person/?token={TOKEN}")).status, 200);
+    let body = server.send(
+        "PATCH",
+        "/api/users/@me/",
+        &[("authorization", &format!("Bearer {KEY}")), ("content-type", "text/plain")],
+        "{}",
+    );
+    assert_eq!((body.status, &body.json()["code"]), (415, &json!("unsupported_media_type")));
+    let nothing = server.get("/api/projects/@current/nothing/");
+    assert_eq!((nothing.status, &nothing.json()["code"]), (404, &json!("not_found")));
+}
+
+#[test]
+fn a_project_is_created_changed_and_gets_another_token() {
+    let server = TestServer::start();
+    let project = created(
+        server.post("/api/projects/", &json!({"name": "Shop", "timezone": "Europe/Berlin"})),
+    );
+    let path = format!("/api/projects/{}/", project["id"]);
+    assert_eq!(
+        (&project["timezone"], &project["week_start_day"]),
+        (&json!("Europe/Berlin"), &json!(0))
+    );
+    let filters = json!([{"key": "email", "operator": "not_icontains", "value": "@corp.com", "type": "person"}]);
+    let patch = json!({
+        "name": "Web shop", "timezone": "America/New_York", "week_start_day": 1,
+        "test_account_filters": filters, "person_display_name_properties": ["nick"],
+    });
+    let changed = server.patch(&path, &patch);
+    assert_eq!(changed.status, 200, "{changed}");
+    for (name, value) in patch.as_object().unwrap() {
+        assert_eq!(&changed.json()[name], value, "{name}");
+    }
+    assert_eq!(server.get(&path).json(), changed.json());
+    assert_eq!(server.get(&path.replace("projects", "environments")).json(), changed.json());
+    for (body, attr) in [
+        (json!({"name": " "}), "name"),
+        (json!({"timezone": "Mars/Olympus"}), "timezone"),
+        (json!({"timezone": "+02:00"}), "timezone"),
+        (json!({"week_start_day": 3}), "week_start_day"),
+        (json!({"test_account_filters": {"key": "a"}}), "test_account_filters"),
+        (json!({"test_account_filters": [1]}), "test_account_filters"),
+        (json!({"person_display_name_properties": "nick"}), "person_display_name_properties"),
+    ] {
+        let answer = server.patch(&path, &body);
+        assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(attr)), "{body}");
+    }
+    let old = project["api_token"].as_str().unwrap();
+    let capture = |token: &str| {
+        let body = json!({"api_key": token, "event": "x", "distinct_id": "nicky", "properties": {"$set": {"nick": "Nick"}}});
+        server
+            .send("POST", "/capture/", &[("content-type", "application/json")], body.to_string())
+            .status
+    };
+    assert_eq!(capture(old), 200);
+    let persons = server.get(&format!("{path}persons/")).json();
+    assert_eq!(persons["results"][0]["name"], "Nick", "the project's own name property");
+    let rotated = server.patch(&format!("{path}reset_token/"), &json!({})).json();
+    let new = rotated["api_token"].as_str().unwrap();
+    assert_ne!(new, old);
+    assert_eq!((capture(old), capture(new)), (401, 200));
+    let page = server.get("/api/projects/?limit=1").json();
+    assert_eq!((&page["count"], &page["results"][0]["id"]), (&json!(2), &json!(1)));
+    assert!(page["next"].is_string());
+}
+
+#[test]
+fn the_user_behind_the_key_is_told_and_changed() {
+    let server = TestServer::start();
+    let me = server.get("/api/users/@me/").json();
+    assert_eq!(
+        (&me["id"], &me["team"]["id"], &me["organization"]["membership_level"]),
+        (&json!(1), &json!(1), &json!(15))
+    );
+    let uuid = me["uuid"].as_str().unwrap();
+    assert_eq!(server.get(&format!("/api/users/{uuid}/")).json(), me);
+    assert_eq!(server.get("/api/users/0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/").status, 404);
+    let other = created(server.post("/api/projects/", &json!({"name": "Other"})));
+    let changed = server
+        .patch("/api/users/@me/", &json!({"first_name": "Ann", "set_current_team": other["id"]}));
+    assert_eq!(
+        (&changed.json()["first_name"], &changed.json()["team"]["id"]),
+        (&json!("Ann"), &other["id"])
+    );
+    assert_eq!(server.get("/api/projects/@current/").json()["id"], other["id"]);
+    assert_eq!(server.patch("/api/users/@me/", &json!({"set_current_team": 99})).status, 400);
+    assert_eq!(server.patch("/api/users/@me/", &json!({"email": "nobody"})).status, 400);
+}
+
+#[test]
+fn members_have_levels_and_lose_their_keys() {
+    let server = TestServer::start();
+    let renamed = server.patch("/api/organizations/@current/", &json!({"name": "Acme"}));
+    assert_eq!(renamed.json()["name"], "Acme");
+    let id = renamed.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.get(&format!("/api/organizations/{id}/")).json(), renamed.json());
+    assert_eq!(server.get("/api/organizations/").json()["count"], 1);
+    let missing = server.get("/api/organizations/0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/");
+    assert_eq!(
+        (missing.status, &missing.json()["detail"]),
+        (404, &json!("Organization not found."))
+    );
+
+    let add = |email: &str, level: i64| {
+        let member = created(server.post(MEMBERS, &json!({"email": email, "level": level})));
+        let key = member["personal_api_key"].as_str().expect("a first key").to_owned();
+        (format!("{MEMBERS}{}/", member["id"].as_str().unwrap()), key)
+    };
+    let (member, member_key) = add("mel@acme.com", 1);
+    let (admin, admin_key) = add("ada@acme.com", 8);
+    assert_eq!(server.get(MEMBERS).json()["count"], 3);
+    assert!(!server.get(MEMBERS).json().to_string().contains(&member_key));
+    assert_eq!(get(&server, &member_key, "/api/projects/@current/persons/").status, 200);
+
+    let insufficient = denied("Your organization access level is insufficient.");
+    for (method, path) in [
+        ("POST", "/api/projects/"),
+        ("PATCH", "/api/projects/@current/reset_token/"),
+        ("PATCH", "/api/organizations/@current/"),
+        ("POST", MEMBERS),
+        ("PATCH", member.as_str()),
+        ("DELETE", admin.as_str()),
+    ] {
+        let answer = ask(
+            &server,
+            &member_key,
+            method,
+            path,
+            &json!({"name": "x", "level": 15, "email": "x@y.z"}),
+        );
+        assert_eq!((answer.status, answer.json()), (403, insufficient.clone()), "{method} {path}");
+    }
+    // An admin gives no rights above an admin's, and nobody changes their own.
+    let owner =
+        format!("{MEMBERS}{}/", server.get("/api/users/@me/").json()["uuid"].as_str().unwrap());
+    for (path, level) in [(&member, 15), (&owner, 1), (&admin, 1)] {
+        assert_eq!(
+            ask(&server, &admin_key, "PATCH", path, &json!({"level": level})).status,
+            400,
+            "{path}"
+        );
+    }
+    assert_eq!(ask(&server, &admin_key, "PATCH", &member, &json!({"level": 8})).json()["level"], 8);
+    assert_eq!(server.patch(&member, &json!({"level": 7})).json()["attr"], "level");
+    assert_eq!(server.delete(&owner).status, 400, "an organization needs an owner");
+    assert_eq!(server.post(MEMBERS, &json!({"email": "mel@acme.com"})).json()["code"], "unique");
+
+    assert_eq!(server.delete(&member).status, 204);
+    assert_eq!(get(&server, &member_key, "/api/users/@me/").status, 401, "its keys end with it");
+    assert_eq!(server.delete(&member).status, 404);
+    assert_eq!(server.get(MEMBERS).json()["count"], 2);
+    let (again, key) = add("mel@acme.com", 1);
+    assert_eq!(again, member, "who comes back is the same");
+    assert_eq!(get(&server, &key, "/api/users/@me/").status, 200);
+}
+
+/// Two projects with the same distinct ids, events and groups: nothing of one shows in the other.
+#[test]
+fn projects_never_see_each_other() {
+    let mut server = TestServer::start();
+    let other = created(server.post("/api/projects/", &json!({"name": "Other"})));
+    let (other_id, other_token) =
+        (other["id"].clone(), other["api_token"].as_str().unwrap().to_owned());
+    let fill = |server: &TestServer, token: &str, secret: &str, suffix: u32| {
+        let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "uuid": format!("0192f0c1-7f3a-7b9e-8a53-{suffix:06}{:06}", name.len()), "properties": properties});
+        let body = json!({"api_key": token, "batch": [
+            event("$identify", json!({"$set": {"email": format!("{secret}@x.com")}})),
+            event("same event", json!({"secret": secret})),
+            event("$groupidentify", json!({"$group_type": "company", "$group_key": "same", "$group_set": {"name": secret}})),
+            event(&format!("only of {secret}"), json!({})),
+        ]});
+        let answer = server.send(
+            "POST",
+            "/batch/",
+            &[("content-type", "application/json")],
+            body.to_string(),
+        );
+        assert_eq!(answer.status, 200, "{answer}");
+    };
+    fill(&server, TOKEN, "alpha", 1);
+    fill(&server, &other_token, "omega", 2);
+    let limited = created(
+        server
+            .post(KEYS, &json!({"label": "limited", "scopes": ["*"], "scoped_teams": [other_id]})),
+    );
+    let limited = limited["value"].as_str().unwrap().to_owned();
+    for round in ["in memory", "in files"] {
+        let first_of = |list: &str| {
+            server.get(&format!("/api/projects/1/{list}")).json()["results"][0].clone()
+        };
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let person = first_of("persons/");
+        let event = first_of("events/");
+        let definition = first_of("event_definitions/");
+        for path in [
+            "",
+            "persons/",
+            "persons/?distinct_id=same",
+            "persons/?search=a",
+            "persons/?format=csv",
+            "persons/?email=alpha%40x.com",
+            "persons/values/?key=email",
+            "events/",
+            "events/?event=same%20event",
+            "events/?distinct_id=same",
+            "events/values/?key=secret",
+            "events/values/?key=custom_event",
+            "event_definitions/",
+            "groups/?group_type_index=0",
+            "groups/find/?group_type_index=0&group_key=same",
+            "groups/property_values/?group_type_index=0&key=name",
+            "groups_types/",
+            "feature_flags/",
+        ] {
+            let answer = server.get(&format!("/api/projects/{other_id}/{path}"));
+            assert_eq!(answer.status, 200, "{round}: {path}: {answer}");
+            assert!(
+                !String::from_utf8_lossy(&answer.body).contains("alpha"),
+                "{round}: {path}: {answer}"
+            );
+            let mine = server.get(&format!("/api/projects/1/{path}"));
+            assert!(
+                !String::from_utf8_lossy(&mine.body).contains("omega"),
+                "{round}: {path}: {mine}"
+            );
+            let refused = get(&server, &limited, &format!("/api/projects/1/{path}"));
+            let detail = "API key does not have access to the requested project: ID 1.";
+            assert_eq!((refused.status, refused.json()), (403, denied(detail)), "{round}: {path}");
+            assert_eq!(
+                get(&server, &limited, &format!("/api/projects/{other_id}/{path}")).status,
+                200,
+                "{path}"
+            );
+        }
+        for path in [
+            format!("persons/{}/", text(&person["id"])),
+            format!("persons/{}/", text(&person["uuid"])),
+            format!("events/{}/", text(&event["id"])),
+            format!("event_definitions/{}/", text(&definition["id"])),
+            format!("event_definitions/{}/metrics/", text(&definition["id"])),
+            "event_definitions/by_name/?name=only%20of%20alpha".to_owned(),
+        ] {
+            assert_eq!(
+                server.get(&format!("/api/projects/1/{path}")).status,
+                200,
+                "{round}: {path}"
+            );
+            assert_eq!(
+                server.get(&format!("/api/projects/{other_id}/{path}")).status,
+                404,
+                "{round}: {path}"
+            );
+        }
+        let sql =
+            json!({"query": "SELECT count(*) AS n FROM events WHERE properties LIKE '%alpha%'"});
+        let counted = server.post(&format!("/api/projects/{other_id}/query/"), &sql);
+        assert_eq!(counted.json()["n"], 0, "{round}: {counted}");
+        server.stop();
+        server.restart();
+    }
+    assert_eq!(server.get("/api/projects/99/persons/").json()["detail"], "Project not found.");
+    assert_eq!(get(&server, &limited, "/api/projects/").json()["count"], 1);
+    assert_eq!(ask(&server, &limited, "POST", "/api/projects/", &json!({"name": "x"})).status, 403);
+}

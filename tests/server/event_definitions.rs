@@ -1,0 +1,166 @@
+//! Event definitions over HTTP. Expectations are those of the API specification and of PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+
+const DEFINITIONS: &str = "/api/projects/@current/event_definitions/";
+
+/// The fields of a definition in the order of the table in the API specification.
+const FIELDS: [&str; 12] = [
+    "id",
+    "name",
+    "created_at",
+    "last_seen_at",
+    "last_updated_at",
+    "tags",
+    "is_action",
+    "action_id",
+    "is_calculating",
+    "last_calculated_at",
+    "created_by",
+    "post_to_slack",
+];
+
+fn seen(server: &TestServer, names: &[&str]) {
+    let event = |name: &&str| json!({"event": name, "distinct_id": "someone"});
+    let events: Vec<Value> = names.iter().map(event).collect();
+    assert_eq!(server.capture(&Value::Array(events)).status, 200);
+}
+
+fn names(server: &TestServer, query: &str) -> Vec<String> {
+    let answer = server.get(&format!("{DEFINITIONS}?{query}"));
+    assert_eq!(answer.status, 200, "{query}: {answer}");
+    let page = answer.json();
+    let results = page["results"].as_array().expect("results");
+    results.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn by_name(server: &TestServer, name: &str) -> Value {
+    let answer = server.get(&format!("{DEFINITIONS}by_name/?name={name}"));
+    assert_eq!(answer.status, 200, "{answer}");
+    answer.json()
+}
+
+fn path_of(definition: &Value) -> String {
+    format!("{DEFINITIONS}{}/", definition["id"].as_str().expect("an id"))
+}
+
+#[test]
+fn lists_are_paged_chosen_and_ordered() {
+    let server = TestServer::start();
+    seen(&server, &["entered_free_trial", "purchase", "$pageview", "rated_app"]);
+    let page = server.get(&format!("{DEFINITIONS}?limit=3")).json();
+    assert_eq!((&page["count"], &page["previous"]), (&json!(4), &Value::Null));
+    let next = page["next"].as_str().expect("a next page");
+    assert!(next.contains("limit=3") && next.contains("offset=3"), "{next}");
+    for (query, expected) in [
+        ("", vec!["$pageview", "entered_free_trial", "purchase", "rated_app"]),
+        ("offset=3", vec!["rated_app"]),
+        ("search=free%20tri%20", vec!["entered_free_trial"]),
+        ("search=PURCH", vec!["purchase"]),
+        ("event_type=event_custom", vec!["entered_free_trial", "purchase", "rated_app"]),
+        ("event_type=event_posthog", vec!["$pageview"]),
+        (
+            "event_type=all&ordering=-name",
+            vec!["rated_app", "purchase", "entered_free_trial", "$pageview"],
+        ),
+        (
+            "excluded_properties=%5B%22purchase%22%5D",
+            vec!["$pageview", "entered_free_trial", "rated_app"],
+        ),
+    ] {
+        assert_eq!(names(&server, query), expected, "{query}");
+    }
+    let answer = server.get(&format!("{DEFINITIONS}?event_type=nonsense"));
+    assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!("event_type")));
+}
+
+#[test]
+fn a_definition_is_retrieved_in_the_documented_shape() {
+    let server = TestServer::start();
+    seen(&server, &["purchase"]);
+    let definition = by_name(&server, "purchase");
+    let answer = server.get(&path_of(&definition));
+    assert_eq!(answer.json(), definition);
+    let text = String::from_utf8(answer.body).unwrap();
+    let mut at = 0;
+    for field in FIELDS {
+        let found = text[at..].find(&format!("\"{field}\":"));
+        at += found.unwrap_or_else(|| panic!("{field} is missing or out of order in {text}"));
+    }
+    assert_eq!(definition["tags"], json!([]));
+    assert_eq!(definition["is_action"], json!(false));
+    for path in ["not-a-uuid/", "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/", "by_name/?name=PURCHASE"] {
+        let answer = server.get(&format!("{DEFINITIONS}{path}"));
+        assert_eq!(
+            (answer.status, &answer.json()["detail"]),
+            (404, &json!("Not found.")),
+            "{path}"
+        );
+    }
+    let metrics = server.get(&format!("{}metrics/", path_of(&definition)));
+    assert!(metrics.status == 200 && metrics.json().get("query_usage_30_day").is_some());
+}
+
+#[test]
+fn a_definition_is_edited_and_comes_back_after_its_end() {
+    let server = TestServer::start();
+    seen(&server, &["purchase", "other"]);
+    let path = path_of(&by_name(&server, "purchase"));
+    let edited = server.patch(
+        &path,
+        &json!({"tags": [" Growth", "growth", "x"], "description": "Paid", "owner": 1}),
+    );
+    assert_eq!(edited.status, 200, "{edited}");
+    let edited = edited.json();
+    assert_eq!(edited["tags"], json!(["growth", "x"]));
+    assert_eq!((&edited["description"], &edited["owner"]["id"]), (&json!("Paid"), &json!(1)));
+    assert!(edited["last_updated_at"].is_string());
+    assert_eq!(names(&server, "tags=%5B%22growth%22%5D"), ["purchase"]);
+
+    let verified = server.patch(&path, &json!({"verified": true})).json();
+    assert_eq!((&verified["verified"], &verified["verified_by"]["id"]), (&json!(true), &json!(1)));
+    let both = server.patch(&path, &json!({"verified": true, "hidden": true}));
+    assert_eq!(
+        (both.status, both.json()),
+        (
+            400,
+            json!({"type": "validation_error", "code": "invalid_input", "detail": "An event cannot be both hidden and verified", "attr": null})
+        )
+    );
+    let hidden = server.patch(&path, &json!({"hidden": true})).json();
+    assert_eq!((&hidden["hidden"], &hidden["verified"]), (&json!(true), &json!(false)));
+    assert_eq!(hidden["verified_by"], Value::Null);
+    assert_eq!(names(&server, "exclude_hidden=true"), ["other"]);
+
+    for (body, attr, code) in [
+        (json!({"name": "other"}), "name", "unique"),
+        (json!({"name": ""}), "name", "blank"),
+        (json!({"tags": "x"}), "tags", "not_a_list"),
+        (json!({"created_at": "soon"}), "created_at", "invalid_input"),
+        (json!({"owner": 99}), "owner", "does_not_exist"),
+    ] {
+        let answer = server.patch(&path, &body);
+        let found = answer.json();
+        assert_eq!(
+            (answer.status, &found["attr"], &found["code"]),
+            (400, &json!(attr), &json!(code)),
+            "{body}"
+        );
+    }
+    let renamed = server.patch(
+        &path,
+        &json!({"name": "bought", "created_at": "2026-01-01T00:00:00Z", "post_to_slack": true}),
+    );
+    assert_eq!(renamed.json()["name"], "bought");
+    assert_eq!(renamed.json()["created_at"], "2026-01-01T00:00:00.000000Z");
+
+    let gone = server.delete(&path);
+    assert_eq!((gone.status, gone.body.len()), (204, 0));
+    assert_eq!(server.delete(&path).status, 404);
+    assert_eq!(names(&server, ""), ["other"]);
+    seen(&server, &["bought"]);
+    assert_eq!(by_name(&server, "bought")["tags"], json!([]), "a new definition");
+}

@@ -1,0 +1,213 @@
+//! Events and groups over HTTP: the newest, one, values; groups by type.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+
+const EVENTS: &str = "/api/projects/@current/events/";
+const GROUPS: &str = "/api/projects/@current/groups/";
+
+fn with(path: &str, query: &[(&str, &str)]) -> String {
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    format!("{path}?{query}")
+}
+
+/// Event `number`, older the smaller its number.
+fn event(number: u32) -> Value {
+    let day = 1 + number / 24;
+    json!({
+        "event": if number.is_multiple_of(2) { "even" } else { "odd" },
+        "uuid": format!("0192f0c1-7f3a-7b9e-8a53-{number:012}"),
+        "distinct_id": format!("person {}", number % 3),
+        "timestamp": format!("2026-03-{day:02}T{:02}:00:00Z", number % 24),
+        "properties": {"n": number, "kind": format!("k{}", number % 5), "deep": {"a": [number]}},
+    })
+}
+
+fn numbers(page: &Value) -> Vec<u64> {
+    let results = page["results"].as_array().unwrap_or_else(|| panic!("no results: {page}"));
+    results.iter().map(|event| event["properties"]["n"].as_u64().expect("n")).collect()
+}
+
+fn list(server: &TestServer, query: &[(&str, &str)]) -> Value {
+    let answer = server.get(&with(EVENTS, query));
+    assert_eq!(answer.status, 200, "{query:?}: {answer}");
+    answer.json()
+}
+
+/// Half of the events in files, half in memory; then all of them read again from files.
+#[test]
+fn the_newest_come_first_wherever_they_are_stored() {
+    let mut server = TestServer::start();
+    // The oldest come last, so that the order of arrival is not the order of time.
+    let later: Vec<Value> = (100..200).map(event).collect();
+    assert_eq!(server.capture(&Value::Array(later)).status, 200);
+    server.stop();
+    server.restart();
+    let earlier: Vec<Value> = (0..100).map(event).collect();
+    assert_eq!(server.capture(&Value::Array(earlier)).status, 200);
+    for round in ["half in files", "all in files"] {
+        let page = list(&server, &[("limit", "3")]);
+        assert_eq!(numbers(&page), [199, 198, 197], "{round}");
+        assert!(page["next"].as_str().is_some_and(|next| next.contains("offset=3")), "{page}");
+        for (query, expected) in [
+            (vec![("limit", "2"), ("offset", "99")], vec![100, 99]),
+            (vec![("limit", "2"), ("event", "odd")], vec![199, 197]),
+            (vec![("limit", "2"), ("distinct_id", "person 0")], vec![198, 195]),
+            (vec![("limit", "2"), ("before", "2026-03-02T00:00:00Z")], vec![23, 22]),
+            (vec![("limit", "3"), ("after", "2026-03-09T05:00:00Z"), ("event", "even")], vec![198]),
+            (vec![("after", "2026-04-01T00:00:00Z")], vec![]),
+            (
+                vec![("limit", "2"), ("properties", r#"[{"key": "kind", "value": "k4"}]"#)],
+                vec![199, 194],
+            ),
+            (vec![("properties", r#"[{"key": "n", "operator": "lt", "value": 2}]"#)], vec![1, 0]),
+            (
+                vec![
+                    ("limit", "1"),
+                    ("properties", r#"[{"key": "plan", "value": "pro", "type": "person"}]"#),
+                ],
+                vec![],
+            ),
+        ] {
+            assert_eq!(numbers(&list(&server, &query)), expected, "{round}: {query:?}");
+        }
+        assert_eq!(numbers(&list(&server, &[("limit", "1000")])).len(), 200, "{round}");
+        server.stop();
+        server.restart();
+    }
+}
+
+#[test]
+fn an_event_is_told_with_its_person_and_exactly_as_it_was_sent() {
+    let server = TestServer::start();
+    let sent = json!([
+        {"event": "$identify", "distinct_id": "ann", "timestamp": "2026-03-01T00:00:00Z", "properties": {"$set": {"email": "ann@corp.com", "age": 7}}},
+        event(30),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let id = "0192f0c1-7f3a-7b9e-8a53-000000000030";
+    let found = server.get(&format!("{EVENTS}{id}/"));
+    assert_eq!(found.status, 200, "{found}");
+    let found = found.json();
+    assert_eq!((&found["id"], &found["event"]), (&json!(id), &json!("even")));
+    assert_eq!(found["timestamp"], "2026-03-02T06:00:00.000000Z");
+    assert_eq!(found["properties"]["deep"], json!({"a": [30]}));
+    assert_eq!(found["person"]["distinct_ids"], json!(["person 0"]));
+    let page = list(&server, &[("distinct_id", "ann")]);
+    assert_eq!(page["results"][0]["person"]["properties"], json!({"email": "ann@corp.com"}));
+    assert_eq!(page["results"][0]["person"]["is_identified"], json!(false), "nobody was merged");
+    let person = page["results"][0]["person"]["uuid"].as_str().expect("a person");
+    assert_eq!(
+        list(&server, &[("person_id", person)])["results"].as_array().map(Vec::len),
+        Some(1)
+    );
+    let mine = r#"[{"key": "email", "value": "corp", "operator": "icontains", "type": "person"}]"#;
+    assert_eq!(list(&server, &[("properties", mine)])["results"].as_array().map(Vec::len), Some(1));
+
+    let table = list(
+        &server,
+        &[("select", r#"["event", "properties.n", "timestamp"]"#), ("event", "even")],
+    );
+    assert_eq!(table["columns"], json!(["event", "properties.n", "timestamp"]));
+    assert_eq!(table["results"], json!([["even", 30, "2026-03-02T06:00:00.000000Z"]]));
+
+    let missing = server.get(&format!("{EVENTS}0192f0c1-7f3a-7b9e-8a53-00000000abcd/"));
+    assert_eq!((missing.status, &missing.json()["code"]), (404, &json!("not_found")));
+    let wrong = server.get(&format!("{EVENTS}purchase/"));
+    assert_eq!((wrong.status, &wrong.json()["detail"]), (400, &json!("Invalid UUID")));
+    for query in [
+        ("before", "soon"),
+        ("select", "event"),
+        ("select", r#"["nothing"]"#),
+        ("person_id", "ann"),
+        ("properties", "{"),
+        ("orderBy", "[\"uuid\"]"),
+    ] {
+        let answer = server.get(&with(EVENTS, &[query]));
+        assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(query.0)), "{query:?}");
+    }
+}
+
+#[test]
+fn values_of_properties_are_those_of_the_last_days() {
+    let server = TestServer::start();
+    let event = |kind: &str, browser: &str| json!({"event": "click", "distinct_id": "a", "properties": {"kind": kind, "$browser": browser}});
+    let mut old = event("ancient", "Mosaic");
+    old["timestamp"] = json!("2020-01-01T00:00:00Z");
+    let sent =
+        json!([event("one", "Chrome"), event("two", "Firefox"), event("two", "Chrome"), old]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let values =
+        |query: &[(&str, &str)]| server.get(&with(&format!("{EVENTS}values/"), query)).json();
+    assert_eq!(values(&[("key", "kind")]), json!([{"name": "two"}, {"name": "one"}]));
+    assert_eq!(values(&[("key", "$browser"), ("value", "FIRE")]), json!([{"name": "Firefox"}]));
+    assert_eq!(values(&[("key", "kind"), ("event_name", "view")]), json!([]));
+    assert_eq!(values(&[("key", "custom_event")]), json!([{"name": "click"}]));
+    assert_eq!(values(&[]), json!([]));
+}
+
+#[test]
+fn groups_are_listed_found_and_described() {
+    let server = TestServer::start();
+    let group = |kind: &str, key: &str, set: Value| json!({"event": "$groupidentify", "distinct_id": "a", "properties": {"$group_type": kind, "$group_key": key, "$group_set": set}});
+    let sent = json!([
+        group("company", "acme", json!({"name": "Acme Inc", "size": 10})),
+        group("company", "umbrella", json!({"name": "Umbrella", "size": 10, "evil": true})),
+        group("channel", "general", json!({"name": "General"})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let types = server.get("/api/projects/@current/groups_types/").json();
+    let types: Vec<_> = types
+        .as_array()
+        .expect("types")
+        .iter()
+        .map(|one| (one["group_type_index"].clone(), one["group_type"].clone()))
+        .collect();
+    assert_eq!(types, [(json!(0), json!("company")), (json!(1), json!("channel"))]);
+    let page = server.get(&with(GROUPS, &[("group_type_index", "0")])).json();
+    assert_eq!(page["count"], 2);
+    let mut keys: Vec<_> = page["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["group_key"].as_str().unwrap())
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["acme", "umbrella"]);
+    let found = server.get(&with(GROUPS, &[("group_type_index", "0"), ("search", "inc")])).json();
+    assert_eq!(found["results"][0]["group_properties"], json!({"name": "Acme Inc", "size": 10}));
+    let one = server
+        .get(&with(
+            &format!("{GROUPS}find/"),
+            &[("group_type_index", "1"), ("group_key", "general")],
+        ))
+        .json();
+    assert_eq!((&one["group_type_index"], &one["group_key"]), (&json!(1), &json!("general")));
+    let other = server.get(&with(
+        &format!("{GROUPS}find/"),
+        &[("group_type_index", "0"), ("group_key", "general")],
+    ));
+    assert_eq!(other.status, 404);
+    let properties = server.get(&format!("{GROUPS}property_definitions/")).json();
+    assert_eq!(
+        properties,
+        json!({
+            "0": [{"name": "name", "count": 2}, {"name": "size", "count": 2}, {"name": "evil", "count": 1}],
+            "1": [{"name": "name", "count": 1}],
+        })
+    );
+    let values = server.get(&with(
+        &format!("{GROUPS}property_values/"),
+        &[("group_type_index", "0"), ("key", "size")],
+    ));
+    assert_eq!(values.json(), json!([{"name": "10", "count": 2}]));
+    for path in [
+        GROUPS.to_owned(),
+        format!("{GROUPS}find/?group_type_index=0"),
+        format!("{GROUPS}?group_type_index=x"),
+    ] {
+        assert_eq!(server.get(&path).status, 400, "{path}");
+    }
+}

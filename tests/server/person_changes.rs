@@ -1,0 +1,228 @@
+//! What operators do to persons over HTTP: properties changed and deleted, persons deleted. All of it
+//! has its place among the events and survives a crash. Expectations are those of the API
+//! specification and of PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TestServer;
+
+const PERSONS: &str = "/api/projects/@current/persons/";
+
+fn identify(server: &TestServer, id: &str, set: Value) {
+    let event = json!([{"event": "$identify", "distinct_id": id, "properties": {"$set": set}}]);
+    assert_eq!(server.capture(&event).status, 200);
+}
+
+fn find(server: &TestServer, distinct_id: &str) -> Option<Value> {
+    let page = server.get(&format!("{PERSONS}?distinct_id={distinct_id}")).json();
+    page["results"].as_array().expect("results").first().cloned()
+}
+
+fn path_of(server: &TestServer, distinct_id: &str) -> String {
+    let person = find(server, distinct_id).expect("a person");
+    format!("{PERSONS}{}/", person["id"])
+}
+
+/// The properties that were set by the test.
+fn properties(person: &Value) -> Value {
+    let mut properties = person["properties"].clone();
+    properties.as_object_mut().expect("properties").remove("$creator_event_uuid");
+    properties
+}
+
+fn put(server: &TestServer, path: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    server.send("PUT", path, &headers, body.to_string())
+}
+
+#[test]
+fn properties_are_changed_and_survive_a_crash() {
+    let mut server = TestServer::start();
+    identify(&server, "ann", json!({"plan": "free", "age": 41}));
+    let path = path_of(&server, "ann");
+    let answer = server.patch(&path, &json!({"properties": {"plan": "pro", "nested": {"a": [1]}}}));
+    assert_eq!(answer.status, 202, "{answer}");
+    let expected = json!({"plan": "pro", "age": 41, "nested": {"a": [1]}});
+    assert_eq!(properties(&answer.json()), expected, "listed keys change, others stay");
+    assert_eq!(put(&server, &path, &json!({"properties": {"put": true}})).status, 202);
+    // An event after a change wins over it, and a change after the event over that.
+    identify(&server, "ann", json!({"plan": "team"}));
+    let updated =
+        server.post(&format!("{path}update_property/"), &json!({"key": "age", "value": 42}));
+    assert_eq!(updated.status, 202, "{updated}");
+    assert_eq!(
+        server.post(&format!("{path}update_property/?key=city&value=Rome"), &json!({})).status,
+        202
+    );
+    let deleted = server.post(&format!("{path}delete_property/"), &json!({"$unset": "nested"}));
+    assert_eq!((deleted.status, &deleted.json()["success"]), (201, &json!(true)), "{deleted}");
+    assert_eq!(server.post(&format!("{path}delete_property/?$unset=put"), &json!({})).status, 201);
+    let expected = json!({"plan": "team", "age": 42, "city": "Rome"});
+    assert_eq!(properties(&server.get(&path).json()), expected);
+    for state in ["after a crash", "after an end"] {
+        match state {
+            "after a crash" => server.kill(),
+            _ => server.stop(),
+        }
+        server.restart();
+        assert_eq!(properties(&server.get(&path).json()), expected, "{state}");
+    }
+}
+
+#[test]
+fn changes_that_cannot_be_made_are_told() {
+    let server = TestServer::start();
+    identify(&server, "ann", json!({}));
+    let path = path_of(&server, "ann");
+    let swapped = |name: &str| json!({"type": "validation_error", "code": "This field is required.", "detail": "required", "attr": name});
+    for (method_path, body, attr) in [
+        (path.clone(), json!({}), "properties"),
+        (path.clone(), json!({"properties": null}), "properties"),
+    ] {
+        let answer = server.patch(&method_path, &body);
+        assert_eq!((answer.status, answer.json()), (400, swapped(attr)), "{body}");
+    }
+    for (body, attr) in [(json!({"key": "a"}), "value"), (json!({"value": 1}), "key")] {
+        let answer = server.post(&format!("{path}update_property/"), &body);
+        assert_eq!((answer.status, answer.json()), (400, swapped(attr)), "{body}");
+    }
+    let wrong = server.patch(&path, &json!({"properties": [1]}));
+    assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("properties")));
+    let unset = server.post(&format!("{path}delete_property/"), &json!({}));
+    assert_eq!((unset.status, &unset.json()["attr"]), (400, &json!("$unset")));
+    for path in ["999/", "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/"] {
+        let path = format!("{PERSONS}{path}");
+        assert_eq!(server.patch(&path, &json!({"properties": {}})).status, 404);
+        assert_eq!(server.delete(&path).status, 404);
+        assert_eq!(
+            server.post(&format!("{path}delete_property/"), &json!({"$unset": "a"})).status,
+            404
+        );
+    }
+    assert_eq!(server.delete(&format!("{PERSONS}ann/")).status, 400);
+    let events = server.delete(&format!("{path}?delete_events=true"));
+    assert_eq!((events.status, &events.json()["attr"]), (400, &json!("delete_events")));
+    assert!(find(&server, "ann").is_some(), "nothing was deleted");
+}
+
+#[test]
+fn a_deleted_person_is_gone_and_does_not_come_back_by_itself() {
+    let mut server = TestServer::start();
+    identify(&server, "ann", json!({"plan": "pro"}));
+    identify(&server, "bob", json!({}));
+    let merge = json!([{"event": "$identify", "distinct_id": "ann", "properties": {"$anon_distinct_id": "anon"}}]);
+    assert_eq!(server.capture(&merge).status, 200);
+    let (path, uuid) = (path_of(&server, "anon"), find(&server, "ann").unwrap()["uuid"].clone());
+    let answer = server.delete(&format!("{path}?delete_events=false"));
+    assert_eq!((answer.status, answer.body.len()), (202, 0), "{answer}");
+    for state in ["at once", "after a crash", "after an end"] {
+        assert_eq!(server.get(&path).status, 404, "{state}");
+        assert_eq!(
+            server.get(&format!("{PERSONS}{}/", uuid.as_str().unwrap())).status,
+            404,
+            "{state}"
+        );
+        assert_eq!((find(&server, "ann"), find(&server, "anon")), (None, None), "{state}");
+        assert_eq!(server.get(PERSONS).json()["count"], 1, "{state}");
+        assert_eq!(server.delete(&path).status, 404, "{state}");
+        assert_eq!(
+            server.count("SELECT count(*) FROM events WHERE distinct_id = 'ann'"),
+            2,
+            "{state}"
+        );
+        match state {
+            "at once" => server.kill(),
+            _ => server.stop(),
+        }
+        server.restart();
+    }
+    // A new event is a new beginning, with none of what was there.
+    assert_eq!(server.capture(&json!([{"event": "x", "distinct_id": "ann"}])).status, 200);
+    let again = find(&server, "ann").expect("a new person");
+    assert_eq!((properties(&again), &again["distinct_ids"]), (json!({}), &json!(["ann"])));
+    assert_eq!(find(&server, "anon"), None);
+    assert_eq!(server.get(PERSONS).json()["count"], 2);
+}
+
+#[test]
+fn many_persons_are_deleted_at_once() {
+    let server = TestServer::start();
+    for id in ["a", "b", "c", "d"] {
+        identify(&server, id, json!({}));
+    }
+    let bulk = |body: &Value| server.post(&format!("{PERSONS}bulk_delete/"), body);
+    let uuid = find(&server, "a").unwrap()["uuid"].clone();
+    let answer = bulk(&json!({"ids": [uuid, "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d"]}));
+    assert_eq!(answer.status, 202, "{answer}");
+    assert_eq!(
+        (&answer.json()["persons_found"], &answer.json()["persons_deleted"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(bulk(&json!({"distinct_ids": ["b", "c", "nobody"]})).json()["persons_found"], 2);
+    assert_eq!(server.get(PERSONS).json()["count"], 1);
+    let many = vec!["x"; 1001];
+    for (body, detail) in [
+        (json!({"distinct_ids": many}), "You can only pass 1000 distinct_ids in one call"),
+        (json!({"ids": many}), "You can only pass 1000 ids in one call"),
+        (json!({}), "You need to specify either distinct_ids or ids"),
+        (
+            json!({"ids": [], "distinct_ids": []}),
+            "You must provide either distinct_ids or ids, not both",
+        ),
+    ] {
+        let answer = bulk(&body);
+        assert_eq!((answer.status, &answer.json()["detail"]), (400, &json!(detail)));
+    }
+    assert_eq!(bulk(&json!({"ids": ["d"]})).json()["attr"], "ids");
+    let reset = |body: &Value| server.post(&format!("{PERSONS}reset_person_distinct_id/"), body);
+    assert_eq!(reset(&json!({"distinct_id": "b"})).status, 202);
+    for body in [json!({}), json!({"distinct_id": ""}), json!({"distinct_id": 1})] {
+        let answer = reset(&body);
+        assert_eq!(
+            (answer.status, &answer.json()["detail"]),
+            (400, &json!("distinct_id is required"))
+        );
+    }
+}
+
+/// The timeline tells when the plan changed, from what the events said of it.
+#[test]
+fn the_timeline_begins_a_point_with_every_change() {
+    let server = TestServer::start();
+    let event = |hour: u32, name: &str, set: Value| json!({"event": name, "distinct_id": "ann", "timestamp": format!("2026-01-01T{hour:02}:00:00Z"), "properties": {"$set": set}});
+    let sent = json!([
+        event(1, "view", json!({"plan": "free"})),
+        event(2, "view", json!({})),
+        event(3, "buy", json!({"plan": "pro"})),
+        event(4, "view", json!({"age": 3})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let path = path_of(&server, "ann");
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("date_from", "2026-01-01")
+        .append_pair("date_to", "2026-01-02")
+        .append_pair("properties", r#"[{"key": "plan", "value": "pro", "type": "person"}]"#)
+        .finish();
+    let timeline = server.get(&format!("{path}properties_timeline/?{query}"));
+    assert_eq!(timeline.status, 200, "{timeline}");
+    assert_eq!(
+        timeline.json(),
+        json!({
+            "points": [
+                {"timestamp": "2026-01-01T01:00:00.000000Z", "properties": {"plan": "free"}, "relevant_event_count": 2},
+                {"timestamp": "2026-01-01T03:00:00.000000Z", "properties": {"plan": "pro"}, "relevant_event_count": 2},
+            ],
+            "crucial_property_keys": ["plan"],
+            "effective_date_from": "2026-01-01T00:00:00.000000Z",
+            "effective_date_to": "2026-01-02T00:00:00.000000Z",
+        })
+    );
+    assert_eq!(
+        server.get(&format!("{path}properties_timeline/?date_from=soon")).json()["attr"],
+        "date_from"
+    );
+}

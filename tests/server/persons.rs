@@ -1,0 +1,281 @@
+//! Persons over HTTP: list, filters, pages, CSV, retrieve, values. Expectations are those of the API
+//! specification and of PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TestServer;
+
+const PERSONS: &str = "/api/projects/@current/persons/";
+
+/// The fields of a person in the order of the table in the API specification, then the one that is
+/// added.
+const FIELDS: [&str; 7] =
+    ["id", "name", "distinct_ids", "properties", "created_at", "uuid", "is_identified"];
+
+/// A path with a query.
+fn with(path: &str, query: &[(&str, &str)]) -> String {
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    format!("{path}?{query}")
+}
+
+/// Creates persons in this order of time, one second apart.
+fn identify(server: &TestServer, persons: &[(&str, Value)]) {
+    let event = |(second, (id, set)): (usize, &(&str, Value))| {
+        json!({
+            "event": "$identify", "distinct_id": id,
+            "timestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            "properties": {"$set": set},
+        })
+    };
+    let events: Vec<Value> = persons.iter().enumerate().map(event).collect();
+    assert_eq!(server.capture(&Value::Array(events)).status, 200);
+}
+
+fn first_ids(page: &Value) -> Vec<&str> {
+    let persons = page["results"].as_array().expect("results").iter();
+    persons.map(|person| person["distinct_ids"][0].as_str().expect("an id")).collect()
+}
+
+fn list(server: &TestServer, query: &[(&str, &str)]) -> Value {
+    let answer = server.get(&with(PERSONS, query));
+    assert_eq!(answer.status, 200, "{query:?}: {answer}");
+    answer.json()
+}
+
+fn people() -> Vec<(&'static str, Value)> {
+    vec![
+        ("ann", json!({"email": "ann@corp.com", "age": 41, "plan": "pro", "since": "2024-05-01"})),
+        ("bob", json!({"email": "Bob@corp.com", "age": 29, "plan": "free", "beta": true})),
+        ("eve", json!({"email": "eve@home.org", "age": "33", "plan": "free"})),
+        ("dan", json!({"name": "Dan", "plan": "none"})),
+    ]
+}
+
+fn check(answer: &Answer, status: u16, body: Value) {
+    assert_eq!(answer.status, status, "{answer}");
+    assert_eq!(answer.json(), body);
+}
+
+#[test]
+fn a_list_has_the_newest_first_and_the_fields_in_their_order() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let answer = server.get(PERSONS);
+    let page = answer.json();
+    assert_eq!(page["count"], 4);
+    assert_eq!((&page["next"], &page["previous"]), (&Value::Null, &Value::Null));
+    assert_eq!(first_ids(&page), ["dan", "eve", "bob", "ann"]);
+    let text = String::from_utf8(answer.body.clone()).unwrap();
+    let mut at = 0;
+    for field in FIELDS {
+        let found = text[at..].find(&format!("\"{field}\":"));
+        at += found.unwrap_or_else(|| panic!("{field} is missing or out of order in {text}"));
+    }
+    let dan = &page["results"][0];
+    assert!(dan["id"].is_i64(), "{dan}");
+    assert_eq!(dan["name"], "Dan");
+    assert_eq!(dan["created_at"], "2026-01-01T00:00:03.000000Z");
+    assert_eq!(page["results"][3]["name"], "ann@corp.com");
+}
+
+#[test]
+fn pages_are_linked_by_absolute_addresses() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let page = list(&server, &[("limit", "2"), ("search", "")]);
+    assert_eq!((first_ids(&page), &page["count"]), (vec!["dan", "eve"], &json!(4)));
+    assert_eq!(page["previous"], Value::Null);
+    let next = page["next"].as_str().expect("a next page").to_owned();
+    let url = server.url();
+    assert!(next.starts_with(&format!("{url}{PERSONS}?")), "{next}");
+    let path = next.strip_prefix(&url).unwrap();
+    let page = server.get(path).json();
+    assert_eq!((first_ids(&page), &page["next"]), (vec!["bob", "ann"], &Value::Null));
+    let previous = page["previous"].as_str().expect("a previous page");
+    let page = server.get(previous.strip_prefix(&url).unwrap()).json();
+    assert_eq!(first_ids(&page), ["dan", "eve"]);
+    for (query, expected) in [
+        (vec![("offset", "3")], vec!["ann"]),
+        (vec![("offset", "9")], vec![]),
+        (vec![("limit", "1"), ("offset", "1"), ("properties", "[]")], vec!["eve"]),
+        (vec![("limit", "1"), ("offset", "1"), ("email", "ann@corp.com")], vec![]),
+    ] {
+        assert_eq!(first_ids(&list(&server, &query)), expected, "{query:?}");
+    }
+}
+
+#[test]
+fn filters_find_whom_they_should() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let uuid = list(&server, &[("distinct_id", "bob")])["results"][0]["uuid"].clone();
+    let uuid = uuid.as_str().unwrap();
+    for (name, value, expected) in [
+        ("distinct_id", "eve", vec!["eve"]),
+        ("distinct_id", "nobody", vec![]),
+        ("email", "ann@corp.com", vec!["ann"]),
+        ("email", "ANN@corp.com", vec![]),
+        ("search", "CORP", vec!["bob", "ann"]),
+        ("search", "dan", vec!["dan"]),
+        ("search", uuid, vec!["bob"]),
+        ("search", "da", vec![]),
+    ] {
+        let page = list(&server, &[(name, value)]);
+        assert_eq!(first_ids(&page), expected, "{name}={value}");
+        assert_eq!(page["count"], expected.len(), "{name}={value}");
+    }
+    let filter = |key: &str, operator: &str, value: Value| json!({"key": key, "operator": operator, "value": value, "type": "person"});
+    let corp = filter("email", "icontains", json!("@CORP"));
+    let free = json!({"key": "plan", "value": ["free"]});
+    for (filters, expected) in [
+        (json!([filter("email", "exact", json!("eve@home.org"))]), vec!["eve"]),
+        (json!([free]), vec!["eve", "bob"]),
+        (json!([filter("plan", "is_not", json!(["free", "none"]))]), vec!["ann"]),
+        (json!([corp]), vec!["bob", "ann"]),
+        (json!([filter("email", "not_icontains", json!("corp"))]), vec!["dan", "eve"]),
+        (json!([filter("email", "regex", json!("^[ae].*[gm]$"))]), vec!["eve", "ann"]),
+        (json!([filter("email", "not_regex", json!("^[ae]"))]), vec!["dan", "bob"]),
+        (json!([filter("age", "gt", json!(30))]), vec!["eve", "ann"]),
+        (json!([filter("age", "gte", json!(29))]), vec!["eve", "bob", "ann"]),
+        (json!([filter("age", "lt", json!("30"))]), vec!["bob"]),
+        (json!([filter("age", "lte", json!(33))]), vec!["eve", "bob"]),
+        (json!([{"key": "beta", "operator": "is_set"}]), vec!["bob"]),
+        (json!([{"key": "email", "operator": "is_not_set"}]), vec!["dan"]),
+        (json!([filter("since", "is_date_exact", json!("2024-05-01"))]), vec!["ann"]),
+        (json!([filter("since", "is_date_after", json!("2024-04-30"))]), vec!["ann"]),
+        (json!([filter("since", "is_date_before", json!("2024-04-30"))]), vec![]),
+        (json!([filter("beta", "exact", json!("true"))]), vec!["bob"]),
+        (json!([corp, free]), vec!["bob"]),
+        (json!({"type": "OR", "values": [corp, free]}), vec!["eve", "bob", "ann"]),
+        (
+            json!({"type": "AND", "values": [
+                free,
+                {"type": "OR", "values": [corp, filter("age", "exact", json!(33))]},
+            ]}),
+            vec!["eve", "bob"],
+        ),
+    ] {
+        let page = list(&server, &[("properties", &filters.to_string())]);
+        assert_eq!(first_ids(&page), expected, "{filters}");
+        assert_eq!(page["count"], expected.len(), "{filters}");
+    }
+}
+
+#[test]
+fn filters_that_cannot_be_read_are_told() {
+    let server = TestServer::start();
+    for (name, value) in [
+        ("properties", "{"),
+        ("properties", "7"),
+        ("properties", r#"[{"key": "a", "operator": "sounds_like", "value": 1}]"#),
+        ("properties", r#"[{"key": "a", "operator": "regex", "value": "("}]"#),
+        ("properties", r#"[{"key": "a", "value": 1, "type": "event"}]"#),
+        ("properties", r#"{"type": "NAND", "values": []}"#),
+        ("cohort", "mine"),
+    ] {
+        let answer = server.get(&with(PERSONS, &[(name, value)]));
+        assert_eq!(answer.status, 400, "{name}={value}: {answer}");
+        let body = answer.json();
+        assert_eq!((&body["type"], &body["attr"]), (&json!("validation_error"), &json!(name)));
+    }
+}
+
+#[test]
+fn a_person_is_retrieved_by_number_and_uuid() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let anonymous = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
+    let merge = json!([{
+        "event": "$identify", "distinct_id": "zoe", "timestamp": "2026-01-02T00:00:00Z",
+        "properties": {"$anon_distinct_id": anonymous},
+    }]);
+    assert_eq!(server.capture(&json!([{"event": "x", "distinct_id": anonymous}])).status, 200);
+    assert_eq!(server.capture(&merge).status, 200);
+    let listed = &list(&server, &[("distinct_id", "zoe")])["results"][0];
+    assert_eq!(listed["distinct_ids"], json!([anonymous, "zoe"]), "in the order of attachment");
+    for id in [listed["id"].to_string(), listed["uuid"].as_str().unwrap().to_owned()] {
+        let answer = server.get(&format!("{PERSONS}{id}/"));
+        assert_eq!(answer.status, 200, "{answer}");
+        let person = answer.json();
+        assert_eq!((&person["id"], &person["uuid"]), (&listed["id"], &listed["uuid"]));
+        assert_eq!(person["distinct_ids"], json!(["zoe", anonymous]), "made-up ids last");
+        assert_eq!(person["name"], "zoe");
+        assert_eq!(server.get(&format!("/api/person/{id}")).json(), person, "the old path");
+    }
+    let missing = json!({"type": "invalid_request", "code": "not_found", "detail": "Not found.", "attr": null});
+    check(&server.get(&format!("{PERSONS}999999/")), 404, missing.clone());
+    check(&server.get(&format!("{PERSONS}{anonymous}/")), 404, missing);
+    let wrong = json!({
+        "type": "validation_error", "code": "invalid_input", "attr": null,
+        "detail": "The ID provided does not look like a personID. If you are using a distinctId, please use /persons?distinct_id=<id> instead.",
+    });
+    check(&server.get(&format!("{PERSONS}zoe/")), 400, wrong);
+}
+
+#[test]
+fn lists_and_persons_are_also_csv() {
+    let server = TestServer::start();
+    identify(
+        &server,
+        &[
+            ("a,b", json!({"say": "\"hi\"", "nested": {"x": [1, {"y": null}]}, "none": {}})),
+            ("c", json!({})),
+        ],
+    );
+    let as_csv = |path: &str, headers: &[(&str, &str)]| {
+        let bearer = format!("Bearer {KEY}");
+        let headers = [&[("authorization", bearer.as_str())], headers].concat();
+        let answer = server.send("GET", path, &headers, "");
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+        assert_eq!(answer.header("content-type"), Some("text/csv; charset=utf-8"), "{path}");
+        String::from_utf8(answer.body).unwrap()
+    };
+    let file = as_csv(&with(PERSONS, &[("format", "csv"), ("limit", "1")]), &[]);
+    let lines: Vec<&str> = file.split_terminator("\r\n").collect();
+    assert_eq!(
+        lines[0],
+        "created_at,distinct_ids.0,id,is_identified,name,properties.$creator_event_uuid,properties.nested.x.0,properties.nested.x.1.y,properties.say,uuid"
+    );
+    assert_eq!(lines.len(), 3, "a head and every person, whatever the limit: {file}");
+    assert!(lines[1].contains(",c,"), "the newest first: {file}");
+    assert!(lines[2].contains(",\"a,b\",") && lines[2].contains(",1,,\"\"\"hi\"\"\","), "{file}");
+    assert_eq!(as_csv("/api/projects/@current/persons.csv", &[]), file);
+    assert_eq!(as_csv(PERSONS, &[("accept", "text/csv")]), file);
+    let id = list(&server, &[("distinct_id", "c")])["results"][0]["id"].to_string();
+    let one = as_csv(&format!("{PERSONS}{id}/?format=csv"), &[]);
+    assert_eq!(one.split_terminator("\r\n").count(), 2, "{one}");
+    let nobody = as_csv(&with(PERSONS, &[("format", "csv"), ("email", "x")]), &[]);
+    assert_eq!(nobody, "");
+    assert_eq!(server.get(&with(PERSONS, &[("format", "xml")])).status, 404);
+}
+
+#[test]
+fn values_are_the_most_frequent_ones() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let values =
+        |query: &[(&str, &str)]| server.get(&with(&format!("{PERSONS}values/"), query)).json();
+    assert_eq!(
+        values(&[("key", "plan")]),
+        json!([{"name": "free", "count": 2}, {"name": "none", "count": 1}, {"name": "pro", "count": 1}])
+    );
+    assert_eq!(values(&[("key", "plan"), ("value", "RO")]), json!([{"name": "pro", "count": 1}]));
+    assert_eq!(values(&[("key", "beta")]), json!([{"name": "true", "count": 1}]));
+    assert_eq!(values(&[]), json!([]));
+    assert_eq!(values(&[("key", "nothing")]), json!([]));
+}
+
+#[test]
+fn wrong_methods_and_wants_are_told() {
+    let server = TestServer::start();
+    let answer = server.post(PERSONS, &json!({}));
+    assert_eq!((answer.status, answer.json()["code"].clone()), (405, json!("method_not_allowed")));
+    assert!(answer.header("allow").is_some_and(|allow| allow.starts_with("GET")), "{answer}");
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str()), ("accept", "text/html")];
+    let answer = server.send("GET", PERSONS, &headers, "");
+    assert_eq!((answer.status, answer.json()["code"].clone()), (406, json!("not_acceptable")));
+}
