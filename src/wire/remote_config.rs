@@ -23,10 +23,10 @@ const COMPRESSION: &[&str] = &["gzip", "gzip-js"];
 const COMPRESSION_OF_DECIDE: &[&str] = &["gzip", "gzip-js", "lz64"];
 
 /// What is off, one key each. Absent ones would be as good, but for `autocapture_opt_out`: without
-/// it a browser captures no clicks at its first visit.
-const OFF: [&str; 9] = [
+/// it a browser captures no clicks at its first visit. Nor is there a key of surveys: posthog-js loads
+/// its script for them as soon as the key is there, whatever its value.
+const OFF: [&str; 8] = [
     "sessionRecording",
-    "surveys",
     "heatmaps",
     "capturePerformance",
     "captureDeadClicks",
@@ -173,7 +173,6 @@ mod tests {
                     "supportedCompression": ["gzip", "gzip-js"],
                     "hasFeatureFlags": has_flags,
                     "sessionRecording": false,
-                    "surveys": false,
                     "heatmaps": false,
                     "capturePerformance": false,
                     "captureDeadClicks": false,

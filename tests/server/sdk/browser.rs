@@ -40,12 +40,10 @@ const REQUESTS: [(&str, &str); 6] = [
     ("POST", "/flags/"),
 ];
 
-/// Requests of pages that get the SDK from this server: the SDK, and what it loads whatever the
-/// settings say.
-const REQUESTS_FOR_SDK: [(&str, &str); 3] = [
+/// Requests of pages that get the SDK from this server.
+const REQUESTS_FOR_SDK: [(&str, &str); 2] = [
     ("GET", "/array/<token>/array.js"),
     ("GET", "/static/array.js"),
-    ("GET", "/static/1.449.2/surveys.js"),
 ];
 
 /// Events that every browser sends of itself or is told to, at least once each.
