@@ -10,6 +10,8 @@
 
 pub mod auth;
 pub mod cors;
+pub mod fields;
+pub mod knowledge;
 pub mod page;
 pub mod request;
 pub mod response;

@@ -54,16 +54,6 @@ pub trait Cohorts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCohort;
 
-/// Knows no cohort: see the head of [`crate::flags`].
-#[derive(Clone, Copy, Debug)]
-pub struct NoCohorts;
-
-impl Cohorts for NoCohorts {
-    fn contains(&self, _: i64, _: &Subject<'_>) -> Result<bool, UnknownCohort> {
-        Err(UnknownCohort)
-    }
-}
-
 /// What evaluation asks of the world beyond the flag and the subject.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {

@@ -2,6 +2,8 @@
 //! because SDKs send both forms and a redirect would break a preflight. The only place that sees
 //! the whole [`App`]; a route function gets it and takes what it needs.
 
+mod flag_routes;
+
 use std::sync::Arc;
 
 use hyper::Method;
@@ -18,6 +20,7 @@ use crate::http::routes::event_definitions;
 use crate::http::routes::feature_flags;
 use crate::http::routes::flags;
 use crate::http::routes::health;
+use crate::http::routes::local_evaluation;
 use crate::http::routes::persons;
 use crate::http::routes::query;
 
@@ -25,6 +28,7 @@ use crate::http::routes::query;
 #[derive(Debug)]
 pub struct Router {
     app: App,
+    definitions: local_evaluation::Cache,
     /// What proves that an asker may read the data directory; stands in its lock file.
     secret: Arc<str>,
 }
@@ -44,6 +48,8 @@ pub enum Route {
     Capture(Kind),
     /// `/flags`, `/decide`.
     Flags,
+    /// Flags, cohorts and what belongs to them.
+    OfFlags(flag_routes::Found),
     /// `/_internal/query`: SQL from a command of the same user.
     InternalQuery,
     /// `/api/projects/:project/...`.
@@ -102,7 +108,11 @@ fn find(method: &Method, path: &str) -> Route {
         "/_liveness" => Route::Liveness,
         "/_readiness" => Route::Readiness,
         "/metrics" => Route::Metrics,
-        _ => find_project(method, path),
+        _ => match flag_routes::find(method, path) {
+            Some(Ok(found)) => Route::OfFlags(found),
+            Some(Err(allow)) => Route::WrongMethod(allow),
+            None => find_project(method, path),
+        },
     }
 }
 
@@ -152,6 +162,7 @@ impl Route {
             Self::InternalQuery => "internal_query",
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
+            Self::OfFlags(found) => found.label(),
             Self::Project { resource, .. } => match resource {
                 Resource::Persons => "persons",
                 Resource::Person(_) => "person",
@@ -168,7 +179,7 @@ impl Route {
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>) -> Self {
-        Self { app, secret }
+        Self { app, definitions: local_evaluation::Cache::default(), secret }
     }
 
     async fn answer(&self, route: Route, request: Request) -> Result<Response, Problem> {
@@ -180,6 +191,7 @@ impl Router {
             Route::Metrics => Ok(health::metrics(&app.metrics)),
             Route::Capture(kind) => capture::capture(app, kind, request).await,
             Route::Flags => flags::flags(app, request).await,
+            Route::OfFlags(found) => found.answer(app, &self.definitions, request).await,
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),

@@ -7,9 +7,12 @@
 )]
 
 pub mod capture;
+pub mod cohorts;
 pub mod event_definitions;
 pub mod feature_flags;
+pub mod flag_settings;
 pub mod flags;
 pub mod health;
+pub mod local_evaluation;
 pub mod persons;
 pub mod query;

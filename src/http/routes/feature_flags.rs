@@ -4,7 +4,8 @@
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
 mod body;
-mod fields;
+
+pub use body::UserBody;
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -22,7 +23,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
-use crate::http::routes::feature_flags::fields::Fields;
+use crate::http::fields::Fields;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::snapshot::Snapshot;
@@ -78,13 +79,13 @@ pub async fn update(
 ) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let asker = asker(&snapshot, project, &request, Action::Write)?;
-    let (project, id) = (asker.project.id, flag_id(id)?);
+    let (project, user, id) = (asker.project.id, asker.user.id, flag_id(id)?);
     // An unknown flag is told before a bad body.
     app.metadata.flag(project, id).await.map_err(problem)?;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
     let metadata = app.metadata.clone();
-    let write = async move { metadata.update_flag(project, id, patch).await };
+    let write = async move { metadata.update_flag(project, user, id, patch).await };
     let written = app.tasks.0.detach("update-flag", write).await;
     let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
@@ -131,7 +132,7 @@ fn flag_id(text: &str) -> Result<FlagId, Problem> {
 }
 
 /// The answer to a failed look-up or write.
-fn problem(error: MetadataError) -> Problem {
+pub(super) fn problem(error: MetadataError) -> Problem {
     match error {
         MetadataError::NotFound(_) => Problem::not_found("Not found."),
         MetadataError::Rejected(violation) => {

@@ -9,10 +9,11 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::response::Problem;
 use crate::http::routes::feature_flags::SCOPE;
-use crate::http::routes::feature_flags::fields::Fields;
+use crate::http::fields::Fields;
 use crate::metadata::accounts::User;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
+use crate::metadata::flags::Seen;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
@@ -49,7 +50,28 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         usage_dashboard: None,
         analytics_dashboards: fields.ids("analytics_dashboards")?,
         has_enriched_analytics: fields.nullable_boolean("has_enriched_analytics")?,
+        bucketing_identifier: fields
+            .nullable_choice("bucketing_identifier", &["distinct_id", "device_id"])?,
+        evaluation_runtime: fields
+            .nullable_choice("evaluation_runtime", &["server", "client", "all"])?,
+        evaluation_contexts: fields.texts("evaluation_contexts")?,
+        is_remote_configuration: fields
+            .nullable_boolean("is_remote_configuration")?
+            .map(Option::unwrap_or_default),
+        archived: fields.boolean("archived")?,
+        seen: seen(&mut fields)?,
     })
+}
+
+/// What the client saw before it made the change.
+fn seen(fields: &mut Fields) -> Result<Option<Seen>, Problem> {
+    let original = match fields.nullable_value("original_flag").flatten() {
+        Some(Value::Object(original)) => Some(original),
+        _ => None,
+    };
+    let version = fields.nullable_value("version").flatten();
+    let Some(version) = version.as_ref().and_then(Value::as_i64) else { return Ok(None) };
+    Ok(Some(Seen { version, fields: original }))
 }
 
 /// Reads a new flag.
@@ -68,6 +90,10 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
         tags: given.tags.unwrap_or_default(),
         analytics_dashboards: given.analytics_dashboards.unwrap_or_default(),
         has_enriched_analytics: given.has_enriched_analytics.flatten(),
+        bucketing_identifier: given.bucketing_identifier.flatten(),
+        evaluation_runtime: given.evaluation_runtime.flatten(),
+        evaluation_contexts: given.evaluation_contexts.unwrap_or_default(),
+        is_remote_configuration: given.is_remote_configuration.unwrap_or_default(),
     })
 }
 
@@ -100,11 +126,19 @@ pub(super) struct FlagBody<'a> {
     has_enriched_analytics: Option<bool>,
     version: i64,
     updated_at: String,
+    last_modified_by: Option<UserBody<'a>>,
+    archived: bool,
+    bucketing_identifier: Option<&'a str>,
+    evaluation_runtime: &'a str,
+    evaluation_contexts: &'a [String],
+    is_remote_configuration: bool,
+    /// Payloads are never encrypted here.
+    has_encrypted_payloads: bool,
 }
 
 /// A user inside another object.
 #[derive(Debug, Serialize)]
-struct UserBody<'a> {
+pub struct UserBody<'a> {
     id: i64,
     uuid: String,
     distinct_id: &'a str,
@@ -141,12 +175,23 @@ impl<'a> FlagBody<'a> {
             has_enriched_analytics: flag.has_enriched_analytics,
             version: flag.version,
             updated_at: flag.updated_at.to_rfc3339(),
+            last_modified_by: flag
+                .last_modified_by
+                .and_then(|user| snapshot.user(user))
+                .map(|user| UserBody::new(user)),
+            archived: flag.archived,
+            bucketing_identifier: flag.bucketing_identifier.as_deref(),
+            evaluation_runtime: flag.evaluation_runtime.as_deref().unwrap_or("all"),
+            evaluation_contexts: &flag.evaluation_contexts,
+            is_remote_configuration: flag.is_remote_configuration,
+            has_encrypted_payloads: false,
         }
     }
 }
 
 impl<'a> UserBody<'a> {
-    fn new(user: &'a User) -> Self {
+    /// What is shown of a user.
+    pub fn new(user: &'a User) -> Self {
         Self {
             id: user.id.0,
             uuid: user.uuid.to_string(),
@@ -175,7 +220,7 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::http::auth::Principal;
     use crate::http::response::Problem;
-    use crate::http::routes::feature_flags::fields::Fields;
+    use crate::http::fields::Fields;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;
@@ -299,6 +344,20 @@ mod tests {
             "has_enriched_analytics": null,
             "version": 1,
             "updated_at": "2026-11-21T12:00:00.000000Z",
+            "last_modified_by": {
+                "id": user.id.0,
+                "uuid": user.uuid.to_string(),
+                "distinct_id": user.distinct_id,
+                "first_name": user.first_name,
+                "email": user.email,
+                "is_email_verified": user.is_email_verified,
+            },
+            "archived": false,
+            "bucketing_identifier": null,
+            "evaluation_runtime": "all",
+            "evaluation_contexts": [],
+            "is_remote_configuration": false,
+            "has_encrypted_payloads": false,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         let order = [
