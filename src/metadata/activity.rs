@@ -226,26 +226,26 @@ impl Metadata {
              AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
              AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)",
         )
-            .bind(project.0)
-            .bind(&scopes)
-            .bind(item)
-            .bind(user)
-            .fetch_one(&mut *connection)
-            .await?;
+        .bind(project.0)
+        .bind(&scopes)
+        .bind(item)
+        .bind(user)
+        .fetch_one(&mut *connection)
+        .await?;
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT * FROM activity WHERE project_id = $1
              AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
              AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)
              ORDER BY position DESC LIMIT $5 OFFSET $6",
         )
-            .bind(project.0)
-            .bind(&scopes)
-            .bind(item)
-            .bind(user)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(i64::try_from(offset).unwrap_or(i64::MAX))
-            .fetch_all(&mut *connection)
-            .await?;
+        .bind(project.0)
+        .bind(&scopes)
+        .bind(item)
+        .bind(user)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(i64::try_from(offset).unwrap_or(i64::MAX))
+        .fetch_all(&mut *connection)
+        .await?;
         let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
         Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
     }

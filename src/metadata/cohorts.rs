@@ -411,16 +411,14 @@ fn check_filters(
 }
 
 /// A rule that flags use may not come to ask for events.
-fn check_flags_keep_working(
-    cohort: &StoredCohort,
-    base: &Snapshot,
-) -> Result<(), Violation> {
+fn check_flags_keep_working(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
     if Rule::parse(cohort.rule(), Matching::Legacy).err() != Some(RuleError::Behavioral) {
         return Ok(());
     }
-    let is_used = base.flags(cohort.project).iter().any(|flag| {
-        flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0)
-    });
+    let is_used = base
+        .flags(cohort.project)
+        .iter()
+        .any(|flag| flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0));
     if !is_used {
         return Ok(());
     }
@@ -429,10 +427,7 @@ fn check_flags_keep_working(
 }
 
 /// Checks that nothing depends on a cohort that is to be deleted.
-fn check_unneeded(
-    cohort: &StoredCohort,
-    base: &Snapshot,
-) -> Result<(), Violation> {
+fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
     let flags = base.flags(cohort.project).iter().filter(|flag| {
         flag.active && flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0)
     });

@@ -549,7 +549,10 @@ async fn dependencies_hold_across_flags() {
     }
     bench.update(b.id, set_active(false)).await;
     bench.update(a.id, set_active(false)).await;
-    assert_eq!(code(metadata.update_flag(PROJECT, USER, b.id, set_active(true)).await), "invalid_input");
+    assert_eq!(
+        code(metadata.update_flag(PROJECT, USER, b.id, set_active(true)).await),
+        "invalid_input"
+    );
     bench.update(a.id, set_active(true)).await;
     bench.update(b.id, set_active(true)).await;
     // Dependencies are within a project.

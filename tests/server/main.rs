@@ -11,9 +11,12 @@
 )]
 
 mod capture;
+mod cohorts;
 mod crash;
+mod differential;
 mod feature_flags;
 mod flags;
 mod harness;
 mod lifecycle;
+mod local_evaluation;
 mod sdk;

@@ -76,14 +76,14 @@ fn real_sdks_are_understood_and_other_engines_read_the_tables() {
 }
 
 /// Installs what is missing.
-fn tools() -> PathBuf {
+pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-tools.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output().expect("test-tools.sh");
     assert!(output.status.success(), "the SDKs cannot be installed: {}", output.status);
     PathBuf::from(String::from_utf8(output.stdout).expect("UTF-8").trim_end())
 }
 
-fn source(name: &str) -> PathBuf {
+pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 

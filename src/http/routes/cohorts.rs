@@ -266,9 +266,9 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
     }
     let snapshot = app.metadata.snapshot();
     let set = snapshot.cohort_set(project);
-    let is_countable = set.and_then(|set| set.get(id.0)).is_some_and(|cohort| {
-        matches!(cohort.members, Members::Rule(_))
-    });
+    let is_countable = set
+        .and_then(|set| set.get(id.0))
+        .is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
     let (engine, metadata) = (app.engine.clone(), app.metadata.clone());
     let test = membership(app, &snapshot, project, id);
     app.tasks.0.spawn("count-cohort", async move {

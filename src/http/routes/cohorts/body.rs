@@ -105,7 +105,9 @@ pub(super) fn patch(fields: &mut Fields) -> Result<CohortPatch, Problem> {
 fn rule_of_groups(groups: &Value) -> Value {
     let groups = groups.as_array().into_iter().flatten();
     let values: Vec<Value> = groups
-        .map(|group| json!({"type": "AND", "values": group.get("properties").unwrap_or(&json!([]))}))
+        .map(
+            |group| json!({"type": "AND", "values": group.get("properties").unwrap_or(&json!([]))}),
+        )
         .collect();
     json!({"properties": {"type": "OR", "values": values}})
 }

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::routes::feature_flags::SCOPE;
-use crate::http::fields::Fields;
 use crate::metadata::accounts::User;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -219,8 +219,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
     use crate::http::auth::Principal;
-    use crate::http::response::Problem;
     use crate::http::fields::Fields;
+    use crate::http::response::Problem;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;
