@@ -131,7 +131,7 @@ impl<'d> Evaluation<'d, '_> {
         let value = self.subject.property(enrollment)?;
         let enabled = match value {
             Value::Bool(enrolled) => *enrolled,
-            Value::String(enrolled) => enrolled.eq_ignore_ascii_case("true"),
+            Value::String(enrolled) => enrolled == "true",
             _ => false,
         };
         Some(Verdict {
