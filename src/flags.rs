@@ -19,4 +19,5 @@ pub mod definition;
 pub mod evaluate;
 pub mod set;
 pub mod subject;
+pub mod trace;
 pub mod verdict;

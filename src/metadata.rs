@@ -42,6 +42,7 @@ use crate::metadata::snapshot::Snapshot;
 pub mod accounts;
 pub mod activity;
 pub mod cohorts;
+pub mod dashboards;
 pub mod definitions;
 mod disk;
 pub mod first_start;
@@ -50,6 +51,7 @@ pub mod flag_settings;
 pub mod flags;
 pub mod group_types;
 pub mod hash_keys;
+pub mod roles;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]

@@ -94,15 +94,15 @@ pub fn evaluate<'d>(
 }
 
 #[derive(Clone, Copy)]
-struct Evaluation<'d, 'e> {
-    flag: &'d Definition,
-    subject: &'e Subject<'e>,
-    surroundings: Surroundings<'e>,
+pub(super) struct Evaluation<'d, 'e> {
+    pub(super) flag: &'d Definition,
+    pub(super) subject: &'e Subject<'e>,
+    pub(super) surroundings: Surroundings<'e>,
 }
 
 /// What one condition says.
 #[derive(Clone, Copy, PartialEq)]
-enum Attempt<'d> {
+pub(super) enum Attempt<'d> {
     Match(Option<&'d str>),
     /// Its filters match, its rollout does not.
     OutOfRollout,
@@ -126,7 +126,7 @@ struct Alternative<'d> {
 }
 
 impl<'d> Evaluation<'d, '_> {
-    fn enrollment(&self) -> Option<Verdict<'d>> {
+    pub(super) fn enrollment(&self) -> Option<Verdict<'d>> {
         let enrollment = self.flag.enrollment.as_deref()?;
         let value = self.subject.property(enrollment)?;
         let enabled = match value {
@@ -143,7 +143,7 @@ impl<'d> Evaluation<'d, '_> {
         })
     }
 
-    fn holdout(&self) -> Option<Verdict<'d>> {
+    pub(super) fn holdout(&self) -> Option<Verdict<'d>> {
         let holdout = self.flag.holdout.as_ref()?;
         let place = || bucket::holdout(self.subject.holdout_identifier(self.flag));
         if !reaches(holdout.rollout, place) {
@@ -194,7 +194,10 @@ impl<'d> Evaluation<'d, '_> {
     }
 
     /// Tries one condition; with the id of the failed flag that a match would rest on.
-    fn attempt(&self, condition: &Condition) -> Result<(Attempt<'d>, Option<i64>), Failure> {
+    pub(super) fn attempt(
+        &self,
+        condition: &Condition,
+    ) -> Result<(Attempt<'d>, Option<i64>), Failure> {
         if let Some(reason) = self.not_to_try(condition) {
             return Ok((Attempt::NoMatch(reason), None));
         }
@@ -282,6 +285,21 @@ impl<'d> Evaluation<'d, '_> {
             // There is no event.
             (Scope::Event, _) => false,
         }
+    }
+
+    /// What one filter says, for a trace.
+    pub(super) fn filter(
+        &self,
+        filter: &Filter,
+        aggregation: Aggregation,
+    ) -> Result<bool, Failure> {
+        Ok(match filter {
+            Filter::Property { scope, predicate } => self.property(*scope, predicate, aggregation),
+            Filter::Cohort { id, membership } => self.cohort(*id, *membership)?,
+            Filter::Flag { id, expected } => {
+                is_expected(self.surroundings.flags.dependency(*id), expected)
+            }
+        })
     }
 
     fn cohort(&self, id: i64, membership: Membership) -> Result<bool, Failure> {

@@ -58,23 +58,40 @@ impl Page {
 
     /// The address of the request with another offset; offset 0 is left out.
     fn link(self, request: &Request, public_url: Option<&str>, offset: usize) -> String {
+        let limit = ("limit", self.limit);
+        match offset {
+            0 => Self::link_to(request, public_url, &[limit]),
+            offset => Self::link_to(request, public_url, &[limit, ("offset", offset)]),
+        }
+    }
+
+    /// The absolute address of the request with these parameters before its others.
+    pub fn link_to(
+        request: &Request,
+        public_url: Option<&str>,
+        numbers: &[(&str, usize)],
+    ) -> String {
         let mut query = Serializer::new(String::new());
-        query.append_pair("limit", &self.limit.to_string());
-        if offset > 0 {
-            query.append_pair("offset", &offset.to_string());
+        for (name, number) in numbers {
+            query.append_pair(name, &number.to_string());
         }
         for (name, value) in request.query_all() {
-            if !matches!(name.as_ref(), "limit" | "offset" | "personal_api_key") {
+            let is_position = matches!(name.as_ref(), "limit" | "offset" | "page");
+            if !is_position && name != "personal_api_key" {
                 query.append_pair(&name, &value);
             }
         }
-        let base = match public_url {
+        format!("{}{}?{}", Self::base(request, public_url), request.path(), query.finish())
+    }
+
+    /// The address of this server as the client sees it, without a slash at the end.
+    pub fn base(request: &Request, public_url: Option<&str>) -> String {
+        match public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {
                 let scheme = request.header("x-forwarded-proto").unwrap_or("http");
                 format!("{scheme}://{}", request.header("host").unwrap_or("localhost"))
             }
-        };
-        format!("{base}{}?{}", request.path(), query.finish())
+        }
     }
 }

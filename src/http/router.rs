@@ -23,12 +23,15 @@ use crate::http::routes::health;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::persons;
 use crate::http::routes::query;
+use crate::tasks::Shutdown;
 
 /// The endpoints of one server.
 #[derive(Debug)]
 pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
+    /// Begins when the server stops, so that answers without an end come to one.
+    ending: Shutdown,
     /// What proves that an asker may read the data directory; stands in its lock file.
     secret: Arc<str>,
 }
@@ -178,8 +181,8 @@ impl Route {
 
 impl Router {
     /// The endpoints over `app`.
-    pub fn new(app: App, secret: Arc<str>) -> Self {
-        Self { app, definitions: local_evaluation::Cache::default(), secret }
+    pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
+        Self { app, definitions: local_evaluation::Cache::default(), ending, secret }
     }
 
     async fn answer(&self, route: Route, request: Request) -> Result<Response, Problem> {
@@ -191,7 +194,9 @@ impl Router {
             Route::Metrics => Ok(health::metrics(&app.metrics)),
             Route::Capture(kind) => capture::capture(app, kind, request).await,
             Route::Flags => flags::flags(app, request).await,
-            Route::OfFlags(found) => found.answer(app, &self.definitions, request).await,
+            Route::OfFlags(found) => {
+                found.answer(app, (&self.definitions, &self.ending), request).await
+            }
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, allow)),
             Route::Unknown => Err(Problem::not_found("Not found.")),
@@ -215,7 +220,7 @@ impl Router {
             }
             Resource::FeatureFlags => match request.method {
                 Method::POST => feature_flags::create(app, project, request).await,
-                _ => feature_flags::list(app, project, &request),
+                _ => feature_flags::list(app, project, request).await,
             },
             Resource::FeatureFlag(id) => match request.method {
                 Method::PUT | Method::PATCH => {

@@ -6,13 +6,17 @@
     reason = "every route fails with the problem that the client gets as its answer"
 )]
 
+pub mod activity;
 pub mod capture;
 pub mod cohorts;
 pub mod event_definitions;
 pub mod feature_flags;
+pub mod flag_events;
 pub mod flag_settings;
 pub mod flags;
 pub mod health;
 pub mod local_evaluation;
+pub mod ofrep;
 pub mod persons;
 pub mod query;
+pub mod roles;

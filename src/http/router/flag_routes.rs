@@ -6,13 +6,26 @@ use crate::app::App;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::cohorts;
+use crate::http::routes::feature_flags;
+use crate::http::routes::feature_flags::actions;
+use crate::http::routes::feature_flags::questions;
+use crate::http::routes::feature_flags::role_access;
+use crate::http::routes::feature_flags::status;
+use crate::http::routes::flag_events;
 use crate::http::routes::flag_settings;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::local_evaluation::Cache;
+use crate::http::routes::ofrep;
+use crate::http::routes::roles;
+use crate::tasks::Shutdown;
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
+const DELETE: &str = "DELETE, OPTIONS";
+const GET_DELETE: &str = "GET, DELETE, HEAD, OPTIONS";
+const GET_PATCH_DELETE: &str = "GET, PATCH, DELETE, HEAD, OPTIONS";
 const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
 const GET_PATCH: &str = "GET, PATCH, HEAD, OPTIONS";
 const POST_PATCH: &str = "POST, PATCH, OPTIONS";
@@ -37,6 +50,60 @@ pub(super) enum Op {
     CohortMembers,
     /// Members added to a list, or taken out.
     ChangeMembers,
+    /// What became of one cohort, or of all.
+    CohortActivity,
+    /// What became of one flag, or of all.
+    FlagActivity,
+    /// What became of anything in the project.
+    ProjectActivity,
+    /// What flags are for somebody, and why.
+    EvaluationReasons,
+    /// What flags are for who asks.
+    MyFlags,
+    /// How many a condition reaches.
+    BlastRadius,
+    /// What one flag is for somebody, step by step.
+    TestEvaluation,
+    /// A usage dashboard.
+    Dashboard,
+    /// More on a usage dashboard.
+    Enrich,
+    /// A list of those for whom a flag is on.
+    StaticCohort,
+    /// On, off, archived or not.
+    Switch,
+    /// Flags that need this one.
+    Dependents,
+    /// Whether a flag is of use.
+    Status,
+    /// A flag as it was.
+    Version,
+    /// A flag made what it was.
+    Revert,
+    /// Keys of many flags.
+    BulkKeys,
+    /// Ids of a whole list.
+    MatchingIds,
+    /// Many flags deleted.
+    BulkDelete,
+    /// Roles that may change a flag.
+    RoleAccesses,
+    /// One of these.
+    RoleAccess,
+    /// Roles of an organization.
+    Roles,
+    /// One of these.
+    Role,
+    /// Who has a role.
+    RoleMembers,
+    /// One of these.
+    RoleMember,
+    /// All flags, as OpenFeature asks.
+    OfrepAll,
+    /// One flag, as OpenFeature asks.
+    OfrepOne,
+    /// A stream that tells when flags change.
+    FlagEvents,
 }
 
 /// An endpoint: its path, where `:` stands for any one segment, whose text becomes a parameter; the
@@ -56,6 +123,80 @@ const TABLE: &[Row] = &[
         "flag_settings",
     ),
     ("feature_flags/:/remote_config", GET, &[Method::GET], Op::RemoteConfig, "flag_remote_config"),
+    ("feature_flags/activity", GET, &[Method::GET], Op::FlagActivity, "flag_activity"),
+    ("feature_flags/:/activity", GET, &[Method::GET], Op::FlagActivity, "flag_activity"),
+    ("cohorts/activity", GET, &[Method::GET], Op::CohortActivity, "cohort_activity"),
+    ("cohorts/:/activity", GET, &[Method::GET], Op::CohortActivity, "cohort_activity"),
+    ("activity_log", GET, &[Method::GET], Op::ProjectActivity, "activity_log"),
+    (
+        "feature_flags/evaluation_reasons",
+        GET,
+        &[Method::GET],
+        Op::EvaluationReasons,
+        "flag_reasons",
+    ),
+    ("feature_flags/my_flags", GET, &[Method::GET], Op::MyFlags, "my_flags"),
+    ("feature_flags/user_blast_radius", POST, &[Method::POST], Op::BlastRadius, "blast_radius"),
+    ("feature_flags/:/test_evaluation", POST, &[Method::POST], Op::TestEvaluation, "flag_test"),
+    ("feature_flags/:/dashboard", POST, &[Method::POST], Op::Dashboard, "flag_dashboard"),
+    ("feature_flags/:/enrich_usage_dashboard", POST, &[Method::POST], Op::Enrich, "flag_dashboard"),
+    (
+        "feature_flags/:/create_static_cohort_for_flag",
+        POST,
+        &[Method::POST],
+        Op::StaticCohort,
+        "flag_cohort",
+    ),
+    ("feature_flags/:/enable", POST, &[Method::POST], Op::Switch, "flag_switch"),
+    ("feature_flags/:/disable", POST, &[Method::POST], Op::Switch, "flag_switch"),
+    ("feature_flags/:/archive", POST, &[Method::POST], Op::Switch, "flag_switch"),
+    ("feature_flags/:/unarchive", POST, &[Method::POST], Op::Switch, "flag_switch"),
+    ("feature_flags/:/dependent_flags", GET, &[Method::GET], Op::Dependents, "flag_dependents"),
+    ("feature_flags/:/status", GET, &[Method::GET], Op::Status, "flag_status"),
+    ("feature_flags/:/versions/:", GET, &[Method::GET], Op::Version, "flag_version"),
+    ("feature_flags/:/versions/:/revert", POST, &[Method::POST], Op::Revert, "flag_revert"),
+    ("feature_flags/bulk_keys", POST, &[Method::POST], Op::BulkKeys, "flag_bulk"),
+    ("feature_flags/matching_ids", GET, &[Method::GET], Op::MatchingIds, "flag_bulk"),
+    ("feature_flags/bulk_delete", POST, &[Method::POST], Op::BulkDelete, "flag_bulk"),
+    (
+        "feature_flags/:/role_access",
+        GET_POST,
+        &[Method::GET, Method::POST],
+        Op::RoleAccesses,
+        "role_accesses",
+    ),
+    (
+        "feature_flags/:/role_access/:",
+        GET_DELETE,
+        &[Method::GET, Method::DELETE],
+        Op::RoleAccess,
+        "role_access",
+    ),
+    ("/api/organizations/:/roles", GET_POST, &[Method::GET, Method::POST], Op::Roles, "roles"),
+    (
+        "/api/organizations/:/roles/:",
+        GET_PATCH_DELETE,
+        &[Method::GET, Method::PATCH, Method::DELETE],
+        Op::Role,
+        "role",
+    ),
+    (
+        "/api/organizations/:/roles/:/role_memberships",
+        GET_POST,
+        &[Method::GET, Method::POST],
+        Op::RoleMembers,
+        "role_members",
+    ),
+    (
+        "/api/organizations/:/roles/:/role_memberships/:",
+        DELETE,
+        &[Method::DELETE],
+        Op::RoleMember,
+        "role_member",
+    ),
+    ("/ofrep/v1/evaluate/flags", POST, &[Method::POST], Op::OfrepAll, "ofrep_all"),
+    ("/ofrep/v1/evaluate/flags/:", POST, &[Method::POST], Op::OfrepOne, "ofrep_one"),
+    ("/flags/events", GET, &[Method::GET], Op::FlagEvents, "flag_events"),
     (
         "rotate_secret_token",
         POST,
@@ -140,12 +281,14 @@ impl Found {
     pub(super) async fn answer(
         self,
         app: &App,
-        cache: &Cache,
+        (cache, ending): (&Cache, &Shutdown),
         request: Request,
     ) -> Result<Response, Problem> {
         let project = self.project.as_str();
         let mut ids = self.ids.iter().map(String::as_str);
-        let id = ids.next().unwrap_or_default();
+        let first = ids.next();
+        let (id, second) = (first.unwrap_or_default(), ids.next().unwrap_or_default());
+        let third = ids.next().unwrap_or_default();
         match self.op {
             Op::Definitions => local_evaluation::definitions(app, cache, project, &request),
             Op::RemoteConfig => local_evaluation::remote_config(app, project, id, &request),
@@ -162,6 +305,39 @@ impl Found {
             },
             Op::CohortMembers => cohorts::members(app, project, id, request).await,
             Op::ChangeMembers => cohorts::change_members(app, project, id, request).await,
+            Op::CohortActivity => cohorts::activity(app, project, first, request).await,
+            Op::FlagActivity => feature_flags::activity(app, project, first, request).await,
+            Op::ProjectActivity => activity::of_project(app, project, &request).await,
+            Op::EvaluationReasons => questions::evaluation_reasons(app, project, request).await,
+            Op::MyFlags => questions::my_flags(app, project, request).await,
+            Op::BlastRadius => questions::blast_radius(app, project, request).await,
+            Op::TestEvaluation => questions::test_evaluation(app, project, id, request).await,
+            Op::Dashboard => actions::dashboard(app, project, id, request).await,
+            Op::Enrich => actions::enrich(app, project, id, request).await,
+            Op::StaticCohort => actions::static_cohort(app, project, id, request).await,
+            Op::Switch => actions::switch(app, project, id, request).await,
+            Op::Dependents => actions::dependents(app, project, id, request).await,
+            Op::Status => status::status(app, project, id, request).await,
+            Op::Version => actions::version(app, project, (id, second), request).await,
+            Op::Revert => actions::revert(app, project, (id, second), request).await,
+            Op::BulkKeys => actions::bulk_keys(app, project, request).await,
+            Op::MatchingIds => actions::matching_ids(app, project, request).await,
+            Op::BulkDelete => actions::bulk_delete(app, project, request).await,
+            Op::RoleAccesses => match request.method {
+                Method::POST => role_access::create(app, project, id, request).await,
+                _ => role_access::list(app, project, id, request).await,
+            },
+            Op::RoleAccess => match request.method {
+                Method::DELETE => role_access::delete(app, project, (id, second), request).await,
+                _ => role_access::retrieve(app, project, (id, second), request).await,
+            },
+            Op::Roles => roles::roles(app, id, request).await,
+            Op::Role => roles::role(app, id, second, request).await,
+            Op::RoleMembers => roles::memberships(app, id, second, request).await,
+            Op::OfrepAll => ofrep::all(app, request).await,
+            Op::OfrepOne => ofrep::one(app, id, request).await,
+            Op::FlagEvents => flag_events::events(app, ending, &request),
+            Op::RoleMember => roles::end_membership(app, id, (second, third), request).await,
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::http::routes::feature_flags::problem;
 use crate::http::routes::query;
 use crate::identity::person::Person;
 use crate::identity::view::View;
+use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
@@ -236,7 +237,7 @@ fn membership(
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let now = app.clock.now();
     move |view, person| {
-        with_subject(view, project, person, now, |subject, uuids| {
+        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
             Memberships::new(&set, uuids).contains(id.0, subject).unwrap_or(false)
         })
     }
@@ -246,16 +247,40 @@ fn membership(
 pub(super) fn with_subject<T>(
     view: &View,
     project: ProjectId,
-    person: &Person,
+    (person, distinct_id): (&Person, String),
     now: UnixMicros,
     ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
 ) -> T {
     let created_at = ("created_at".to_owned(), Value::String(person.created_at.to_rfc3339()));
     let columns = Map::from_iter([created_at]);
-    let mut subject = Subject::new(person.uuid.to_string(), now);
+    let mut subject = Subject::new(distinct_id, now);
     subject.stored = Some(&person.properties);
     subject.metadata = Some(&columns);
     ask(&subject, &|| uuids_of(view, project, person))
+}
+
+/// A cohort as clients get it.
+pub(super) fn shown<'a>(
+    cohort: &'a StoredCohort,
+    snapshot: &'a Snapshot,
+) -> impl serde::Serialize + use<'a> {
+    CohortBody::new(cohort, snapshot)
+}
+
+/// `GET cohorts/:id/activity/`; without an id of all cohorts.
+pub async fn activity(
+    app: &App,
+    project: &str,
+    id: Option<&str>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "read")?;
+    if let Some(id) = id {
+        app.metadata.cohort(asker.project.id, cohort_id(id)?).await.map_err(problem)?;
+    }
+    let scope = (Scope::Cohort, SCOPE);
+    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
 }
 
 /// Counts the members of a cohort with a rule, beside the request.

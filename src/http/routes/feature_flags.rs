@@ -3,7 +3,12 @@
 //!
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
+pub mod actions;
 mod body;
+mod filter;
+pub mod questions;
+pub mod role_access;
+pub mod status;
 
 pub use body::UserBody;
 
@@ -24,22 +29,28 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
+use crate::http::routes::feature_flags::filter::Wanted;
 use crate::metadata::MetadataError;
+use crate::metadata::activity::Scope;
 use crate::metadata::flags::FlagId;
 use crate::metadata::snapshot::Snapshot;
 
 /// What the scopes of keys call flags.
 const SCOPE: &str = "feature_flag";
 
-/// `GET feature_flags/`: the flags that are not deleted, newest first.
-pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+/// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
+pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, request, Action::Read)?;
-    let page = Page::of(request);
-    let found = app.metadata.list_flags(asker.project.id, page.limit, page.offset);
-    let bodies = found.flags.iter().map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let page = Page::of(&request);
+    let wanted = Wanted::of_request(app, &asker, &request).await?;
+    let flags = snapshot.flags(asker.project.id).iter();
+    let mut found: Vec<_> = flags.filter(|flag| wanted.includes(flag)).collect();
+    filter::sort(&mut found, request.query("order").as_deref());
+    let shown = found.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
     let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(request, public_url, found.count, bodies);
+    let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
@@ -89,6 +100,28 @@ pub async fn update(
     let written = app.tasks.0.detach("update-flag", write).await;
     let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
+}
+
+/// `GET feature_flags/:id/activity/`; without an id of all flags.
+pub async fn activity(
+    app: &App,
+    project: &str,
+    id: Option<&str>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    if let Some(id) = id {
+        // Without a body, unlike other answers of its kind.
+        let gone = || Response::empty(StatusCode::NOT_FOUND);
+        let Ok(id) = id.parse().map(FlagId) else { return Ok(gone()) };
+        match app.metadata.flag(asker.project.id, id).await {
+            Err(MetadataError::NotFound(_)) => return Ok(gone()),
+            found => found.map_err(problem)?,
+        };
+    }
+    let scope = (Scope::FeatureFlag, SCOPE);
+    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
 }
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,

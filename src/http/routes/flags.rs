@@ -4,14 +4,19 @@
 use std::borrow::Cow;
 
 use hyper::StatusCode;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::flags::definition::Runtime;
+use crate::flags::evaluate::Cohorts;
 use crate::flags::set::Answer;
+use crate::flags::set::Answers;
+use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
+use crate::flags::subject::Subject;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
 use crate::http::request;
@@ -93,11 +98,20 @@ impl Answering<'_> {
             Some(flags) => {
                 let question = self.question(project);
                 let known = Knowledge::look_up(self.app, self.metadata, &question).await?;
-                let answers = known.ask(self.metadata, &question, now, |subject, cohorts| {
-                    flags.evaluate(subject, &self.selection(), cohorts)
-                });
+                let (answers, traces) =
+                    known.ask(self.metadata, &question, now, |subject, cohorts| {
+                        let answers = flags.evaluate(subject, &self.selection(), cohorts);
+                        let traces = self.traces(project, flags, &answers, (subject, cohorts));
+                        (answers, traces)
+                    });
                 response.has_errors = answers.has_errors;
-                let records: Vec<FlagRecord<'_>> = answers.flags.iter().map(record).collect();
+                let traces = traces.into_iter().map(Some).chain(std::iter::repeat(None));
+                let records: Vec<FlagRecord<'_>> = answers
+                    .flags
+                    .iter()
+                    .zip(traces)
+                    .map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) })
+                    .collect();
                 response.encode(records.iter())
             }
         };
@@ -115,6 +129,27 @@ impl Answering<'_> {
             group_properties: &self.asked.group_properties,
             supplied_only: self.query.supplied_only,
         }
+    }
+
+    /// The steps of every answer, in their order; none unless they are asked for.
+    fn traces(
+        &self,
+        project: ProjectId,
+        flags: &FlagSet,
+        answers: &Answers<'_>,
+        (subject, cohorts): (&Subject<'_>, &dyn Cohorts),
+    ) -> Vec<Value> {
+        if !self.query.detailed {
+            return Vec::new();
+        }
+        let stored = self.metadata.flags(project);
+        let trace = |answer: &Answer<'_>| {
+            let stored = stored.iter().find(|stored| stored.key == answer.key);
+            let filters = stored.map_or(&Value::Null, |stored| &stored.filters);
+            let trace = flags.trace(answers, answer.key, filters, subject, cohorts);
+            serde_json::to_value(trace).unwrap_or_default()
+        };
+        answers.flags.iter().map(trace).collect()
     }
 
     fn selection(&self) -> Selection<'_> {
@@ -140,6 +175,7 @@ fn record<'a>(answer: &'a Answer<'_>) -> FlagRecord<'a> {
         condition_index: None,
         payload: None,
         failed: false,
+        conditions: None,
     };
     match &answer.result {
         Ok(verdict) => FlagRecord {
