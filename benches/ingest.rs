@@ -88,6 +88,7 @@ fn received() -> Received {
         sent_at_query_millis: None,
         engage: false,
         seed: 1,
+        skew_ignored_millis: 0,
     }
 }
 

@@ -160,6 +160,7 @@ impl App {
         // Both have seen these sequences, whatever became of the log: they are not given again.
         let seen = store.flushed_through().max(Sequence(identities.applied_sequence()));
         let wal = open_log(&config, &disk, seen)?;
+        note_lost_persons(&identities, &wal, &metrics)?;
         let threads = config.ingest.decode_threads.unwrap_or_else(cores);
         let cpu = CpuPool::new("decode", threads)?;
         let engines = Engines {
@@ -311,6 +312,24 @@ fn node_id(data_dir: &Path) -> Result<String, OpenError> {
     };
     write().map_err(OpenError::io(&path))?;
     Ok(id)
+}
+
+/// Notices that the identity store cannot be brought up to date from the log, which is so after its
+/// directory was lost: what it then lacks must not be taken for what there is.
+fn note_lost_persons(
+    identities: &Identities,
+    wal: &Wal,
+    metrics: &Metrics,
+) -> Result<(), OpenError> {
+    let applied = Sequence(identities.applied_sequence());
+    let before_log = wal.files().oldest().map_or(applied, Sequence::previous);
+    if applied < before_log {
+        identities.mark_incomplete()?;
+    }
+    if identities.is_incomplete()? {
+        metrics.identity_incomplete.set(1);
+    }
+    Ok(())
 }
 
 /// The log, ready to continue after `seen`. Damage is counted by the replay, which meets it again.

@@ -12,12 +12,14 @@ pub mod derive;
 pub mod envelope;
 pub mod health;
 pub mod normalize;
+pub mod operation;
 pub mod prepare;
 pub mod publish;
 pub mod recent;
 pub mod replay;
 pub mod salvage;
 pub mod tape;
+pub mod warnings;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
+use crate::ingest::operation::Operation;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
@@ -170,6 +173,7 @@ struct Shared {
     budget: Arc<Semaphore>,
     budget_units: u32,
     wal_max_bytes: u64,
+    skew_ignored_millis: u32,
     published: watch::Receiver<Sequence>,
     health: Arc<Health>,
     clock: Clock,
@@ -254,6 +258,8 @@ impl Pipeline {
         let budget_units = u32::try_from(units).unwrap_or(u32::MAX >> 3);
         let budget = Arc::new(Semaphore::new(usize::try_from(budget_units).unwrap_or(1)));
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
+        let skew_ignored_millis = config.ingest.clock_skew_ignored.as_millis();
+        let skew_ignored_millis = u32::try_from(skew_ignored_millis).unwrap_or(u32::MAX);
         Ok(Self {
             shared: Arc::new(Shared {
                 decoding,
@@ -265,6 +271,7 @@ impl Pipeline {
                 budget,
                 budget_units,
                 wal_max_bytes,
+                skew_ignored_millis,
                 published,
                 health,
                 clock,
@@ -282,13 +289,14 @@ impl Pipeline {
     /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
     pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
         let shared = &*self.shared;
-        let permit = self.admit(&request).await?;
+        let permit = self.room_for(&request.body).await?;
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
             sent_at_query_millis: request.sent_at_query_millis,
             engage: request.engage,
             seed: Uuid::new_v4().as_u64_pair().1,
+            skew_ignored_millis: shared.skew_ignored_millis,
         };
         let ready = self.prepare(&request, &received).await?;
         for (reason, count) in ready.prepared.drops.iter() {
@@ -299,21 +307,45 @@ impl Pipeline {
         if accepted == 0 {
             return Ok(Receipt { sequence: None, accepted });
         }
-        let (reply, answer) = oneshot::channel();
-        let Ready { head, body, prepared } = ready;
-        let commit = Commit { head, body, prepared, permit, reply };
-        let gone = |_| IngestError::Unavailable("the server is shutting down");
-        shared.log.send(commit).await.map_err(|_| gone(()))?;
-        let sequence = answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
-            LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
-            LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
-        })?;
+        let sequence = self.log(ready, permit).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
         Ok(Receipt { sequence: Some(sequence), accepted })
     }
 
+    /// Takes an operation on persons to disk. Returns its place in the log when it is durable; its
+    /// effect is there once the identity store has come to that place. Run it detached, as
+    /// [`Pipeline::accept`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`Pipeline::accept`]; nothing is done then.
+    pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
+        let head = operation.encode();
+        let permit = self.room_for(&head).await?;
+        let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
+        let prepared = operation.prepare().map_err(malformed)?;
+        self.log(Ready { head, body: Bytes::new(), prepared }, permit).await
+    }
+
+    /// Gives a record its place in the log and waits until it is durable.
+    async fn log(
+        &self,
+        ready: Ready,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Sequence, IngestError> {
+        let (reply, answer) = oneshot::channel();
+        let Ready { head, body, prepared } = ready;
+        let commit = Commit { head, body, prepared, permit, reply };
+        let gone = |_| IngestError::Unavailable("the server is shutting down");
+        self.shared.log.send(commit).await.map_err(|_| gone(()))?;
+        answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
+            LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
+            LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
+        })
+    }
+
     /// Whether there is room for the request, and its share of what may be in flight.
-    async fn admit(&self, request: &CaptureRequest) -> Result<OwnedSemaphorePermit, IngestError> {
+    async fn room_for(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
         let shared = &*self.shared;
         if shared.health.is_identity_failed() {
             return Err(IngestError::Unavailable("the identity store failed; restart the server"));
@@ -327,8 +359,8 @@ impl Pipeline {
         if shared.wal.size_bytes() >= shared.wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
-        let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
-        let is_plain = matches!(request.body.first(), Some(b'{' | b'['));
+        let sent = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        let is_plain = matches!(body.first(), Some(b'{' | b'['));
         let decoded = if is_plain { sent } else { sent.saturating_mul(INFLATE_RATIO) };
         let units = (decoded / BUDGET_UNIT_BYTES + 1).min(u64::from(shared.budget_units));
         let units = u32::try_from(units).unwrap_or(1);

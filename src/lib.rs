@@ -26,7 +26,7 @@
 //! 1. [`http::router::Router`] finds the endpoint; [`http::routes::capture::capture`] reads the
 //!    bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a
 //!    client that hangs up cuts nothing in half. `accept` is the whole road; read it first.
-//! 2. `Pipeline::admit` refuses while there is no room, before anything is done.
+//! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
 //! 3. [`ingest::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
 //!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
 //!    [`ingest::tape`] is read once by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
@@ -47,6 +47,10 @@
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
 //!    [`query::merge`] merges them, [`storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced.
+//!
+//! An [`ingest::operation::Operation`] on persons, such as the split of
+//! [`http::routes::persons::split`], takes the same road from step 5 on
+//! ([`ingest::Pipeline::operate`]), so it has its place among the events.
 //!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile; the replay comes to them in turn.
@@ -85,7 +89,8 @@
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
-//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs` |
+//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs`, `tests/server/identity.rs` |
+//! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
@@ -97,9 +102,11 @@
 //! | a new | goes to |
 //! |---|---|
 //! | endpoint | a line in `http/router.rs`, a function in `http/routes/` |
-//! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize.rs` |
+//! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
+//! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/` |
+//! | warning to senders | `ingest/warnings.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |

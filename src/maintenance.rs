@@ -84,12 +84,12 @@ impl Maintenance {
     pub fn start(self, tasks: &Tasks) -> Result<(), TaskError> {
         let shutdown = tasks.shutdown().clone();
         let flusher = self.clone();
-        tasks.spawn_thread("flush", move || flusher.flush_loop(&shutdown))?;
+        tasks.spawn_background_thread("flush", move || flusher.flush_loop(&shutdown))?;
         let shutdown = tasks.shutdown().clone();
         let copier = self.clone();
-        tasks.spawn_thread("persons", move || copier.persons_loop(&shutdown))?;
+        tasks.spawn_background_thread("persons", move || copier.persons_loop(&shutdown))?;
         let shutdown = tasks.shutdown().clone();
-        tasks.spawn_thread("compact", move || self.compaction_loop(&shutdown))
+        tasks.spawn_background_thread("compact", move || self.compaction_loop(&shutdown))
     }
 
     fn flush_loop(&self, shutdown: &Shutdown) {

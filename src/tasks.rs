@@ -29,6 +29,10 @@ use tokio::sync::oneshot;
 
 use crate::error::Kind;
 
+/// Niceness of work in the background: about a third of the weight of other threads
+/// (`sched(7)`: each step is a factor of 1.25), so that it still goes on under full load.
+const BACKGROUND_NICE: i32 = 5;
+
 /// Why something spawned gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
@@ -150,6 +154,27 @@ impl Tasks {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
         thread.map(drop).map_err(|source| TaskError::NoThread { name, source })
+    }
+
+    /// Like [`Tasks::spawn_thread`], for work that nobody waits for: the thread yields to those that
+    /// answer requests whenever both want the processor.
+    ///
+    /// # Errors
+    ///
+    /// The operating system refuses a thread.
+    pub fn spawn_background_thread(
+        &self,
+        name: &'static str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), TaskError> {
+        self.spawn_thread(name, move || {
+            // Without a process id Linux takes the calling thread. Where the system refuses, the
+            // work is done at the usual priority.
+            if let Err(error) = rustix::process::setpriority_process(None, BACKGROUND_NICE) {
+                tracing::debug!(%error, thread = name, "cannot lower the priority");
+            }
+            body();
+        })
     }
 
     /// Waits until everything spawned has ended, at most for `deadline`. Does not ask it to end:

@@ -63,12 +63,6 @@ const LINES_MAX: usize = 600;
 /// Longest file of tests.
 const TEST_LINES_MAX: usize = 800;
 
-/// Longer files, each with the reason why it is one thing.
-const LONG_FILES: &[(&str, &str)] = &[(
-    "ingest/normalize.rs",
-    "every rule from one received event to one row, with its tests: read together or not at all",
-)];
-
 /// Names that say how convenient a file is instead of what is in it.
 const EMPTY_NAMES: [&str; 7] = ["common", "helper", "helpers", "misc", "mod", "util", "utils"];
 
@@ -160,7 +154,7 @@ fn files_are_introduced_named_and_small() {
         }
         let lines = file.text.lines().count();
         let lines_max = if file.is_test() { TEST_LINES_MAX } else { LINES_MAX };
-        if lines > lines_max && !LONG_FILES.iter().any(|(path, _)| *path == file.path) {
+        if lines > lines_max {
             errors.push(file.at(
                 lines,
                 &format!("more than {lines_max} lines: what are the two things in here?"),

@@ -1,5 +1,7 @@
 //! Settings of the road from request body to log.
 
+use std::time::Duration;
+
 use bytesize::ByteSize;
 
 /// Threads, queues and windows of ingest.
@@ -15,6 +17,10 @@ pub struct IngestConfig {
     /// Largest single event as JSON; larger ones are dropped and counted
     #[arg(long, env = "WEIR_EVENT_MAX_BYTES", default_value = "1MiB")]
     pub event_max_bytes: ByteSize,
+    /// Error of a sender's clock that is taken for the time its request was on the way: timestamps
+    /// stay as they were sent then. Larger errors are corrected in full
+    #[arg(long, env = "WEIR_CLOCK_SKEW_IGNORED", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub clock_skew_ignored: Duration,
     /// Recent event ids remembered to drop retries (32 bytes each)
     #[arg(long, env = "WEIR_DEDUP_WINDOW_EVENTS", default_value_t = 1_000_000)]
     pub dedup_window_events: usize,

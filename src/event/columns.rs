@@ -186,7 +186,10 @@ impl Columns {
     /// Ends the batch: one array per column that any row set, all of the same length. `body` is
     /// the buffer that [`Columns::body_view`] offsets refer to; it must be valid UTF-8 in every
     /// range that was given to it.
-    pub fn finish(self, body: Buffer) -> Vec<Option<ArrayRef>> {
+    pub fn finish(mut self, body: Buffer) -> Vec<Option<ArrayRef>> {
+        if self.side.len() < self.side.capacity() / 2 {
+            self.side.shrink_to_fit();
+        }
         let buffers = [body, Buffer::from_vec(self.side)];
         let rows = self.rows;
         self.columns.into_iter().map(|column| column.finish(rows, &buffers)).collect()

@@ -2,7 +2,8 @@
 //!
 //! Names follow PostHog's Parquet export where it has one. Ids are text, because Delta has no UUID
 //! type and text joins in every tool. `properties` is the complete JSON object as the sender wrote
-//! it; a promoted property stands in a column of its own as well.
+//! it, with what it says of the person in `$set` and `$set_once`, as PostHog stores it; a promoted
+//! property stands in a column of its own as well.
 
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub mod column {
     pub const PROPERTIES: usize = 16;
     /// First promoted property.
     pub const PROMOTED: usize = 17;
+    /// Whether the sender said that it moves events of the past here; true or NULL.
+    pub const HISTORICAL_MIGRATION: usize = PROMOTED + super::PROMOTED.len();
 }
 
 /// Group types that a project can have (PostHog's limit, and the number of `group_` columns).
@@ -184,6 +187,7 @@ pub fn events_schema() -> SchemaRef {
         };
         fields.push(Field::new(promoted_column_name(key), data_type, true));
     }
+    fields.push(Field::new("historical_migration", DataType::Boolean, true));
     Arc::new(Schema::new(fields))
 }
 
@@ -192,7 +196,6 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::PARTITION_COLUMN;
-    use super::PROMOTED;
     use super::column;
     use super::events_schema;
     use super::promoted_column_name;
@@ -215,10 +218,11 @@ mod tests {
             (column::GROUP_0, "group_0"),
             (column::PROPERTIES, "properties"),
             (column::PROMOTED, "p_$current_url"),
+            (column::HISTORICAL_MIGRATION, "historical_migration"),
         ] {
             assert_eq!(schema.field(position).name(), name);
         }
-        assert_eq!(schema.fields().len(), column::PROMOTED + PROMOTED.len());
+        assert_eq!(schema.fields().len(), column::HISTORICAL_MIGRATION + 1);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::http::routes::flags;
 use crate::http::routes::health;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::persons;
+use crate::http::routes::persons::split;
 use crate::http::routes::query;
 use crate::tasks::Shutdown;
 
@@ -75,6 +76,8 @@ pub enum Resource {
     Persons,
     /// `persons/:id/`.
     Person(String),
+    /// `persons/:id/split/`.
+    SplitPerson(String),
     /// `event_definitions/`.
     EventDefinitions,
     /// `event_definitions/:id/`.
@@ -122,13 +125,22 @@ fn find(method: &Method, path: &str) -> Route {
 fn find_project(method: &Method, path: &str) -> Route {
     let Some(rest) = path.strip_prefix("/api/projects/") else { return Route::Unknown };
     let mut parts = rest.split('/');
-    let (Some(project), Some(name), id, None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(project), Some(name), id, action, None) =
+        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Route::Unknown;
     };
     let id = id.map(str::to_owned);
     let is = |wanted: Method| *method == wanted;
+    if let Some(action) = action {
+        return match (name, id, action) {
+            ("persons", Some(id), "split") if is(Method::POST) => {
+                Route::Project { project: project.to_owned(), resource: Resource::SplitPerson(id) }
+            }
+            ("persons", Some(_), "split") => Route::WrongMethod(POST),
+            _ => Route::Unknown,
+        };
+    }
     let (resource, methods) = match (name, id) {
         ("persons", None) => (Resource::Persons, GET),
         ("persons", Some(id)) => (Resource::Person(id), GET),
@@ -169,6 +181,7 @@ impl Route {
             Self::Project { resource, .. } => match resource {
                 Resource::Persons => "persons",
                 Resource::Person(_) => "person",
+                Resource::SplitPerson(_) => "split_person",
                 Resource::EventDefinitions => "event_definitions",
                 Resource::EventDefinition(_) => "event_definition",
                 Resource::FeatureFlags => "feature_flags",
@@ -214,6 +227,7 @@ impl Router {
         match resource {
             Resource::Persons => persons::list(app, project, request).await,
             Resource::Person(id) => persons::retrieve(app, project, &id, request).await,
+            Resource::SplitPerson(id) => split::split(app, project, &id, request).await,
             Resource::EventDefinitions => event_definitions::list(app, project, request).await,
             Resource::EventDefinition(id) => {
                 event_definitions::retrieve(app, project, &id, request).await
@@ -281,6 +295,13 @@ mod tests {
             (Method::GET, "/api/projects", Route::Unknown),
             (Method::GET, "/api/projects/1/persons", project(Resource::Persons)),
             (Method::GET, "/api/projects/1/persons/7", project(Resource::Person("7".into()))),
+            (
+                Method::POST,
+                "/api/projects/1/persons/7/split",
+                project(Resource::SplitPerson("7".into())),
+            ),
+            (Method::GET, "/api/projects/1/persons/7/split", Route::WrongMethod(POST)),
+            (Method::POST, "/api/projects/1/persons/7/join", Route::Unknown),
             (Method::POST, "/api/projects/1/feature_flags", project(Resource::FeatureFlags)),
             (Method::PUT, "/api/projects/1/feature_flags/3", flag()),
             (Method::DELETE, "/api/projects/1/feature_flags/3", flag()),

@@ -43,6 +43,8 @@ pub enum OpKind {
     Personless,
     /// Changes to the properties of the id's person; creates it if need be.
     Update(Update),
+    /// The same, if the id has a person; otherwise like [`OpKind::Personless`].
+    UpdateExisting(Update),
     /// `$identify`, `$create_alias` or `$merge_dangerously`: both ids become one person.
     Merge {
         /// `$anon_distinct_id` or `alias`: the id whose person is merged away.
@@ -63,6 +65,15 @@ pub enum OpKind {
     },
     /// The types named in `$groups`; each gets an index at first sight.
     GroupTypes(Vec<String>),
+    /// An operator takes a merge back: every distinct id of the person but one gets a person of its
+    /// own, without properties. The op's own distinct id is empty.
+    Split {
+        /// The person. If it is gone, nothing happens.
+        person: Uuid,
+        /// The id that it keeps; otherwise the one that its uuid was made from. If it is not one of
+        /// its ids, nothing happens.
+        main: Option<String>,
+    },
 }
 
 /// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its
@@ -75,8 +86,33 @@ pub struct Update {
     pub set_once: Map<String, Value>,
     /// Removed if the person had the key before the event.
     pub unset: Vec<String>,
+    /// What normalisation lifted from the event's properties. No key of these is in `set`, and no
+    /// initial key in `set_once`.
+    pub lifted: Vec<Lifted>,
     /// Whether noise alone is worth a write.
     pub occasion: Occasion,
+}
+
+impl Update {
+    /// Whether it changes nothing, whatever the person is like.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+            && self.set_once.is_empty()
+            && self.unset.is_empty()
+            && self.lifted.is_empty()
+    }
+}
+
+/// A property of an event that says something of the person too. Apart from `set` and `set_once`,
+/// because they come with every page view and their names are not copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lifted {
+    /// The key under which it is set.
+    pub key: Option<&'static str>,
+    /// The key under which it is set once.
+    pub initial: Option<&'static str>,
+    /// The value of both.
+    pub value: Value,
 }
 
 /// What kind of event carried an [`Update`].
@@ -88,6 +124,8 @@ pub enum Occasion {
     /// Any other event: if all that differs are values known to change with every page view, such
     /// as `$current_url`, the person is left as it is (PostHog's write filter).
     OtherEvent,
+    /// `$exception`, `$$heatmap`: they tell what a new person is like and never change one.
+    Creation,
 }
 
 /// Whether a merge may take an identified person away.
@@ -123,6 +161,8 @@ pub enum WarningKind {
     PropertiesTooLarge,
     /// An id is longer than the store takes; the effect was dropped.
     IdTooLong,
+    /// The person that an operation names is gone, or has not the distinct id any more.
+    PersonGone,
 }
 
 impl WarningKind {
@@ -133,6 +173,7 @@ impl WarningKind {
             Self::AlreadyIdentified => "cannot_merge_already_identified",
             Self::PropertiesTooLarge => "person_properties_size_violation",
             Self::IdTooLong => "distinct_id_too_long",
+            Self::PersonGone => "person_gone",
         }
     }
 }

@@ -14,6 +14,8 @@
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
+//! | `meta` | `incomplete` | nothing: records before the first applied one were lost |
+//! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
 //!
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
 //! it stays the same when the id moves to another person.
@@ -36,8 +38,10 @@ pub(super) const FORMAT: u64 = 1;
 
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const COUNTERS_KEY: &[u8] = b"counters";
+pub(super) const INCOMPLETE_KEY: &[u8] = b"incomplete";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
+pub(super) const SPLIT_PREFIX: &[u8] = b"split/";
 
 /// What has been applied and given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +94,19 @@ pub(super) fn meta_key(prefix: &[u8], project: ProjectId) -> Vec<u8> {
 pub(super) fn meta_project(prefix: &[u8], key: &[u8]) -> Result<ProjectId, IdentityError> {
     let rest = key.strip_prefix(prefix).ok_or(IdentityError::Damaged { what: "meta key" })?;
     number(rest, "meta key").map(ProjectId)
+}
+
+/// The key that says that a person with this uuid was split.
+pub(super) fn split_key(project: ProjectId, uuid: Uuid) -> Vec<u8> {
+    [SPLIT_PREFIX, &project.0.to_be_bytes(), uuid.as_bytes()].concat()
+}
+
+/// The project and the uuid of a [`split_key`].
+pub(super) fn decode_split_key(key: &[u8]) -> Result<(ProjectId, Uuid), IdentityError> {
+    let rest =
+        key.strip_prefix(SPLIT_PREFIX).ok_or(IdentityError::Damaged { what: "split key" })?;
+    let mut rest = Fields::new(rest, "split key");
+    Ok((ProjectId(i64::from_be_bytes(rest.take()?)), Uuid::from_bytes(rest.take()?)))
 }
 
 /// A number that is the whole value.

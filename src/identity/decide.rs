@@ -5,6 +5,7 @@
 //! later wins.
 
 pub mod group;
+pub mod split;
 
 use std::io;
 
@@ -150,7 +151,7 @@ pub struct Merger {
 /// Differences of an object, to be applied in this order: set, then unset.
 #[derive(Debug, Default, PartialEq)]
 pub struct PropertyChanges<'op> {
-    set: Vec<(&'op String, &'op Value)>,
+    set: Vec<(&'op str, &'op Value)>,
     unset: Vec<&'op str>,
 }
 
@@ -163,7 +164,7 @@ impl PropertyChanges<'_> {
     /// Carries the changes out.
     pub fn apply(&self, properties: &mut Map<String, Value>) {
         for (key, value) in &self.set {
-            properties.insert((*key).clone(), (*value).clone());
+            properties.insert((*key).to_owned(), (*value).clone());
         }
         for key in &self.unset {
             properties.remove(*key);
@@ -172,7 +173,8 @@ impl PropertyChanges<'_> {
 }
 
 /// Decides one op on persons. `target` is the state of the op's distinct id, `other` that of
-/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person.
+/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person; splits are
+/// decided in [`split`].
 pub fn decide<'op>(
     project: ProjectId,
     op: &'op Op,
@@ -189,6 +191,11 @@ pub fn decide<'op>(
             State::Personless | State::Known(_) => nothing(),
         },
         OpKind::Update(update) => ordinary(project, op, update, target),
+        OpKind::UpdateExisting(update) => match target {
+            State::Known(_) => ordinary(project, op, update, target),
+            State::Unknown => done(Change::RememberPersonless),
+            State::Personless => nothing(),
+        },
         OpKind::Merge { other: other_id, force, update } => {
             if *other_id == op.distinct_id {
                 return ordinary(project, op, update, target);
@@ -200,7 +207,7 @@ pub fn decide<'op>(
             }
             merge(project, op, Sides { target, other, other_id, force: *force })
         }
-        OpKind::GroupUpdate { .. } | OpKind::GroupTypes(_) => nothing(),
+        OpKind::GroupUpdate { .. } | OpKind::GroupTypes(_) | OpKind::Split { .. } => nothing(),
     }
 }
 
@@ -225,7 +232,8 @@ fn ordinary<'op>(
     }
 }
 
-/// The four cases of a merge: one side has a person, none has, both have the same, or two. Whatever happens, the surviving person is identified afterwards.
+/// The four cases of a merge: one side has a person, none has, both have the same, or two. Whatever
+/// happens, the surviving person is identified afterwards.
 fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decision<'op> {
     let OpKind::Merge { update, .. } = &op.kind else {
         return nothing();
@@ -266,8 +274,9 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
 fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> Decision<'op> {
     let mut properties = Map::new();
     if let Some(update) = update {
-        properties.extend(update.set_once.iter().map(owned));
-        properties.extend(update.set.iter().map(owned));
+        let copied = |(key, value): (&str, &Value)| (key.to_owned(), value.clone());
+        properties.extend(set_once(update).map(copied));
+        properties.extend(set(update).map(copied));
     }
     let mut warnings = Vec::new();
     if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
@@ -338,16 +347,35 @@ fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<
     Decision { change, warnings }
 }
 
+/// What an update sets, what was lifted included.
+fn set(update: &Update) -> impl Iterator<Item = (&str, &Value)> {
+    let given = update.set.iter().map(|(key, value)| (key.as_str(), value));
+    given.chain(update.lifted.iter().filter_map(|lifted| Some((lifted.key?, &lifted.value))))
+}
+
+/// What an update sets once and does not set.
+fn set_once(update: &Update) -> impl Iterator<Item = (&str, &Value)> {
+    let is_set = |key: &str| {
+        update.set.contains_key(key) || update.lifted.iter().any(|lifted| lifted.key == Some(key))
+    };
+    let given = update.set_once.iter().map(|(key, value)| (key.as_str(), value));
+    let given = given.filter(move |(key, _)| !is_set(key));
+    let lifted = update.lifted.iter().filter_map(|lifted| Some((lifted.initial?, &lifted.value)));
+    given.chain(lifted.filter(|(key, _)| !update.set.contains_key(*key)))
+}
+
 /// What an update changes in an object.
 fn property_changes<'op>(
     current: &Map<String, Value>,
     update: &'op Update,
 ) -> PropertyChanges<'op> {
-    let once = update.set_once.iter().filter(|(key, value)| {
-        !update.set.contains_key(*key)
-            && current.get(*key).is_none_or(|old| old.is_null() && !value.is_null())
+    if update.occasion == Occasion::Creation {
+        return PropertyChanges::default();
+    }
+    let once = set_once(update).filter(|(key, value)| {
+        current.get(*key).is_none_or(|old| old.is_null() && !value.is_null())
     });
-    let set = update.set.iter().filter(|(key, value)| current.get(*key) != Some(*value));
+    let set = set(update).filter(|(key, value)| current.get(*key) != Some(*value));
     let unset = update.unset.iter().filter(|key| current.contains_key(*key));
     PropertyChanges { set: once.chain(set).collect(), unset: unset.map(String::as_str).collect() }
 }
@@ -360,10 +388,7 @@ fn is_noise(
 ) -> bool {
     occasion == Occasion::OtherEvent
         && changes.unset.is_empty()
-        && changes
-            .set
-            .iter()
-            .all(|(key, _)| NOISE.contains(&key.as_str()) && current.contains_key(*key))
+        && changes.set.iter().all(|(key, _)| current.contains_key(*key) && NOISE.contains(key))
 }
 
 /// Whether the changes would grow an object beyond the limit. A change that shrinks an object is

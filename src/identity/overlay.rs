@@ -2,9 +2,11 @@
 //!
 //! [`Overlay::fold`] carries out records in order; `write` puts the changed rows into a batch.
 
+mod split;
 mod write;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use crate::identity::decide::Revision;
 use crate::identity::decide::State;
 use crate::identity::decide::group;
 use crate::identity::decide::group::TypeSlot;
+use crate::identity::decide::split::Ids;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
@@ -48,8 +51,13 @@ pub(super) struct Overlay<'s> {
     ids: HashMap<Fingerprint, IdRow>,
     persons: HashMap<i64, PersonRow>,
     /// Keys of `person_ids` that end: project, person, position.
-    detached: Vec<(ProjectId, i64, i64)>,
+    detached: BTreeSet<(ProjectId, i64, i64)>,
+    /// Numbers of persons by uuid; none where a person ended.
+    uuids: BTreeMap<(ProjectId, Uuid), Option<i64>>,
+    /// An uuid that leads to itself leads nowhere else any more.
     overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
+    /// Uuids that persons had before they were split.
+    splits: BTreeSet<(ProjectId, Uuid)>,
     types: Arc<GroupTypes>,
     types_changed: Vec<ProjectId>,
     groups: BTreeMap<(ProjectId, u8, String), Group>,
@@ -66,7 +74,6 @@ struct IdRow {
 
 struct PersonRow {
     project: ProjectId,
-    uuid: Uuid,
     /// None once it was merged away.
     person: Option<Arc<Person>>,
     is_stored: bool,
@@ -105,8 +112,10 @@ impl<'s> Overlay<'s> {
             counters,
             ids: HashMap::new(),
             persons: HashMap::new(),
-            detached: Vec::new(),
+            detached: BTreeSet::new(),
+            uuids: BTreeMap::new(),
             overrides: BTreeMap::new(),
+            splits: BTreeSet::new(),
             types,
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
@@ -147,7 +156,14 @@ impl<'s> Overlay<'s> {
             OpKind::GroupUpdate { group_type, key, set } => {
                 return self.update_group(project, op, (group_type, key), set);
             }
-            OpKind::Touch | OpKind::Personless | OpKind::Update(_) | OpKind::Merge { .. } => {}
+            OpKind::Split { person, main } => {
+                return self.split(project, op, *person, main.as_deref());
+            }
+            OpKind::Touch
+            | OpKind::Personless
+            | OpKind::Update(_)
+            | OpKind::UpdateExisting(_)
+            | OpKind::Merge { .. } => {}
         }
         let fingerprint = self.caches.fingerprint(project, &op.distinct_id);
         if self.is_settled(fingerprint, &op.kind) {
@@ -185,11 +201,16 @@ impl<'s> Overlay<'s> {
     /// Whether the cache alone shows that the op changes nothing. Right also for ids that an
     /// earlier op of this overlay changed: a person of an id may be replaced, and never goes.
     fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
-        matches!(
-            (kind, self.caches.id(fingerprint)),
-            (OpKind::Touch | OpKind::Personless, Some(IdState::Person(_)))
-                | (OpKind::Personless, Some(IdState::Personless))
-        )
+        match (kind, self.caches.id(fingerprint)) {
+            (OpKind::Touch, Some(state)) => matches!(state, IdState::Person(_)),
+            (OpKind::Personless, Some(state)) => state != IdState::Unknown,
+            (OpKind::UpdateExisting(update), Some(IdState::Person(_))) => update.is_empty(),
+            // Another op of this overlay may have made it a person.
+            (OpKind::UpdateExisting(_), Some(IdState::Personless)) => {
+                !self.ids.contains_key(&fingerprint)
+            }
+            _ => false,
+        }
     }
 
     fn is_id_too_long(&mut self, project: ProjectId, op: &Op) -> bool {
@@ -244,7 +265,6 @@ impl<'s> Overlay<'s> {
         };
         let row = PersonRow {
             project,
-            uuid: person.uuid,
             person: Some(Arc::clone(&person)),
             is_stored: true,
             is_changed: false,
@@ -266,10 +286,8 @@ impl<'s> Overlay<'s> {
     }
 
     fn create(&mut self, project: ProjectId, creation: Creation<'_>) {
-        let number = self.counters.next_person;
-        self.counters.next_person = number.saturating_add(1);
         let person = Person {
-            number,
+            number: 0,
             uuid: creation.uuid,
             created_at: creation.created_at,
             properties: creation.properties,
@@ -277,29 +295,48 @@ impl<'s> Overlay<'s> {
             version: 0,
             changed_sequence: self.counters.applied,
         };
-        let mut row = PersonRow {
+        let uuid = creation.uuid;
+        let number = self.insert_person(project, person);
+        for id in [Some(creation.primary), creation.secondary].into_iter().flatten() {
+            let position = self.next_position();
+            self.assign(project, id, (number, uuid));
+            self.attach(project, number, (position, id.into()));
+        }
+    }
+
+    /// Gives a new person its number.
+    fn insert_person(&mut self, project: ProjectId, mut person: Person) -> i64 {
+        let number = self.counters.next_person;
+        self.counters.next_person = number.saturating_add(1);
+        person.number = number;
+        self.uuids.insert((project, person.uuid), Some(number));
+        let row = PersonRow {
             project,
-            uuid: creation.uuid,
             person: Some(Arc::new(person)),
             is_stored: false,
             is_changed: true,
             attached: BTreeMap::new(),
         };
-        for id in [Some(creation.primary), creation.secondary].into_iter().flatten() {
-            let position = self.next_position();
-            self.assign(project, id, (number, creation.uuid));
-            row.attached.insert(position, id.into());
-        }
         self.persons.insert(number, row);
         *self.counts.entry(project).or_insert(0) += 1;
+        number
+    }
+
+    /// Lists a distinct id with a person whose row is here.
+    fn attach(&mut self, project: ProjectId, number: i64, (position, id): (i64, Box<str>)) {
+        self.detached.remove(&(project, number, position));
+        if let Some(row) = self.persons.get_mut(&number) {
+            row.attached.insert(position, id);
+        }
     }
 
     fn revise(&mut self, project: ProjectId, revision: &Revision<'_>) -> Result<(), IdentityError> {
         let sequence = self.counters.applied;
         let row = self.row(revision.person)?;
-        let uuid = row.uuid;
+        let mut uuid = Uuid::nil();
         row.is_changed = true;
         if let Some(person) = row.person.as_mut().map(Arc::make_mut) {
+            uuid = person.uuid;
             revision.properties.apply(&mut person.properties);
             person.is_identified |= revision.identify;
             let is_row_new = revision.identify || !revision.properties.is_empty();
@@ -309,41 +346,60 @@ impl<'s> Overlay<'s> {
         if let Some(id) = revision.attach {
             let position = self.next_position();
             self.assign(project, id, (revision.person, uuid));
-            self.row(revision.person)?.attached.insert(position, id.into());
+            self.attach(project, revision.person, (position, id.into()));
         }
         Ok(())
     }
 
     fn merge(&mut self, project: ProjectId, merger: Merger) -> Result<(), IdentityError> {
+        const GONE: IdentityError = IdentityError::Damaged { what: "person of a merge" };
+        let moving = self.detach_all(project, merger.source)?;
         let source = self.row(merger.source)?;
-        source.person = None;
         source.is_changed = true;
-        let (source_uuid, is_stored) = (source.uuid, source.is_stored);
-        let mut moving = std::mem::take(&mut source.attached);
-        if is_stored {
-            for (position, id) in self.view.positioned_ids(project, merger.source)? {
-                self.detached.push((project, merger.source, position));
-                moving.insert(position, id.into());
-            }
-        }
+        let source_uuid = source.person.take().ok_or(GONE)?.uuid;
+        self.uuids.insert((project, source_uuid), None);
         let sequence = self.counters.applied;
         let target = self.row(merger.target)?;
-        let target_uuid = target.uuid;
         target.is_changed = true;
-        if let Some(person) = target.person.as_mut().map(Arc::make_mut) {
-            person.created_at = merger.created_at;
-            person.properties = merger.properties;
-            person.version = merger.version;
-            person.is_identified = true;
-            person.changed_sequence = sequence;
+        let person = target.person.as_mut().map(Arc::make_mut).ok_or(GONE)?;
+        let target_uuid = person.uuid;
+        person.created_at = merger.created_at;
+        person.properties = merger.properties;
+        person.version = merger.version;
+        person.is_identified = true;
+        person.changed_sequence = sequence;
+        for (position, id) in moving {
+            self.assign(project, &id, (merger.target, target_uuid));
+            self.attach(project, merger.target, (position, id));
         }
-        for id in moving.values() {
-            self.assign(project, id, (merger.target, target_uuid));
-        }
-        self.overrides.insert((project, source_uuid), target_uuid);
-        self.row(merger.target)?.attached.append(&mut moving);
         *self.counts.entry(project).or_insert(0) -= 1;
         Ok(())
+    }
+
+    /// All distinct ids of a person by position, as they are now.
+    fn ids_of(&self, project: ProjectId, number: i64) -> Result<Ids, IdentityError> {
+        let Some(row) = self.persons.get(&number) else { return Ok(Ids::new()) };
+        let mut ids = Ids::new();
+        if row.is_stored {
+            let stored = self.view.positioned_ids(project, number)?.into_iter();
+            let is_there = |position: &i64| !self.detached.contains(&(project, number, *position));
+            let stored = stored.filter(|(position, _)| is_there(position));
+            ids.extend(stored.map(|(position, id)| (position, id.into_boxed_str())));
+        }
+        ids.extend(row.attached.iter().map(|(position, id)| (*position, id.clone())));
+        Ok(ids)
+    }
+
+    /// Takes all distinct ids from a person.
+    fn detach_all(&mut self, project: ProjectId, number: i64) -> Result<Ids, IdentityError> {
+        let ids = self.ids_of(project, number)?;
+        let row = self.row(number)?;
+        row.attached.clear();
+        if row.is_stored {
+            // Removing what was never stored does no harm.
+            self.detached.extend(ids.keys().map(|position| (project, number, *position)));
+        }
+        Ok(ids)
     }
 
     fn next_position(&mut self) -> i64 {

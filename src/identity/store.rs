@@ -131,8 +131,9 @@ impl Identities {
         batch.commit()?;
         let published = overlay.publish();
         writer.counters = published.counters;
-        if !published.overrides.is_empty() {
-            let next = shared.overrides.load().with(published.overrides.into_iter());
+        if !published.overrides.is_empty() || !published.splits.is_empty() {
+            let (changes, splits) = (published.overrides, published.splits);
+            let next = shared.overrides.load().with(changes.into_iter(), splits.into_iter());
             shared.overrides.store(Arc::new(next));
         }
         if let Some(types) = published.types {
@@ -154,6 +155,26 @@ impl Identities {
         let applied = self.applied_sequence();
         self.shared.tables.database.persist(PersistMode::SyncData)?;
         Ok(applied)
+    }
+
+    /// Remembers, durably, that records before the next one to be applied are lost, so that persons
+    /// are missing from here on.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn mark_incomplete(&self) -> Result<(), IdentityError> {
+        self.shared.tables.meta.insert(codec::INCOMPLETE_KEY, b"")?;
+        Ok(self.shared.tables.database.persist(PersistMode::SyncData)?)
+    }
+
+    /// Whether records were lost, see [`Identities::mark_incomplete`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn is_incomplete(&self) -> Result<bool, IdentityError> {
+        Ok(self.shared.tables.meta.get(codec::INCOMPLETE_KEY)?.is_some())
     }
 
     /// Sequence of the last applied record; 0 for none.
@@ -302,7 +323,12 @@ fn load_overrides(tables: &Tables) -> Result<Overrides, IdentityError> {
         let (key, survivor) = entry.into_inner()?;
         entries.push((codec::decode_override_key(&key)?, codec::uuid(&survivor, "override")?));
     }
-    Ok(Overrides::new(entries.into_iter()))
+    let mut splits = Vec::new();
+    for entry in tables.meta.prefix(codec::SPLIT_PREFIX) {
+        let (key, _) = entry.into_inner()?;
+        splits.push(codec::decode_split_key(&key)?);
+    }
+    Ok(Overrides::new(entries.into_iter(), splits.into_iter()))
 }
 
 fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {

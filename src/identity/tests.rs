@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the benchmark reads the clock of the machine")]
 
 mod model;
+mod sequences;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,6 +27,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
+use crate::identity::change::Lifted;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -154,13 +156,29 @@ fn objects() -> impl Strategy<Value = Map<String, Value>> {
 
 fn updates() -> impl Strategy<Value = Update> {
     let unset = proptest::collection::vec(prop_oneof![Just("x"), Just("y")], 0..2);
-    let occasion = prop_oneof![Just(Occasion::PersonEvent), Just(Occasion::OtherEvent)];
-    (objects(), objects(), unset, occasion).prop_map(|(set, set_once, unset, occasion)| Update {
-        set,
-        set_once,
-        unset: unset.into_iter().map(str::to_owned).collect(),
-        occasion,
-    })
+    let occasion = prop_oneof![
+        4 => Just(Occasion::PersonEvent),
+        4 => Just(Occasion::OtherEvent),
+        1 => Just(Occasion::Creation),
+    ];
+    let lifted = proptest::option::of((values(), any::<bool>(), any::<bool>()));
+    (objects(), objects(), unset, lifted, occasion).prop_map(
+        |(set, set_once, unset, lifted, occasion)| {
+            // What the sender says itself is not lifted.
+            let lifted = lifted.map(|(value, sets, sets_once)| Lifted {
+                key: Some("$os").filter(|key| sets && !set.contains_key(*key)),
+                initial: Some("z").filter(|key| sets_once && !set_once.contains_key(*key)),
+                value,
+            });
+            Update {
+                set,
+                set_once,
+                unset: unset.into_iter().map(str::to_owned).collect(),
+                lifted: lifted.into_iter().collect(),
+                occasion,
+            }
+        },
+    )
 }
 
 fn one_of(names: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -174,8 +192,16 @@ fn kinds() -> impl Strategy<Value = OpKind> {
         3 => Just(OpKind::Touch),
         3 => Just(OpKind::Personless),
         4 => updates().prop_map(OpKind::Update),
-        6 => (one_of(&IDS), force, updates())
-            .prop_map(|(other, force, update)| OpKind::Merge { other, force, update }),
+        1 => updates().prop_map(OpKind::UpdateExisting),
+        // Of the first project: in the other there is no such person.
+        2 => (one_of(&IDS), proptest::option::of(one_of(&IDS))).prop_map(|(id, main)| {
+            OpKind::Split { person: uuid_of(PROJECTS[0], &id), main }
+        }),
+        6 => (one_of(&IDS), force, updates()).prop_map(|(other, force, update)| {
+            // A merge is always said outright.
+            let update = Update { occasion: Occasion::PersonEvent, ..update };
+            OpKind::Merge { other, force, update }
+        }),
         1 => (one_of(&TYPES), one_of(&GROUP_KEYS), objects())
             .prop_map(|(group_type, key, set)| OpKind::GroupUpdate { group_type, key, set }),
         1 => types.prop_map(OpKind::GroupTypes),

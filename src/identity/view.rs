@@ -285,7 +285,11 @@ impl View {
             .collect()
     }
 
-    fn number_of(&self, project: ProjectId, uuid: Uuid) -> Result<Option<i64>, IdentityError> {
+    pub(super) fn number_of(
+        &self,
+        project: ProjectId,
+        uuid: Uuid,
+    ) -> Result<Option<i64>, IdentityError> {
         let key = codec::key(project, &[uuid.as_bytes()]);
         let number = self.snapshot.get(&self.tables.uuids, key)?;
         number.map(|number| codec::number(&number, "uuid")).transpose()

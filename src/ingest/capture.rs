@@ -18,6 +18,8 @@ pub(super) struct Envelope<'a> {
     pub(super) token: Option<&'a str>,
     /// When the sender says it sent the request.
     pub(super) sent_at: Option<Value<'a>>,
+    /// Whether the sender says that it moves events of the past here.
+    pub(super) is_historical: bool,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
 }
@@ -66,6 +68,7 @@ impl<'a> Envelope<'a> {
             }
             ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
             ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
+            ("historical_migration", given) => self.is_historical = given == Value::Boolean(true),
             _ => {}
         }
         value.skip();
@@ -129,12 +132,14 @@ pub(super) struct Raw<'a> {
     pub(super) value: Value<'a>,
     /// Its bytes in the body.
     pub(super) range: Range<usize>,
+    /// The cursor at it.
+    pub(super) cursor: Cursor<'a>,
 }
 
 /// Reads the value at `cursor` and steps over it.
 pub(super) fn take<'a>(cursor: &mut Cursor<'a>) -> Raw<'a> {
-    let value = cursor.value();
-    Raw { value, range: cursor.skip() }
+    let (at, value) = (*cursor, cursor.value());
+    Raw { value, range: cursor.skip(), cursor: at }
 }
 
 impl Raw<'_> {
@@ -154,12 +159,14 @@ impl Raw<'_> {
 pub(super) struct Fields<'a> {
     pub(super) event: Option<Raw<'a>>,
     pub(super) distinct_id: Option<Raw<'a>>,
-    pub(super) uuid: Option<&'a str>,
+    pub(super) uuid: Option<Value<'a>>,
     pub(super) timestamp: Option<Value<'a>>,
     pub(super) offset: Option<Value<'a>>,
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
+    /// Whether one of these three is of a type that says nothing.
+    pub(super) is_set_invalid: bool,
     /// Range of the `properties` object.
     pub(super) properties: Option<Range<usize>>,
     pub(super) inner: Inner<'a>,
@@ -179,9 +186,16 @@ pub(super) struct Inner<'a> {
     pub(super) group_key: Option<Raw<'a>>,
     pub(super) group_set: Option<Raw<'a>>,
     pub(super) ip: Option<&'a str>,
+    /// Whether `capture_internal` is there: the sender is the server's own.
+    pub(super) is_internal: bool,
+    pub(super) elements: Option<Cursor<'a>>,
+    /// Whether `$elements_chain` is a string.
     pub(super) elements_chain: bool,
     pub(super) process_person_profile: Option<Value<'a>>,
     pub(super) ignore_sent_at: bool,
+    pub(super) is_server: bool,
+    /// Whether a property is of another type than its column.
+    pub(super) has_mismatch: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -196,20 +210,21 @@ impl<'a> Fields<'a> {
                     self.distinct_id = Some(raw);
                 }
             }
-            "uuid" => {
-                if let Value::String(text) = take(value).value {
-                    self.uuid = Some(text);
-                }
-            }
+            "uuid" => self.uuid = Some(take(value).value),
             "timestamp" => self.timestamp = Some(take(value).value),
             "offset" => self.offset = Some(take(value).value),
             // What cannot be merged into the properties is as good as absent; SDKs send nulls.
-            "$set" => self.set = Some(take(value)).filter(Raw::is_object),
-            "$set_once" => self.set_once = Some(take(value)).filter(Raw::is_object),
-            "$unset" => self.unset = Some(take(value)).filter(Raw::is_container),
+            "$set" => self.set = self.kept(take(value), Raw::is_object),
+            "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),
+            "$unset" => self.unset = self.kept(take(value), Raw::is_container),
             _ => return false,
         }
         true
+    }
+
+    fn kept(&mut self, raw: Raw<'a>, is_sound: impl Fn(&Raw<'a>) -> bool) -> Option<Raw<'a>> {
+        self.is_set_invalid |= !is_sound(&raw) && raw.value != Value::Null;
+        Some(raw).filter(is_sound)
     }
 }
 
@@ -231,14 +246,23 @@ impl<'a> Inner<'a> {
             Meaning::GroupSet => self.group_set = Some(take(&mut ahead)),
             Meaning::ProcessPersonProfile => self.process_person_profile = Some(value),
             Meaning::IgnoreSentAt => self.ignore_sent_at = value == Value::Boolean(true),
+            Meaning::IsServer => self.is_server = value == Value::Boolean(true),
+            Meaning::CaptureInternal => self.is_internal = true,
+            Meaning::Elements => {
+                let is_array = matches!(value, Value::Container { is_object: false, .. });
+                self.elements = is_array.then_some(*cursor);
+            }
             Meaning::Ip => {
                 if let Value::String(ip) = value {
                     self.ip = Some(ip).filter(|ip| !ip.is_empty());
                 }
             }
-            // Columns of their own; the caller sets them.
-            Meaning::ElementsChain | Meaning::SessionId | Meaning::WindowId | Meaning::Elements => {
-            }
+            // Columns of their own, which the caller sets, and what only the rewriting looks at.
+            Meaning::ElementsChain
+            | Meaning::SessionId
+            | Meaning::WindowId
+            | Meaning::GroupIndex(_)
+            | Meaning::NeverStored => {}
         }
     }
 }
@@ -263,11 +287,17 @@ pub(super) enum Meaning {
     Elements,
     ProcessPersonProfile,
     IgnoreSentAt,
+    IsServer,
+    CaptureInternal,
+    /// `$group_0` to `$group_4`, which the server makes of `$groups`.
+    GroupIndex(usize),
+    /// State of an SDK that says nothing of the event; PostHog's ingestion removes it too.
+    NeverStored,
 }
 
 impl Meaning {
     /// Property names and what they mean.
-    pub(super) const ALL: [(&'static str, Self); 17] = [
+    pub(super) const ALL: [(&'static str, Self); 27] = [
         ("distinct_id", Self::DistinctId),
         ("$set", Self::Set),
         ("$set_once", Self::SetOnce),
@@ -285,5 +315,15 @@ impl Meaning {
         ("$elements", Self::Elements),
         ("$process_person_profile", Self::ProcessPersonProfile),
         ("$ignore_sent_at", Self::IgnoreSentAt),
+        ("$is_server", Self::IsServer),
+        ("capture_internal", Self::CaptureInternal),
+        ("$group_0", Self::GroupIndex(0)),
+        ("$group_1", Self::GroupIndex(1)),
+        ("$group_2", Self::GroupIndex(2)),
+        ("$group_3", Self::GroupIndex(3)),
+        ("$group_4", Self::GroupIndex(4)),
+        ("ph_product_tours", Self::NeverStored),
+        ("$product_tours_activated", Self::NeverStored),
+        ("$override_feature_flag_payloads", Self::NeverStored),
     ];
 }

@@ -7,8 +7,9 @@
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4 |
+//! | 1 | bit 0: a `sent_at` follows; bit 1: the path was `/engage`; bit 2: the body is LZ4; bit 3: a dead zone follows |
 //! | 8 | `sent_at` of the query in milliseconds, i64, if bit 0 |
+//! | 4 | error of the sender's clock that was ignored, milliseconds, u32, if bit 3 |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
 //! | rest | the body; if bit 2, its length (u32) and one LZ4 block |
@@ -30,6 +31,7 @@ const RULES: u8 = 1;
 const HAS_SENT_AT: u8 = 1;
 const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
+const HAS_SKEW_IGNORED: u8 = 8;
 
 /// Bodies below this are not packed.
 const PACK_MIN_BYTES: usize = 256;
@@ -69,9 +71,14 @@ impl Envelope {
         head.push(
             flag(received.sent_at_query_millis.is_some(), HAS_SENT_AT)
                 | flag(received.engage, ENGAGE)
-                | flag(packed.is_some(), LZ4),
+                | flag(packed.is_some(), LZ4)
+                | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED),
         );
         head.extend(received.sent_at_query_millis.map(i64::to_le_bytes).iter().flatten());
+        // The setting may be another when the record is replayed.
+        if received.skew_ignored_millis > 0 {
+            head.extend(received.skew_ignored_millis.to_le_bytes());
+        }
         let ip = received.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
         head.push(u8::try_from(ip.len()).unwrap_or(0));
         head.extend(ip.as_bytes());
@@ -109,6 +116,10 @@ impl Envelope {
             0 => None,
             _ => Some(i64::from_le_bytes(take(&mut rest)?)),
         };
+        let skew_ignored_millis = match flags & HAS_SKEW_IGNORED {
+            0 => 0,
+            _ => u32::from_le_bytes(take(&mut rest)?),
+        };
         let [ip_len] = take::<1>(&mut rest)?;
         let ip = std::str::from_utf8(take_slice(&mut rest, usize::from(ip_len))?);
         let client_ip: Option<IpAddr> = ip.ok().and_then(|ip| ip.parse().ok());
@@ -120,7 +131,8 @@ impl Envelope {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
-        let received = Received { at, client_ip, sent_at_query_millis, engage, seed };
+        let received =
+            Received { at, client_ip, sent_at_query_millis, engage, seed, skew_ignored_millis };
         Ok(Self { project, received, hints, body })
     }
 }
@@ -164,6 +176,7 @@ mod tests {
                 sent_at_query_millis: sent_at,
                 engage: sent_at.is_some(),
                 seed: u64::MAX - 3,
+                skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
             },
             hints: Hints { data: ip.map(|_| Bytes::from_static(b"x=y")), ..Hints::default() },
             body: Bytes::from_static(body),

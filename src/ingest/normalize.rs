@@ -1,37 +1,47 @@
 //! The rules for one event: names, ids, time, properties, and what it says about persons.
 //!
 //! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
+//! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
+//! `lifts` (properties that say something of the person), `properties` (what is stored of them),
+//! `persons`, `groups`.
+//!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
+mod elements;
+mod event_id;
+mod groups;
+pub(super) mod keys;
+mod lifts;
+mod moment;
+mod names;
+mod persons;
+mod properties;
+
 use std::borrow::Cow;
+use std::ops::Range;
 
 use hashbrown::HashMap;
 use hashbrown::HashSet;
-use serde_json::Map;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::columns::Columns;
 use crate::event::columns::View;
-use crate::event::id::PersonId;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
-use crate::event::time;
-use crate::event::time::Claim;
-use crate::event::time::Claimed;
-use crate::identity::change::Force;
-use crate::identity::change::Occasion;
 use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
+use crate::ingest::capture::Envelope;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
-use crate::ingest::capture::Raw;
-use crate::ingest::capture::take;
+use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::normalize::lifts::Lifts;
+use crate::ingest::normalize::moment::sent_at;
+use crate::ingest::normalize::names::DistinctId;
+use crate::ingest::normalize::names::event_name;
+use crate::ingest::normalize::persons::Person;
+use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Built;
 use crate::ingest::prepare::COLUMNS;
 use crate::ingest::prepare::Drop;
@@ -42,12 +52,9 @@ use crate::ingest::prepare::Received;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
-
-/// Longest event name and distinct id, in characters; longer ones are cut (PostHog's limit).
-const NAME_MAX_CHARS: usize = 200;
-
-/// Longest key of a group, in characters; longer ones are no groups (PostHog's limit).
-const GROUP_KEY_MAX_CHARS: usize = 400;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
+use crate::ingest::warnings::Warnings;
 
 /// Rows that room is made for at once. A body may hold a hundred million items that are no events,
 /// and room for each in every column would be gigabytes.
@@ -58,29 +65,6 @@ const PERSON_ID_BYTES: usize = 36;
 
 /// Hash of the tables here: fast, and seeded per table against crafted collisions.
 type Hasher = foldhash::fast::RandomState;
-
-/// What the server does with a property, by name.
-#[derive(Debug)]
-pub(super) struct KeyTable(HashMap<&'static str, KeyUse, Hasher>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct KeyUse {
-    meaning: Option<Meaning>,
-    column: Option<(usize, PropertyType)>,
-}
-
-impl KeyTable {
-    pub(super) fn new() -> Self {
-        let mut table: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
-        for (index, (key, kind)) in PROMOTED.into_iter().enumerate() {
-            table.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
-        }
-        for (key, meaning) in Meaning::ALL {
-            table.entry(key).or_default().meaning = Some(meaning);
-        }
-        Self(table)
-    }
-}
 
 /// The rows of one body under construction.
 #[derive(Debug)]
@@ -98,24 +82,13 @@ pub(super) struct Batch<'a, 'r> {
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
+    warnings: Warnings,
     has_groups: bool,
-    /// Members of the properties of the current event: from the key's quote to the value's end.
+    is_historical: bool,
+    /// Members of the properties of the current event.
     members: Vec<Member>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    meaning: Option<Meaning>,
-    start: usize,
-    end: usize,
-}
-
-/// What this batch already knows of a distinct id.
-#[derive(Clone, Copy, Debug)]
-struct Person {
-    id: View,
-    touched: bool,
-    personless: bool,
+    /// Those of them that say something of the person.
+    lifts: Lifts<'a>,
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
@@ -123,15 +96,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         keys: &'r KeyTable,
         received: &'r Received,
         project: &'r ProjectFacts,
-        sent_at: Option<Value<'a>>,
+        envelope: &Envelope<'a>,
     ) -> Self {
-        let from_query =
-            received.sent_at_query_millis.map(|millis| UnixMicros(millis.saturating_mul(1000)));
         Self {
             keys,
             received,
             project,
-            sent_at: sent_at.and_then(instant).or(from_query),
+            sent_at: sent_at(envelope.sent_at, received),
             client_ip: None,
             event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
@@ -141,8 +112,11 @@ impl<'a, 'r> Batch<'a, 'r> {
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
+            warnings: Warnings::default(),
             has_groups: false,
+            is_historical: envelope.is_historical,
             members: Vec::new(),
+            lifts: Lifts::default(),
         }
     }
 
@@ -150,8 +124,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
-        // Person ids, and properties that are rewritten: a third of the body in a usual mix.
-        self.columns.reserve_side(body_bytes / 3 + rows * PERSON_ID_BYTES);
+        // Person ids, and properties that are rewritten: with what browsers say of the person about
+        // as much as the body. What is left over goes back at the end.
+        self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
         if let Some(ip) = self.received.client_ip {
@@ -186,6 +161,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<Fields<'a>, PrepareError> {
         let mut fields = Fields::default();
         self.members.clear();
+        self.lifts.clear();
         cursor.object(|key, value| {
             if fields.member(key, value) {
                 return Ok(());
@@ -201,6 +177,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 if fields.properties.replace(range).is_some() {
                     fields.inner = Inner::default();
                     self.members.clear();
+                    self.lifts.clear();
                     self.columns.abandon_row();
                 }
                 return value.object(|key, value| self.property(key, value, &mut fields));
@@ -217,10 +194,14 @@ impl<'a, 'r> Batch<'a, 'r> {
         value: &mut Cursor<'a>,
         fields: &mut Fields<'a>,
     ) -> Result<(), PrepareError> {
-        let known = self.keys.0.get(key.text).copied().unwrap_or_default();
+        let known = self.keys.get(key.text);
         let current = *value;
         let start = usize::try_from(key.offset).unwrap_or(0);
-        self.members.push(Member { meaning: known.meaning, start, end: value.skip().end });
+        let range = value.skip();
+        self.members.push(Member { meaning: known.meaning, start, end: range.end });
+        if let Some(index) = known.lift {
+            self.lifts.note(index, range, current);
+        }
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
                 (PropertyType::Text, Value::String(text)) => {
@@ -237,7 +218,10 @@ impl<'a, 'r> Batch<'a, 'r> {
                     self.columns.set_boolean(position, truth);
                 }
                 // The key may have stood here before, with a value of the right type.
-                _ => self.columns.unset(position),
+                (_, other) => {
+                    fields.inner.has_mismatch |= other != Value::Null;
+                    self.columns.unset(position);
+                }
             }
         }
         if let Some(meaning) = known.meaning {
@@ -299,74 +283,122 @@ impl<'a, 'r> Batch<'a, 'r> {
         if name == "$performance_event" {
             return Ok(Some(Drop::NeverStored));
         }
-        let name = match name.contains('\0') {
-            false => Cow::Borrowed(cut(name)),
-            true => Cow::Owned(cut(&name.replace('\0', "\u{fffd}")).to_owned()),
-        };
+        let name = event_name(name);
         let raw_id = fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref());
         let Some(distinct_id) = raw_id.and_then(|raw| DistinctId::read(raw, cursor)) else {
             return Ok(Some(Drop::MissingDistinctId));
         };
-        let personless = fields.inner.process_person_profile == Some(Value::Boolean(false));
-        let merges = matches!(name.as_ref(), "$identify" | "$create_alias" | "$merge_dangerously");
-        if personless && merges {
+        let (timestamp, time_warning) = self.timestamp(fields);
+        let mut event = Accepted {
+            name: name.name.as_ref(),
+            distinct_id: &distinct_id.name,
+            timestamp,
+            event_id: Uuid::nil(),
+            personless: fields.inner.process_person_profile == Some(Value::Boolean(false)),
+            os: None,
+        };
+        let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
+        if event.personless && merges {
+            self.warn(Kind::PersonlessMerge, &event);
             return Ok(Some(Drop::PersonlessMerge));
         }
-        if !self.names.contains(name.as_ref()) {
-            self.names.insert(name.clone());
+        let is_uuid_wrong;
+        (event.event_id, is_uuid_wrong) = self.event_id(cursor, fields, timestamp)?;
+        for (kind, applies) in [
+            (Kind::EventNameCut, name.is_cut),
+            (Kind::DistinctIdCut, distinct_id.is_cut),
+            (Kind::InvalidUuid, is_uuid_wrong),
+            (Kind::PropertyTypeMismatch, fields.inner.has_mismatch),
+        ] {
+            if applies {
+                self.warn(kind, &event);
+            }
         }
-        let timestamp = self.timestamp(fields);
-        let event_id = self.event_id(cursor, fields, timestamp)?;
-        let name = name.as_ref();
-        let event = Accepted { name, distinct_id: &distinct_id, timestamp, event_id, personless };
-        self.fixed_columns(cursor, &event)?;
-        if let Some(ip) = fields.inner.ip {
-            let view = self.text(cursor, ip)?;
-            self.columns.set_text(column::IP, view);
-        } else if let Some(ip) = self.client_ip {
-            self.columns.set_text(column::IP, ip);
+        if let Some(kind) = time_warning {
+            self.warn(kind, &event);
         }
-        self.properties(cursor, fields)?;
-        self.groups(fields, personless)?;
-        self.person_ops(cursor, fields, &event);
+        let profile = fields.inner.process_person_profile;
+        if !matches!(profile, None | Some(Value::Boolean(_) | Value::Null)) {
+            self.warn(Kind::InvalidProcessPersonProfile, &event);
+        }
+        self.take(cursor, fields, event)?;
+        if !self.names.contains(name.name.as_ref()) {
+            self.names.insert(name.name);
+        }
         Ok(None)
     }
 
-    fn timestamp(&self, fields: &Fields<'a>) -> UnixMicros {
-        let claim = Claim {
-            timestamp: match fields.timestamp {
-                None | Some(Value::Null) => Claimed::Absent,
-                Some(given) => Claimed::from(instant(given)),
-            },
-            sent_at: self.sent_at.filter(|_| !fields.inner.ignore_sent_at),
-            offset_millis: match fields.offset {
-                Some(Value::Integer(millis)) => Some(millis),
-                _ => None,
-            },
-        };
-        time::event_time(&claim, self.received.at).at
-    }
-
-    /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the
-    /// request's seed and the row, so that a replay gives it again.
-    fn event_id(
+    /// Sets the columns of an event that is taken, and notes what it says of persons.
+    fn take(
         &mut self,
         cursor: Cursor<'a>,
         fields: &Fields<'a>,
-        timestamp: UnixMicros,
-    ) -> Result<Uuid, PrepareError> {
-        let given = fields.uuid.and_then(|text| Some((text, Uuid::try_parse(text.trim()).ok()?)));
-        let (id, view) = match given {
-            Some((text, id)) if is_canonical(text) => (id, self.text(cursor, text)?),
-            Some((_, id)) => (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?),
-            None => {
-                let id = made_id(self.received.seed, self.columns.rows(), timestamp);
-                (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?)
+        mut event: Accepted<'a, '_>,
+    ) -> Result<(), PrepareError> {
+        self.fixed_columns(cursor, &event)?;
+        self.ip(cursor, fields)?;
+        self.elements(fields)?;
+        if event.name != "$snapshot"
+            && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
+        {
+            if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
+                let view = self.text(os, text)?;
+                self.columns.set_text(position, view);
             }
+            event.os = Some(place);
+        }
+        if event.says_nothing() || event.name == "$snapshot" {
+            self.lifts.clear();
+        } else {
+            self.lifts.settle(self.keys, fields);
+        }
+        if let Some(position) = self.keys.profile_column.filter(|_| !event.personless) {
+            self.columns.unset(position);
+        }
+        let groups = self.groups(fields, &event)?;
+        self.properties(cursor, fields, (&event, groups))?;
+        self.person_ops(cursor, fields, &event);
+        Ok(())
+    }
+
+    /// The client's address: as the event has it, or as the connection does.
+    fn ip(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
+        let view = match (fields.inner.ip, fields.inner.is_internal) {
+            (Some(ip), _) => Some(self.text(cursor, ip)?),
+            (None, true) => Some(Columns::body_view(b"127.0.0.1", 0)),
+            (None, false) => self.client_ip,
         };
-        self.columns.set_text(column::UUID, view);
-        self.event_ids.push(id);
-        Ok(id)
+        if let Some(view) = view {
+            self.columns.set_text(column::IP, view);
+        }
+        Ok(())
+    }
+
+    /// `$elements` as a chain, unless the event has one.
+    fn elements(&mut self, fields: &Fields<'a>) -> Result<(), PrepareError> {
+        let Some(cursor) = fields.inner.elements.filter(|_| !fields.inner.elements_chain) else {
+            return Ok(());
+        };
+        let mut ahead = cursor;
+        let range = ahead.skip();
+        let Some(serde_json::Value::Array(elements)) = properties::json(cursor, &range) else {
+            return Ok(());
+        };
+        if !elements.is_empty() {
+            let view = self.side(&elements::chain(&elements))?;
+            self.columns.set_text(column::ELEMENTS_CHAIN, view);
+        }
+        Ok(())
+    }
+
+    /// Notes what the sender of an event should hear.
+    fn warn(&mut self, kind: Kind, event: &Accepted<'a, '_>) {
+        self.warnings.add(kind, || Sample {
+            kind,
+            event: event.name.to_owned(),
+            distinct_id: event.distinct_id.as_str().to_owned(),
+            event_id: event.event_id,
+        });
     }
 
     fn fixed_columns(
@@ -384,125 +416,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.set_text(column::PERSON_ID, person);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
         self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
+        if self.is_historical {
+            self.columns.set_boolean(column::HISTORICAL_MIGRATION, true);
+        }
         Ok(())
-    }
-
-    fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {
-        if let DistinctId::Borrowed(text) = distinct_id
-            && let Some(person) = self.persons.get(text)
-        {
-            return Ok(person.id);
-        }
-        let id = PersonId::of(self.project.id, distinct_id.as_str());
-        let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
-        if let DistinctId::Borrowed(text) = distinct_id {
-            self.persons.insert(text, Person { id: view, touched: false, personless: false });
-        }
-        Ok(view)
-    }
-
-    /// Sets the properties column: the object as it was written, unless something must come out
-    /// of it or go into it.
-    fn properties(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>) -> Result<(), PrepareError> {
-        let inner = &fields.inner;
-        let lifted = [
-            ("$set", &fields.set, &inner.set),
-            ("$set_once", &fields.set_once, &inner.set_once),
-            ("$unset", &fields.unset, &inner.unset),
-        ];
-        let lifts = lifted.iter().any(|(_, top, _)| top.is_some());
-        let view = match &fields.properties {
-            Some(range) if !lifts && !inner.elements_chain => {
-                let text = cursor.body().get(range.clone()).unwrap_or_default();
-                let offset = u32::try_from(range.start).map_err(|_| PrepareError::TooLarge)?;
-                Columns::body_view(text, offset)
-            }
-            _ => {
-                let members = &self.members;
-                let view = self.columns.write_side(|out| {
-                    rewrite(out, cursor.body(), (members, inner.elements_chain), &lifted);
-                });
-                view.ok_or(PrepareError::TooLarge)?
-            }
-        };
-        self.columns.set_text(column::PROPERTIES, view);
-        Ok(())
-    }
-
-    /// `$groups`: an object of group type to key; the type's index chooses the column.
-    fn groups(&mut self, fields: &Fields<'a>, personless: bool) -> Result<(), PrepareError> {
-        let Some(mut groups) = fields.inner.groups.filter(|_| !personless) else { return Ok(()) };
-        groups.object(|group_type, value| {
-            let current = *value;
-            let raw = take(value);
-            let known = self.project.group_types.iter().position(|name| name == group_type.text);
-            match (known, DistinctId::group_key(&raw, current)) {
-                (Some(index), Some(key)) if index < GROUP_TYPES_MAX => {
-                    let view = self.text(current, key.as_str())?;
-                    self.columns.set_text(column::GROUP_0 + index, view);
-                }
-                (None, Some(_)) => self.unknown_group_type(group_type.text),
-                _ => {}
-            }
-            Ok(())
-        })
-    }
-
-    fn group_types_op(&self) -> Op {
-        Op {
-            distinct_id: String::new(),
-            event_id: Uuid::nil(),
-            timestamp: self.received.at,
-            kind: OpKind::GroupTypes(self.project.group_types.clone()),
-        }
-    }
-
-    fn unknown_group_type(&mut self, name: &str) {
-        let known = self.project.group_types.len() + self.unknown_group_types.len();
-        if known < GROUP_TYPES_MAX && !self.unknown_group_types.iter().any(|known| known == name) {
-            self.unknown_group_types.push(name.to_owned());
-        }
-    }
-
-    /// What the event says about persons and groups.
-    fn person_ops(&mut self, cursor: Cursor<'a>, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
-        let is_group = event.name == "$groupidentify" && !event.personless;
-        let group = if is_group { self.group_update(fields, cursor) } else { None };
-        let kind = op_kind(cursor, fields, event);
-        if !self.is_said(event, &kind) {
-            self.ops.push(op(event, kind));
-        }
-        self.ops.extend(group.map(|kind| op(event, kind)));
-    }
-
-    /// Whether an earlier event of the same person in this batch has said as much as `kind` does.
-    fn is_said(&mut self, event: &Accepted<'a, '_>, kind: &OpKind) -> bool {
-        let DistinctId::Borrowed(text) = event.distinct_id else { return false };
-        let Some(seen) = self.persons.get_mut(text) else { return false };
-        let said = match kind {
-            OpKind::Personless => &mut seen.personless,
-            _ => &mut seen.touched,
-        };
-        std::mem::replace(said, true) && matches!(kind, OpKind::Touch | OpKind::Personless)
-    }
-
-    fn group_update(&mut self, fields: &Fields<'a>, cursor: Cursor<'a>) -> Option<OpKind> {
-        let inner = &fields.inner;
-        let Value::String(group_type) = inner.group_type.as_ref()?.value else { return None };
-        if group_type.is_empty() {
-            return None;
-        }
-        let key = DistinctId::group_key(inner.group_key.as_ref()?, cursor)?;
-        let set = inner.group_set.as_ref().and_then(|raw| object(raw, cursor.body()));
-        if !self.project.group_types.iter().any(|name| name == group_type) {
-            self.unknown_group_type(group_type);
-        }
-        self.has_groups = true;
-        Some(OpKind::GroupUpdate {
-            group_type: group_type.to_owned(),
-            key: key.as_str().to_owned(),
-            set: set.unwrap_or_default(),
-        })
     }
 
     pub(super) fn finish(mut self) -> Built {
@@ -519,45 +436,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             names: self.names.into_iter().map(Cow::into_owned).collect(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            warnings: self.warnings,
         }
-    }
-}
-
-fn op(event: &Accepted<'_, '_>, kind: OpKind) -> Op {
-    Op {
-        distinct_id: event.distinct_id.as_str().to_owned(),
-        event_id: event.event_id,
-        timestamp: event.timestamp,
-        kind,
-    }
-}
-
-/// What the event does to its person. Every event with a person makes sure that there is one.
-fn op_kind<'a>(cursor: Cursor<'a>, fields: &Fields<'a>, event: &Accepted<'a, '_>) -> OpKind {
-    if event.personless {
-        return OpKind::Personless;
-    }
-    let inner = &fields.inner;
-    let other = match event.name {
-        "$identify" => inner.anon_distinct_id.as_ref(),
-        "$create_alias" | "$merge_dangerously" => inner.alias.as_ref(),
-        _ => None,
-    };
-    let update = update(fields, cursor.body(), event.name);
-    match other.and_then(|raw| DistinctId::read(raw, cursor)) {
-        Some(other) => OpKind::Merge {
-            other: other.as_str().to_owned(),
-            force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
-            update: update.unwrap_or_default(),
-        },
-        None => match update {
-            // These say nothing of their person, whatever they carry.
-            Some(_) if matches!(event.name, "$exception" | "$$heatmap" | "$groupidentify") => {
-                OpKind::Touch
-            }
-            Some(update) => OpKind::Update(update),
-            None => OpKind::Touch,
-        },
     }
 }
 
@@ -569,205 +449,18 @@ struct Accepted<'a, 'e> {
     timestamp: UnixMicros,
     event_id: Uuid,
     personless: bool,
+    /// Where the value of `$os` stands, if it is added to the properties.
+    os: Option<Range<usize>>,
 }
 
-/// A distinct id as text: strings as they are, other JSON values as compact JSON, cut to
-/// [`NAME_MAX_CHARS`], NUL replaced. `None` if it is null or blank.
-#[derive(Debug)]
-enum DistinctId<'a> {
-    Borrowed(&'a str),
-    Owned(String),
-}
-
-impl<'a> DistinctId<'a> {
-    fn read(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
-        Some(match Self::uncut(raw, cursor)? {
-            Self::Borrowed(text) => Self::Borrowed(cut(text)),
-            Self::Owned(text) => Self::Owned(cut(&text).to_owned()),
-        })
-    }
-
-    /// The key of a group: as a distinct id, but not cut, lest two groups become one.
-    fn group_key(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
-        Self::uncut(raw, cursor)
-            .filter(|key| key.as_str().chars().nth(GROUP_KEY_MAX_CHARS).is_none())
-    }
-
-    fn uncut(raw: &Raw<'a>, cursor: Cursor<'a>) -> Option<Self> {
-        let id = match raw.value {
-            Value::Null => return None,
-            Value::String(text) => Self::Borrowed(text),
-            _ => {
-                let json = cursor.body().get(raw.range.clone())?;
-                let value: serde_json::Value = serde_json::from_slice(json).ok()?;
-                Self::Owned(value.to_string())
-            }
-        };
-        if id.as_str().trim().is_empty() {
-            return None;
-        }
-        if id.as_str().contains('\0') {
-            return Some(Self::Owned(id.as_str().replace('\0', "\u{fffd}")));
-        }
-        Some(id)
-    }
-
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Borrowed(text) => text,
-            Self::Owned(text) => text,
-        }
-    }
-}
-
-fn cut(text: &str) -> &str {
-    if text.len() <= NAME_MAX_CHARS {
-        return text;
-    }
-    match text.char_indices().nth(NAME_MAX_CHARS) {
-        Some((end, _)) => text.get(..end).unwrap_or(text),
-        None => text,
-    }
-}
-
-/// `$set`, `$set_once` and `$unset` of an event, top level over properties.
-fn update(fields: &Fields<'_>, body: &[u8], name: &str) -> Option<Update> {
-    let inner = &fields.inner;
-    let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
-    if said.iter().all(|part| part.is_none()) && inner.unset.is_none() {
-        return None;
-    }
-    let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
-        let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
-        map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
-        map
-    };
-    let mut unset = names(inner.unset.as_ref(), body);
-    unset.extend(names(fields.unset.as_ref(), body));
-    Some(Update {
-        set: merged(&fields.set, &inner.set),
-        set_once: merged(&fields.set_once, &inner.set_once),
-        unset,
-        occasion: match name {
-            "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Occasion::PersonEvent,
-            _ => Occasion::OtherEvent,
-        },
-    })
-}
-
-fn object(raw: &Raw<'_>, body: &[u8]) -> Option<Map<String, serde_json::Value>> {
-    raw.is_object().then_some(())?;
-    serde_json::from_slice(body.get(raw.range.clone())?).ok()
-}
-
-/// Names in `$unset`: an array of them, or an object whose keys they are.
-fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
-    let value = raw.and_then(|raw| serde_json::from_slice(body.get(raw.range.clone())?).ok());
-    match value {
-        Some(serde_json::Value::Array(items)) => {
-            items.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
-        }
-        Some(serde_json::Value::Object(map)) => map.into_iter().map(|(key, _)| key).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// A part of an event that may stand at its top and in its properties.
-type Lifted<'l, 'a> = (&'static str, &'l Option<Raw<'a>>, &'l Option<Raw<'a>>);
-
-/// Writes the properties anew: without the elements chain, which has a column (and without the
-/// elements it was made of), and with what stood at the top of the event merged in.
-fn rewrite(
-    out: &mut Vec<u8>,
-    body: &[u8],
-    (members, has_chain): (&[Member], bool),
-    lifted: &[Lifted<'_, '_>],
-) {
-    let is_lifted = |name: &str| lifted.iter().any(|(key, top, _)| *key == name && top.is_some());
-    let moved = |meaning: Option<Meaning>| match meaning {
-        Some(Meaning::ElementsChain | Meaning::Elements) => has_chain,
-        Some(Meaning::Set) => is_lifted("$set"),
-        Some(Meaning::SetOnce) => is_lifted("$set_once"),
-        Some(Meaning::Unset) => is_lifted("$unset"),
-        _ => false,
-    };
-    out.push(b'{');
-    let mut first = true;
-    let mut separate = |out: &mut Vec<u8>| {
-        if !std::mem::take(&mut first) {
-            out.push(b',');
-        }
-    };
-    for member in members.iter().filter(|member| !moved(member.meaning)) {
-        separate(out);
-        out.extend_from_slice(body.get(member.start..member.end).unwrap_or_default());
-    }
-    for (key, top, below) in lifted {
-        let Some(top) = top else { continue };
-        separate(out);
-        out.extend_from_slice(format!("\"{key}\":").as_bytes());
-        match below.as_ref().and_then(|below| merged(key, (top, below), body)) {
-            Some(both) => out.extend_from_slice(both.to_string().as_bytes()),
-            None => out.extend_from_slice(body.get(top.range.clone()).unwrap_or_default()),
-        }
-    }
-    out.push(b'}');
-}
-
-/// What stands at the top of an event over what stands in its properties: objects member by
-/// member, names to remove as one list. `None` if the lower one has nothing to add.
-fn merged(key: &str, (top, below): (&Raw<'_>, &Raw<'_>), body: &[u8]) -> Option<serde_json::Value> {
-    if top.is_object() && below.is_object() {
-        let mut map = object(below, body)?;
-        map.extend(object(top, body)?);
-        return Some(serde_json::Value::Object(map));
-    }
-    if key != "$unset" || !below.is_container() {
-        return None;
-    }
-    Some([names(Some(below), body), names(Some(top), body)].concat().into())
-}
-
-/// An instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.
-fn instant(value: Value<'_>) -> Option<UnixMicros> {
-    match value {
-        Value::String(text) => time::parse_timestamp(text),
-        Value::Integer(number) => Some(time::from_integer(number)),
-        Value::Number(number) => time::from_float(number),
-        _ => None,
+impl Accepted<'_, '_> {
+    /// Whether what it says of its person does not count.
+    fn says_nothing(&self) -> bool {
+        self.personless || self.name == "$groupidentify"
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles to every reader of them")]
 fn to_double(number: i64) -> f64 {
     number as f64
-}
-
-/// Whether `text` is how a uuid is written into columns: 36 characters, lower case, hyphens.
-fn is_canonical(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(index, byte)| match index {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-        })
-}
-
-/// A version 7 uuid of the event's time and of bits that depend on the seed and the row alone.
-fn made_id(seed: u64, row: usize, timestamp: UnixMicros) -> Uuid {
-    let row = u64::try_from(row).unwrap_or(u64::MAX);
-    let high = mix(seed ^ mix(row));
-    let low = mix(high);
-    let mut random = [0; 10];
-    let bytes = high.to_le_bytes().into_iter().chain(low.to_le_bytes());
-    random.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-    let millis = u64::try_from(timestamp.0 / 1000).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
-}
-
-/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): every input bit moves every output bit.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

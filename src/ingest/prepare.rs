@@ -16,15 +16,15 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::columns::Columns;
 use crate::event::id::ProjectId;
-use crate::event::schema::PROMOTED;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
 use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::KeyTable;
+use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Scratch;
+use crate::ingest::warnings::Warnings;
 use crate::wire::repair::repair;
 
 /// Memory of parses that is kept for the next ones; as many bodies are parsed at once as the CPU
@@ -47,6 +47,8 @@ pub struct Received {
     pub engage: bool,
     /// Randomness for the ids that the server makes.
     pub seed: u64,
+    /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
+    pub skew_ignored_millis: u32,
 }
 
 /// What a project must tell for its events to become columns.
@@ -77,8 +79,28 @@ pub struct Prepared {
     pub unknown_group_types: Vec<String>,
     /// Events that were not taken, by reason.
     pub drops: Drops,
+    /// What the sender should hear of besides.
+    pub warnings: Warnings,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
+}
+
+impl Prepared {
+    /// A record that has an effect on persons alone.
+    pub(super) fn without_rows(project: ProjectId, ops: Vec<Op>) -> Self {
+        Self {
+            project,
+            rows: 0,
+            columns: Vec::new(),
+            event_ids: Vec::new(),
+            ops,
+            names: Vec::new(),
+            unknown_group_types: Vec::new(),
+            drops: Drops::default(),
+            warnings: Warnings::default(),
+            memory_bytes: 0,
+        }
+    }
 }
 
 /// Why an event was not taken although its request was fine.
@@ -276,7 +298,7 @@ impl Preparer {
             }
             let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
             let project = project(token).ok_or(PrepareError::UnknownToken)?;
-            let mut batch = Batch::new(&self.keys, received, &project, envelope.sent_at);
+            let mut batch = Batch::new(&self.keys, received, &project, &envelope);
             batch.reserve(events_max, self.event_max_bytes, body.len());
             envelope.for_each(root, |event| batch.event(event))?;
             Ok(batch.finish())
@@ -294,6 +316,7 @@ pub(super) struct Built {
     pub(super) names: Vec<String>,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
+    pub(super) warnings: Warnings,
 }
 
 impl Built {
@@ -310,6 +333,7 @@ impl Built {
             names: self.names,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
+            warnings: self.warnings,
         }
     }
 }
@@ -328,7 +352,7 @@ fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
 }
 
 /// Number of columns of the `events` table.
-pub(super) const COLUMNS: usize = column::PROMOTED + PROMOTED.len();
+pub(super) const COLUMNS: usize = column::HISTORICAL_MIGRATION + 1;
 
 #[cfg(test)]
 mod tests;

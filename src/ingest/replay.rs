@@ -13,6 +13,8 @@ use crate::event::id::ProjectId;
 use crate::ingest::Decoding;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
+use crate::ingest::operation;
+use crate::ingest::operation::Operation;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
@@ -109,6 +111,10 @@ impl Replay {
     }
 
     fn prepared(&self, payload: Vec<u8>) -> Result<Prepared, String> {
+        if payload.first() == Some(&operation::LAYOUT) {
+            let operation = Operation::decode(&payload);
+            return operation.and_then(Operation::prepare).map_err(|error| error.to_string());
+        }
         let envelope = Envelope::decode(payload).map_err(|error| error.to_string())?;
         let facts = self.decoding.facts(&self.metadata.snapshot(), envelope.project);
         self.decoding

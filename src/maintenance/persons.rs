@@ -101,6 +101,12 @@ pub enum PersonsError {
     /// Reading the persons.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The identity store has lost persons that the table has.
+    #[error(
+        "the identity store lost the persons of before the log; the persons table is left as it \
+         is. Restore the directory identity, or remove tables/persons to go on without them"
+    )]
+    Incomplete,
     /// Writing or committing the files.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -116,7 +122,7 @@ impl PersonsError {
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Io { .. } => Kind::Unavailable,
+            Self::Io { .. } | Self::Incomplete => Kind::Unavailable,
             Self::Identity(error) => error.kind(),
             Self::Store(error) => error.kind(),
         }
@@ -242,6 +248,9 @@ impl PersonsTable {
         // The store is behind its copy after a power cut, until the replay has caught up.
         if before.transaction(&self.app_id).is_some_and(|last| last >= position) {
             return Ok(None);
+        }
+        if !before.files.is_empty() && self.identities.is_incomplete()? {
+            return Err(PersonsError::Incomplete);
         }
         let Some(add) = self.files(&view, table, shutdown)? else { return Ok(None) };
         if add.is_empty() && before.files.is_empty() {

@@ -74,12 +74,19 @@ pub fn view(
 ) -> Result<Arc<dyn TableProvider>> {
     let schema = Arc::clone(&store.table().spec().schema);
     let resolve = (!overrides.is_empty()).then(|| {
-        let function = ResolvePerson { project, overrides, signature: signature() };
-        ScalarUDF::new_from_impl(function)
+        // Without splits the person alone decides, and distinct ids need not be read.
+        let arguments = if overrides.has_splits() { 2 } else { 1 };
+        let signature =
+            Signature::exact(vec![DataType::Utf8View; arguments], Volatility::Immutable);
+        let function = ResolvePerson { project, overrides, signature };
+        (ScalarUDF::new_from_impl(function), arguments)
     });
     let columns = schema.fields().iter().map(|field| field.name().as_str());
     let columns = columns.filter(|name| *name != "project_id").map(|name| match &resolve {
-        Some(resolve) if name == "person_id" => resolve.call(vec![ident(name)]).alias(name),
+        Some((resolve, arguments)) if name == "person_id" => {
+            let given = [ident(name), ident("distinct_id")].into_iter().take(*arguments);
+            resolve.call(given.collect()).alias(name)
+        }
         _ => ident(name),
     });
     let columns: Vec<Expr> = columns.collect();
@@ -218,11 +225,8 @@ fn partitioned_file(file: &DataFile, schema: &SchemaRef) -> PartitionedFile {
     PartitionedFile::new(file.path.clone(), file.size_bytes).with_statistics(Arc::new(statistics))
 }
 
-fn signature() -> Signature {
-    Signature::exact(vec![DataType::Utf8View], Volatility::Immutable)
-}
-
-/// `resolve_person(person_id)`: who the person is after the merges since the event was stored.
+/// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since
+/// the event was stored.
 #[derive(Debug)]
 struct ResolvePerson {
     project: ProjectId,
@@ -260,22 +264,26 @@ impl ScalarUDFImpl for ResolvePerson {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = arguments.number_rows;
-        let Some(argument) = arguments.args.into_iter().next() else {
-            return Err(DataFusionError::Internal("resolve_person takes one argument".to_owned()));
+        let mut arguments = arguments.args.into_iter().map(|argument| argument.into_array(rows));
+        let Some(persons) = arguments.next().transpose()? else {
+            return Err(DataFusionError::Internal("resolve_person takes a person".to_owned()));
         };
-        let persons = argument.into_array(rows)?;
-        Ok(ColumnarValue::Array(self.resolve(&persons)))
+        let distinct_ids = arguments.next().transpose()?;
+        Ok(ColumnarValue::Array(self.resolve(&persons, distinct_ids.as_ref())))
     }
 }
 
 impl ResolvePerson {
-    fn resolve(&self, persons: &ArrayRef) -> ArrayRef {
+    fn resolve(&self, persons: &ArrayRef, distinct_ids: Option<&ArrayRef>) -> ArrayRef {
         let persons = persons.as_string_view();
+        let distinct_ids = distinct_ids.map(|ids| ids.as_string_view());
         let mut resolved = StringViewBuilder::with_capacity(persons.len());
-        for person in persons {
-            let other = person
-                .and_then(|text| Uuid::try_parse(text).ok())
-                .and_then(|uuid| self.overrides.get(self.project, uuid));
+        for (row, person) in persons.iter().enumerate() {
+            let uuid = person.and_then(|text| Uuid::try_parse(text).ok());
+            let other = uuid.and_then(|uuid| match distinct_ids {
+                Some(ids) => self.overrides.of_event(self.project, uuid, ids.value(row)),
+                None => self.overrides.get(self.project, uuid),
+            });
             match (other, person) {
                 (Some(other), _) => {
                     resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));

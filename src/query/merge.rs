@@ -122,9 +122,10 @@ pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordB
     }
     let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
     let persons = batch.column(column::PERSON_ID).as_string_view();
+    let ids = batch.column(column::DISTINCT_ID).as_string_view();
     let survivor = |row: usize| {
         let person = Uuid::try_parse(persons.value(row)).ok()?;
-        overrides.get(ProjectId(projects.value(row)), person)
+        overrides.of_event(ProjectId(projects.value(row)), person, ids.value(row))
     };
     let survivors: Vec<Option<Uuid>> = (0..batch.num_rows()).map(survivor).collect();
     if survivors.iter().all(Option::is_none) {

@@ -99,6 +99,8 @@ pub struct Metrics {
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
+    /// `weir_identity_incomplete`: 1 if persons of before the log were lost with the identity store.
+    pub identity_incomplete: Gauge,
     /// `weir_memtable_bytes`: active and frozen memtables.
     pub memtable_bytes: Gauge,
     /// `weir_flushes_total`: memtables written to Parquet and committed.
@@ -140,6 +142,7 @@ impl Metrics {
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
             wal_poisoned: Gauge::default(),
+            identity_incomplete: Gauge::default(),
             memtable_bytes: Gauge::default(),
             flushes: Counter::default(),
             flush_seconds: seconds(),
@@ -247,6 +250,11 @@ impl Metrics {
             "1 after a failed sync of the log, until a restart",
             self.wal_poisoned.clone(),
         );
+        registry.register(
+            "identity_incomplete",
+            "1 if persons of before the log were lost with the identity store",
+            self.identity_incomplete.clone(),
+        );
         registry.register_with_unit(
             "memtable",
             "Active and frozen memtables",
@@ -342,6 +350,7 @@ mod tests {
             "weir_http_received_bytes_total 7",
             "# UNIT weir_identity_lag_records records",
             "weir_wal_poisoned 0",
+            "weir_identity_incomplete 0",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }
@@ -362,7 +371,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 24, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 25, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

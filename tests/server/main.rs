@@ -17,6 +17,7 @@ mod differential;
 mod feature_flags;
 mod flags;
 mod harness;
+mod identity;
 mod lifecycle;
 mod local_evaluation;
 mod sdk;

@@ -1,5 +1,7 @@
 //! Persons, listed and retrieved. The list is a plan over the `persons` table; one person is a
-//! look-up.
+//! look-up. What changes them is in the files below.
+
+pub mod split;
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::page::Page;
@@ -37,7 +40,7 @@ const NAME_PROPERTIES: [&str; 7] =
 
 /// `GET persons/`.
 pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
+    let principal = principal(app, project, &request, "read")?;
     let page = Page::of(&request);
     let (count, persons) = find(app, &principal, &request, page).await.map_err(query::problem)?;
     let persons: Vec<Value> =
@@ -54,8 +57,13 @@ pub async fn retrieve(
     id: &str,
     request: Request,
 ) -> Result<Response, Problem> {
-    let principal = principal(app, project, &request)?;
-    let project = principal.project.id;
+    let principal = principal(app, project, &request, "read")?;
+    let (person, ids) = find_one(app, principal.project.id, id).await?;
+    Ok(Response::json(StatusCode::OK, &body(&principal.project, person, ids)))
+}
+
+/// One person by number or uuid, as of every event acknowledged so far.
+async fn find_one(app: &App, project: ProjectId, id: &str) -> Result<Found, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
     let view = app.identities.view();
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
@@ -66,12 +74,18 @@ pub async fn retrieve(
     let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
     let person = person.map_err(failed)?.ok_or_else(|| Problem::not_found("Not found."))?;
     let ids = view.distinct_ids(project, person.uuid).map_err(failed)?;
-    Ok(Response::json(StatusCode::OK, &body(&principal.project, person, ids)))
+    Ok((person, ids))
 }
 
-fn principal(app: &App, project: &str, request: &Request) -> Result<Principal, Problem> {
+/// Who asks, if the key may `read` or `write` persons.
+fn principal(
+    app: &App,
+    project: &str,
+    request: &Request,
+    action: &str,
+) -> Result<Principal, Problem> {
     let principal = auth::principal(&app.metadata.snapshot(), request, project)?;
-    auth::require(&principal, "person", "read")?;
+    auth::require(&principal, "person", action)?;
     if let Some(format) = request.query("format").filter(|format| format != "json") {
         let detail = format!("\"{format}\" is not a format of persons.");
         return Err(Problem::new(Kind::NotFound, "not_found", detail));

@@ -20,6 +20,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
+use crate::identity::change::Lifted;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -41,6 +42,7 @@ fn update(set: Value, set_once: Value, unset: &[&str]) -> Update {
         set: object(set),
         set_once: object(set_once),
         unset: unset.iter().map(|key| (*key).to_owned()).collect(),
+        lifted: Vec::new(),
         occasion: Occasion::PersonEvent,
     }
 }
@@ -114,6 +116,77 @@ fn personless_events_are_remembered_only_without_a_person() {
     assert_eq!(change(State::Unknown), Change::RememberPersonless);
     assert_eq!(change(State::Personless), Change::Nothing);
     assert_eq!(change(State::Known(&someone)), Change::Nothing);
+}
+
+/// What describes a new person and never changes one; what changes one and never makes one.
+#[test]
+fn some_events_only_create_and_some_only_change() {
+    let given = update(json!({"a": 2}), json!({"b": 2}), &["c"]);
+    let someone = person(1, json!({"a": 1, "c": 1}));
+    let creation = Update { occasion: Occasion::Creation, ..given.clone() };
+    let exception = op("a", OpKind::Update(creation));
+    let decision = decide(PROJECT, &exception, State::Known(&someone), State::Unknown);
+    assert_eq!(decision.change, Change::Nothing);
+    let decision = decide(PROJECT, &exception, State::Personless, State::Unknown);
+    let Change::Create(created) = decision.change else { panic!("creates") };
+    let expected = json!({"a": 2, "b": 2, "$creator_event_uuid": EVENT.to_string()});
+    assert_eq!(Value::Object(created.properties), expected);
+
+    let check = op("a", OpKind::UpdateExisting(given));
+    let change = |state| decide(PROJECT, &check, state, State::Unknown).change;
+    assert_eq!(change(State::Unknown), Change::RememberPersonless);
+    assert_eq!(change(State::Personless), Change::Nothing);
+    let decision = decide(PROJECT, &check, State::Known(&someone), State::Unknown);
+    assert_eq!(revised(&someone, &decision), Some(json!({"a": 2, "b": 2})));
+}
+
+/// Rows: properties, the lifted property, `$set`, `$set_once`, properties after or null.
+#[test]
+fn lifted_properties_are_set_and_set_once() {
+    let lift = |key: bool, initial: bool, value: Value| Lifted {
+        key: key.then_some("plan"),
+        initial: initial.then_some("$initial_plan"),
+        value,
+    };
+    for (before, lifted, set, once, after) in [
+        (
+            json!({}),
+            lift(true, true, json!("x")),
+            json!({}),
+            json!({}),
+            json!({"plan": "x", "$initial_plan": "x"}),
+        ),
+        (
+            json!({"plan": "w", "$initial_plan": "w"}),
+            lift(true, true, json!("x")),
+            json!({}),
+            json!({}),
+            json!({"plan": "x", "$initial_plan": "w"}),
+        ),
+        (json!({}), lift(true, false, json!(null)), json!({}), json!({}), json!({"plan": null})),
+        // A value to set wins over one to set once, wherever each comes from.
+        (
+            json!({}),
+            lift(true, true, json!("x")),
+            json!({"$initial_plan": "own"}),
+            json!({"plan": "once"}),
+            json!({"plan": "x", "$initial_plan": "own"}),
+        ),
+        (
+            json!({"plan": "x", "$initial_plan": "x"}),
+            lift(true, true, json!("x")),
+            json!({}),
+            json!({}),
+            json!(null),
+        ),
+    ] {
+        let someone = person(1, before.clone());
+        let given = Update { lifted: vec![lifted.clone()], ..update(set, once, &[]) };
+        let op = op("a", OpKind::Update(given));
+        let decision = decide(PROJECT, &op, State::Known(&someone), State::Unknown);
+        let after = Some(after).filter(|after| !after.is_null());
+        assert_eq!(revised(&someone, &decision), after, "{before} {lifted:?}");
+    }
 }
 
 #[test]

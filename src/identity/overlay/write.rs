@@ -4,6 +4,7 @@
 //! order among themselves.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fjall::OwnedWriteBatch;
@@ -47,9 +48,22 @@ impl Overlay<'_> {
             let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
             batch.remove(&tables.person_ids, codec::key(*project, &parts));
         }
+        for ((project, uuid), number) in &self.uuids {
+            let key = codec::key(*project, &[uuid.as_bytes()]);
+            match number {
+                Some(number) => batch.insert(&tables.uuids, key, number.to_be_bytes()),
+                None => batch.remove(&tables.uuids, key),
+            }
+        }
         for ((project, from), to) in &self.overrides {
             let key = codec::key(*project, &[from.as_bytes()]);
-            batch.insert(&tables.overrides, key, &to.as_bytes()[..]);
+            match from == to {
+                true => batch.remove(&tables.overrides, key),
+                false => batch.insert(&tables.overrides, key, &to.as_bytes()[..]),
+            }
+        }
+        for (project, uuid) in &self.splits {
+            batch.insert(&tables.meta, codec::split_key(*project, *uuid), b"");
         }
         self.write_projects(batch, tables)?;
         batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
@@ -101,6 +115,7 @@ impl Overlay<'_> {
         Published {
             counters: self.counters,
             overrides: self.overrides,
+            splits: self.splits,
             types: (!self.types_changed.is_empty()).then_some(self.types),
             warnings: self.warnings,
         }
@@ -111,6 +126,7 @@ impl Overlay<'_> {
 pub(in crate::identity) struct Published {
     pub(in crate::identity) counters: Counters,
     pub(in crate::identity) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
+    pub(in crate::identity) splits: BTreeSet<(ProjectId, Uuid)>,
     pub(in crate::identity) types: Option<Arc<GroupTypes>>,
     pub(in crate::identity) warnings: Vec<Warning>,
 }
@@ -126,18 +142,9 @@ impl PersonRow {
             return Ok(());
         }
         let key = codec::key(self.project, &[&number.to_be_bytes()]);
-        let uuid_key = codec::key(self.project, &[self.uuid.as_bytes()]);
         match &self.person {
-            Some(person) => {
-                batch.insert(&tables.persons, key, codec::encode_person(person)?);
-                if !self.is_stored {
-                    batch.insert(&tables.uuids, uuid_key, number.to_be_bytes());
-                }
-            }
-            None if self.is_stored => {
-                batch.remove(&tables.persons, key);
-                batch.remove(&tables.uuids, uuid_key);
-            }
+            Some(person) => batch.insert(&tables.persons, key, codec::encode_person(person)?),
+            None if self.is_stored => batch.remove(&tables.persons, key),
             None => {}
         }
         for (position, id) in &self.attached {

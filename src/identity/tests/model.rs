@@ -1,5 +1,6 @@
-//! The same state again, the plain way: maps of everything, one event at a time, each rule as one
-//! `if`. Shares no code with the store but the input types.
+//! The same state again, the plain way: lists of everything, one event at a time, each rule as one
+//! `if`, from the description of PostHog's person processing. Shares no code with the store but the
+//! input types.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,50 @@ use crate::identity::change::WarningKind;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 
-/// The ids of the tests that may not be merged.
-pub(super) const ILLEGAL: [&str; 2] = ["null", "Anonymous"];
+/// Whether an id may be merged: not blank, not one of those that clients send by mistake, bare or
+/// in quotes.
+fn is_legal(id: &str) -> bool {
+    let mut bare = id;
+    for quote in ["\"", "'"] {
+        if id.len() > 1 && id.starts_with(quote) && id.ends_with(quote) {
+            bare = &id[1..id.len() - 1];
+        }
+    }
+    let in_any_case = "anonymous guest distinctid distinct_id id not_authenticated email undefined \
+                       true false";
+    let as_it_is = ["[object Object]", "NaN", "None", "none", "null", "0", "undefined"];
+    !id.trim().is_empty()
+        && !id.contains('\0')
+        && id.chars().count() <= 400
+        && !in_any_case.split(' ').any(|illegal| illegal == bare.to_lowercase())
+        && !as_it_is.contains(&bare)
+}
+
+/// Whether a new value of this property alone is no news of a person.
+fn is_noise(key: &str) -> bool {
+    let all = "$current_url $pathname $referrer $referring_domain $screen_height $screen_width \
+               $viewport_height $viewport_width $browser $browser_version $device_type \
+               $raw_user_agent $os $os_name $os_version";
+    let place = key.strip_prefix("$geoip_").is_some_and(|key| {
+        !["country_name", "city_name", "country_code", "continent_name", "continent_code"]
+            .contains(&key)
+    });
+    place || all.split(' ').any(|noise| noise == key)
+}
+
+/// What an update says outright and what was lifted, as two objects.
+fn spoken(update: &Update) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut set, mut once) = (update.set.clone(), update.set_once.clone());
+    for lifted in &update.lifted {
+        if let Some(key) = lifted.key {
+            set.entry(key).or_insert(lifted.value.clone());
+        }
+        if let Some(key) = lifted.initial {
+            once.entry(key).or_insert(lifted.value.clone());
+        }
+    }
+    (set, once)
+}
 
 #[derive(Clone, Default)]
 pub(super) struct Model {
@@ -32,7 +75,8 @@ pub(super) struct Model {
     pub(super) groups: BTreeMap<(ProjectId, usize, String), Group>,
     pub(super) warnings: Vec<Warning>,
     personless: Vec<(ProjectId, String)>,
-    born: i64,
+    /// Number of the person that was born last.
+    pub(super) born: i64,
 }
 
 pub(super) fn uuid_of(project: ProjectId, id: &str) -> Uuid {
@@ -80,10 +124,15 @@ impl Model {
                 }
             }
             OpKind::Update(update) => self.ordinary(project, op, update),
+            OpKind::UpdateExisting(update) => match self.person_of(project, me) {
+                Some(_) => self.ordinary(project, op, update),
+                None => self.personless.push((project, me.to_owned())),
+            },
+            OpKind::Split { person, main } => self.split(project, op, *person, main.as_deref()),
             OpKind::Merge { other, force, update } => {
                 if other == me {
                     self.ordinary(project, op, update);
-                } else if ILLEGAL.contains(&me) || ILLEGAL.contains(&other.as_str()) {
+                } else if !is_legal(me) || !is_legal(other) {
                     self.warn(project, op, WarningKind::IllegalDistinctId);
                     self.ordinary(project, op, update);
                 } else {
@@ -121,8 +170,8 @@ impl Model {
 
     fn birth(&mut self, project: ProjectId, op: &Op, first: &str, update: &Update) -> i64 {
         self.born += 1;
-        let mut properties = update.set_once.clone();
-        properties.extend(update.set.clone());
+        let (set, mut properties) = spoken(update);
+        properties.extend(set);
         properties.insert("$creator_event_uuid".to_owned(), op.event_id.to_string().into());
         let person = Person {
             number: self.born,
@@ -204,6 +253,44 @@ impl Model {
         }
     }
 
+    /// Every id but one gets a person of its own; who has the id that the uuid was made from has
+    /// the uuid.
+    fn split(&mut self, project: ProjectId, op: &Op, uuid: Uuid, main: Option<&str>) {
+        let found = self.persons.iter().find(|(p, person)| *p == project && person.uuid == uuid);
+        let Some((_, person)) = found.cloned() else {
+            return self.warn(project, op, WarningKind::PersonGone);
+        };
+        let ids = self.ids_of(person.number);
+        let first = ids.iter().find(|id| uuid_of(project, id) == uuid).expect("made from an id");
+        let kept = main.unwrap_or(first).to_owned();
+        if !ids.contains(&kept) {
+            return self.warn(project, op, WarningKind::PersonGone);
+        }
+        for id in ids.iter().filter(|id| **id != kept) {
+            self.born += 1;
+            let part = Person {
+                number: self.born,
+                uuid: uuid_of(project, id),
+                created_at: op.timestamp,
+                properties: Map::new(),
+                is_identified: false,
+                version: person.version + 1,
+                changed_sequence: self.applied,
+            };
+            self.persons.push((project, part));
+            let entry = self.ids.iter_mut().find(|(p, known, _)| *p == project && known == id);
+            entry.expect("an id").2 = self.born;
+        }
+        if ids.len() > 1 {
+            self.edit(person.number, |p| p.uuid = uuid_of(project, &kept));
+            let (applied, number) = (self.applied, person.number);
+            let (_, left) =
+                self.persons.iter_mut().find(|(_, p)| p.number == number).expect("a person");
+            left.changed_sequence = applied;
+            left.version = person.version + 1;
+        }
+    }
+
     fn unite(&mut self, target: &Person, source: &Person, update: &Update) {
         for (_, _, number) in &mut self.ids {
             if *number == source.number {
@@ -227,14 +314,18 @@ impl Model {
 }
 
 fn overlay(properties: &mut Map<String, Value>, update: &Update) {
+    if update.occasion == Occasion::Creation {
+        return;
+    }
     let before = properties.clone();
-    for (key, value) in &update.set_once {
+    let (set, once) = spoken(update);
+    for (key, value) in &once {
         let old = before.get(key);
         if old.is_none() || (old == Some(&Value::Null) && *value != Value::Null) {
             properties.insert(key.clone(), value.clone());
         }
     }
-    for (key, value) in &update.set {
+    for (key, value) in &set {
         properties.insert(key.clone(), value.clone());
     }
     for key in &update.unset {
@@ -242,12 +333,12 @@ fn overlay(properties: &mut Map<String, Value>, update: &Update) {
             properties.remove(key);
         }
     }
-    // The one noisy key of the tests.
-    let mut without_os = properties.clone();
-    if let (Some(old), true) = (before.get("$os"), properties.contains_key("$os")) {
-        without_os.insert("$os".to_owned(), old.clone());
-    }
-    if update.occasion == Occasion::OtherEvent && without_os == before {
+    let is_same_noise = |key: &String| {
+        before.contains_key(key) && properties.contains_key(key) && is_noise(key)
+            || before.get(key) == properties.get(key)
+    };
+    let is_noise_only = before.keys().chain(properties.keys()).all(is_same_noise);
+    if update.occasion == Occasion::OtherEvent && is_noise_only {
         *properties = before;
     }
 }

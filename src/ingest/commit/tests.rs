@@ -176,6 +176,7 @@ impl Node {
                 sent_at_query_millis: None,
                 engage: false,
                 seed,
+                skew_ignored_millis: 0,
             };
             let body = body(number);
             let prepared = prepared(&body, &received);

@@ -23,9 +23,11 @@ use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::identity::change::OpKind;
 
+mod lifts;
 mod oracle;
 mod people;
 mod robust;
+mod stored;
 
 /// 2026-11-21T08:00:00Z.
 const NOW: i64 = 1_795_248_000_000_000;
@@ -39,6 +41,7 @@ fn received() -> Received {
         sent_at_query_millis: None,
         engage: false,
         seed: 42,
+        skew_ignored_millis: 0,
     }
 }
 
@@ -528,7 +531,7 @@ fn properties_are_stored_as_they_were_written() {
         r#"{"a":1}"#,
         "{ \"b\" :\t[ 1 , 2.50 , 1E2 ] ,\n\"a\" : \"caf\\u00e9 \\/ \\\"\" }",
         "{\"\u{1f600}\":{\"deep\":[[[{}]]]},\"z\":null,\"a\":true,\"n\":123456789012345678901234567890}",
-        r#"{"$set":{"a":1},"$ip":"127.0.0.1","$groups":{"company":"c"}}"#,
+        r#"{"$set":{"a":1},"$ip":"127.0.0.1","$groups":{"unknown":"c"}}"#,
         r#"{"a":1,"a":2}"#,
     ] {
         for body in [
@@ -562,8 +565,15 @@ fn the_elements_chain_has_a_column_instead() {
             r#"{"y" : 2}"#,
             json!("a long chain of elements"),
         ),
-        // What has no chain keeps its elements.
-        (r#""$elements":[{"tag_name":"a"}]"#, r#"{"$elements":[{"tag_name":"a"}]}"#, Json::Null),
+        // Old SDKs send the elements themselves.
+        (
+            r#""$elements":[{"tag_name":"a","$el_text":"x"}],"$elements_chain":null,"y":2"#,
+            r#"{"y":2}"#,
+            json!(r#"a:nth-child="0"nth-of-type="0"text="x""#),
+        ),
+        (r#""$elements":[],"y":2"#, r#"{"y":2}"#, Json::Null),
+        // What is neither is kept.
+        (r#""$elements":"a""#, r#"{"$elements":"a"}"#, Json::Null),
         (r#""$elements_chain":null"#, r#"{"$elements_chain":null}"#, Json::Null),
     ] {
         let prepared = with_properties(given);
@@ -571,8 +581,8 @@ fn the_elements_chain_has_a_column_instead() {
         assert_eq!(cell(&prepared, 0, "elements_chain"), chain);
     }
     let prepared =
-        one(r#""event":"e","distinct_id":"u","$set":{"a":1},"properties":{"$elements":[{}]}"#);
-    assert_eq!(cell(&prepared, 0, "properties"), r#"{"$elements":[{}],"$set":{"a":1}}"#);
+        one(r#""event":"e","distinct_id":"u","$set":{"a":1},"properties":{"$elements":{}}"#);
+    assert_eq!(cell(&prepared, 0, "properties"), r#"{"$elements":{},"$set":{"a":1}}"#);
 }
 
 #[test]
@@ -581,6 +591,8 @@ fn the_address_is_the_events_own_or_the_clients() {
     for falsy in [r#""$ip":"""#, r#""$ip":null"#, r#""x":1"#] {
         assert_eq!(text(&with_properties(falsy), 0, "ip"), "203.0.113.7", "{falsy}");
     }
+    let own = with_properties(r#""capture_internal":true"#);
+    assert_eq!(text(&own, 0, "ip"), "127.0.0.1");
     let unknown = Received { client_ip: None, ..received() };
     let body = r#"{"api_key":"phc_a","event":"e","distinct_id":"u"}"#;
     assert_eq!(cell(&prepare_with(body, &unknown).unwrap(), 0, "ip"), Json::Null);

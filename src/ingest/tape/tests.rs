@@ -141,4 +141,22 @@ proptest! {
         };
         check(&text.expect("encodes"));
     }
+
+    /// The definition, byte for byte, beside the shortcut by the closing quote.
+    #[test]
+    fn verbatim_is_equality_with_the_original(strings in prop::collection::vec(r#"[a\\"\n/\u{e9}]{0,6}"#, 1..8)) {
+        let text = serde_json::to_string(&strings).expect("strings are JSON");
+        let body = text.as_bytes();
+        let outcome = Scratch::default().parse(body, |mut cursor| {
+            cursor.array(|item| {
+                let Value::String(string) = item.value() else { return Err(()) };
+                let verbatim = item.verbatim(string);
+                let range = item.skip();
+                let original = &body[range.start + 1..range.end - 1];
+                let expected = (original == string.as_bytes()).then_some(range.start + 1);
+                if verbatim.map(|at| at as usize) == expected { Ok(()) } else { Err(()) }
+            })
+        });
+        prop_assert_eq!(outcome.expect("valid JSON"), Ok(()), "{}", text);
+    }
 }

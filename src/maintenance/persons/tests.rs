@@ -286,6 +286,29 @@ fn a_shutdown_ends_a_copy_without_a_trace() {
     assert!(table.write(None).expect("copies").is_some(), "the last step is not kept from it");
 }
 
+/// Goal: a store that lost persons does not take them out of the table too.
+#[test]
+fn what_the_store_has_lost_stays_in_the_table() {
+    let bench = Bench::new();
+    bench.apply(1, 0, people());
+    let written = bench.table().write(None).expect("copies").expect("has moved");
+    let lost = identities(bench.directory.path(), "lost");
+    assert!(!lost.is_incomplete().expect("reads"));
+    lost.mark_incomplete().expect("writes");
+    apply(&lost, &bench.metadata, 2, (0, vec![touch("late")]));
+    let directory = bench.directory.path().join("persons");
+    let table = bench.table_on(Arc::new(OsDisk), directory.clone(), &lost);
+    let refused = table.write(None).expect_err("would lose persons");
+    assert!(matches!(refused, PersonsError::Incomplete), "{refused}");
+    assert_eq!(bench.table().write(None).expect("as before"), None);
+    assert!(written.rows > 1);
+    // Who removes the table goes on with what there is.
+    drop(table);
+    std::fs::remove_dir_all(&directory).expect("removes");
+    let table = bench.table_on(Arc::new(OsDisk), directory, &lost);
+    assert_eq!(table.write(None).expect("copies").map(|written| written.rows), Some(1));
+}
+
 #[test]
 fn a_failure_is_over_when_its_cause_is() {
     let bench = Bench::new();

@@ -152,7 +152,16 @@ fn scalar() -> impl Strategy<Value = Json> {
 }
 
 fn map() -> impl Strategy<Value = Json> {
-    let key = prop::sample::select(vec!["a", "b", "email", "\u{e9}", "x\"y"]);
+    let key = prop::sample::select(vec![
+        "a",
+        "b",
+        "email",
+        "\u{e9}",
+        "x\"y",
+        "$os",
+        "$initial_os",
+        "utm_source",
+    ]);
     prop::collection::btree_map(key, scalar(), 0..4).prop_map(|map| {
         Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     })
@@ -175,6 +184,12 @@ fn properties() -> impl Strategy<Value = Json> {
         "$anon_distinct_id",
         "$group_type",
         "$group_key",
+        "$group_0",
+        "$group_4",
+        "ph_product_tours",
+        "gclsrc",
+        "$os_name",
+        "$is_server",
         "free",
         "",
         "\u{1f600} key",
@@ -305,6 +320,14 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
             },
         );
     }
+    // Only what switches persons off is stored.
+    put("p_$process_person_profile", if is_personless { json!(false) } else { Json::Null });
+    let os_name = property("$os_name");
+    let is_server = property("$is_server") == &json!(true);
+    if !is_server && !properties.contains_key("$os") && os_name.is_string() {
+        put("p_$os", os_name.clone());
+    }
+    put("historical_migration", Json::Null);
     put("project_id", json!(7));
     put("event", json!(name.replace('\0', "\u{fffd}").chars().take(200).collect::<String>()));
     // Source of the namespace: PostHog's person-utils.
@@ -339,28 +362,99 @@ fn model(event: &Json, sent_at: Option<i64>) -> Option<Stored> {
     let given = get("uuid").as_str().and_then(|text| Uuid::parse_str(text).ok());
     put("uuid", json!(given.map(|id| id.to_string())));
 
-    let (properties, is_verbatim) = model_properties(event, &properties);
+    let (properties, is_verbatim) = model_properties(event, &properties, (name, is_personless));
     Some(Stored { row, properties, is_verbatim })
 }
 
 /// The properties as they are stored, and whether that is how they were written.
-fn model_properties(event: &Json, properties: &Map<String, Json>) -> (Json, bool) {
+fn model_properties(
+    event: &Json,
+    properties: &Map<String, Json>,
+    (name, is_personless): (&str, bool),
+) -> (Json, bool) {
     let none = Json::Null;
     let get = |key: &str| event.get(key).unwrap_or(&none);
     let property = |key: &str| properties.get(key).unwrap_or(&none);
     let mut stored = properties.clone();
-    let mut is_verbatim = get("properties").is_object();
     if property("$elements_chain").is_string() {
         stored.remove("$elements_chain");
         stored.remove("$elements");
-        is_verbatim = false;
     }
-    for key in ["$set", "$set_once"] {
-        let Json::Object(top) = get(key) else { continue };
+    stored.remove("ph_product_tours");
+    let is_server = property("$is_server") == &json!(true);
+    if !is_server && !stored.contains_key("$os") && stored.contains_key("$os_name") {
+        stored.insert("$os".to_owned(), property("$os_name").clone());
+    }
+    if is_personless {
+        (0..5).for_each(|index| drop(stored.remove(&format!("$group_{index}"))));
+    } else {
+        stored.remove("$process_person_profile");
+        for (index, group_type) in ["company", "project"].into_iter().enumerate() {
+            let Some(key) = property("$groups").get(group_type) else { continue };
+            if as_text(key).is_some_and(|text| text.chars().count() <= 400) {
+                stored.insert(format!("$group_{index}"), key.clone());
+            }
+        }
+    }
+    let mut is_rewritten = false;
+    if is_personless || name == "$groupidentify" {
+        ["$set", "$set_once", "$unset"].iter().for_each(|key| drop(stored.remove(*key)));
+    } else {
+        is_rewritten = model_changes(event, properties, &mut stored);
+    }
+    let is_verbatim = get("properties").is_object() && !is_rewritten && stored == *properties;
+    (Json::Object(stored), is_verbatim)
+}
+
+/// `$set`, `$set_once` and `$unset` of the stored properties; whether any was written anew.
+fn model_changes(
+    event: &Json,
+    properties: &Map<String, Json>,
+    stored: &mut Map<String, Json>,
+) -> bool {
+    let none = Json::Null;
+    let get = |key: &str| event.get(key).unwrap_or(&none);
+    let property = |key: &str| properties.get(key).unwrap_or(&none);
+    let both = |key: &str| {
         let mut both = property(key).as_object().cloned().unwrap_or_default();
-        both.extend(top.clone());
-        stored.insert(key.to_owned(), Json::Object(both));
-        is_verbatim = false;
+        both.extend(get(key).as_object().cloned().unwrap_or_default());
+        both
+    };
+    let given = (both("$set"), both("$set_once"));
+    let (mut set, mut set_once) = given.clone();
+    let is_server = property("$is_server") == &json!(true);
+    let os_name = properties.get("$os_name").filter(|_| !is_server);
+    for key in KNOWN.split_whitespace() {
+        let host = is_server && ["$os", "$os_version"].contains(&key);
+        let Some(value) = properties.get(key).filter(|_| !host) else { continue };
+        if key == "$os_name" && !is_server {
+            continue;
+        }
+        set.entry(key).or_insert_with(|| value.clone());
+        if !value.is_null() {
+            let initial = format!("$initial_{}", key.replacen('$', "", 1));
+            set_once.entry(initial).or_insert_with(|| value.clone());
+        }
+    }
+    if let Some(os_name) = os_name {
+        if !properties.contains_key("$os") {
+            set.entry("$os").or_insert_with(|| os_name.clone());
+        }
+        if property("$os").is_null() && !os_name.is_null() {
+            set_once.entry("$initial_os").or_insert_with(|| os_name.clone());
+        }
+    }
+    let is_lifted = (&set, &set_once) != (&given.0, &given.1);
+    let mut is_rewritten = is_lifted;
+    for (key, map) in [("$set", set), ("$set_once", set_once)] {
+        if !is_lifted && !get(key).is_object() {
+            continue;
+        }
+        is_rewritten = true;
+        stored.remove(key);
+        if !map.is_empty() || get(key).is_object() || property(key).is_object() {
+            stored.insert(key.to_owned(), Json::Object(map));
+        }
     }
     let (top, below) = (get("$unset"), property("$unset"));
     if top.is_object() || top.is_array() {
@@ -374,10 +468,18 @@ fn model_properties(event: &Json, properties: &Map<String, Json>) -> (Json, bool
             _ => top.clone(),
         };
         stored.insert("$unset".to_owned(), both);
-        is_verbatim = false;
+        is_rewritten = true;
     }
-    (Json::Object(stored), is_verbatim)
+    is_rewritten
 }
+
+/// Section 3.6 of the contract.
+pub(super) const KNOWN: &str = "$app_build $app_name $app_namespace $app_version $browser \
+    $browser_version $device_type $current_url $pathname $os $os_name $os_version \
+    $referring_domain $referrer $screen_height $screen_width $viewport_height $viewport_width \
+    $raw_user_agent utm_source utm_medium utm_campaign utm_content utm_name utm_term gclid \
+    gad_source gclsrc dclid gbraid wbraid fbclid msclkid twclid li_fat_id mc_cid igshid ttclid \
+    rdt_cid irclid _kx epik qclid sccid";
 
 fn as_text(id: &Json) -> Option<String> {
     let text = match id {

@@ -3,18 +3,25 @@
 use super::*;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
+use crate::identity::change::Update;
 
 /// The ops, each with its distinct id, in short.
-fn ops(prepared: &Prepared) -> Vec<String> {
+pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
+    let said = |update: &Update| {
+        let (mut set, mut set_once) = (update.set.clone(), update.set_once.clone());
+        for lifted in &update.lifted {
+            let value = || lifted.value.clone();
+            set.extend(lifted.key.map(|key| (key.to_owned(), value())));
+            set_once.extend(lifted.initial.map(|key| (key.to_owned(), value())));
+        }
+        format!("{} {} {:?}", Json::Object(set), Json::Object(set_once), update.unset)
+    };
     let short = |kind: &OpKind| match kind {
         OpKind::Touch => "touch".to_owned(),
         OpKind::Personless => "personless".to_owned(),
-        OpKind::Update(update) => format!(
-            "update {} {} {:?}",
-            Json::Object(update.set.clone()),
-            Json::Object(update.set_once.clone()),
-            update.unset
-        ),
+        OpKind::Update(update) => format!("update {}", said(update)),
+        OpKind::UpdateExisting(update) => format!("update if known {}", said(update)),
+        OpKind::Split { person, main } => format!("split {person} {main:?}"),
         OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),
         OpKind::Merge { other, force: Force::Yes, .. } => format!("merge {other} by force"),
         OpKind::GroupUpdate { group_type, key, set } => {
@@ -25,7 +32,7 @@ fn ops(prepared: &Prepared) -> Vec<String> {
     prepared.ops.iter().map(|op| format!("{}: {}", op.distinct_id, short(&op.kind))).collect()
 }
 
-fn batch(events: &[&str]) -> Prepared {
+pub(super) fn batch(events: &[&str]) -> Prepared {
     prepare(format!(r#"{{"api_key":"phc_a","batch":[{}]}}"#, events.join(",")))
 }
 
@@ -78,7 +85,10 @@ fn the_occasion_is_that_of_the_event() {
         ("$set", Occasion::PersonEvent),
         ("$identify", Occasion::PersonEvent),
         ("$create_alias", Occasion::PersonEvent),
+        ("$merge_dangerously", Occasion::PersonEvent),
         ("$pageview", Occasion::OtherEvent),
+        ("$exception", Occasion::Creation),
+        ("$$heatmap", Occasion::Creation),
     ] {
         let prepared = one(&format!(r#""event":"{name}","distinct_id":"u","$set":{{"a":1}}"#));
         let OpKind::Update(update) = &prepared.ops[0].kind else { panic!("{:?}", prepared.ops) };
@@ -93,6 +103,13 @@ fn merges_name_both_ids() {
         ("$identify", r#"{"$anon_distinct_id":"a","$set":{"x":1}}"#, "u: merge a"),
         ("$identify", r#"{"alias":"a"}"#, "u: touch"),
         ("$identify", "{}", "u: touch"),
+        ("$identify", r#"{"$anon_distinct_id":null}"#, "u: touch"),
+        // A number is an id without its quotes; the original drops the event.
+        ("$identify", r#"{"$anon_distinct_id":23}"#, "u: merge 23"),
+        // What was never an id merges nothing; the original drops the event.
+        ("$identify", r#"{"$anon_distinct_id":["a"]}"#, "u: touch"),
+        ("$create_alias", r#"{"alias":{"a":1}}"#, "u: touch"),
+        ("$create_alias", r#"{"alias":true}"#, "u: touch"),
         ("$create_alias", r#"{"alias":"a"}"#, "u: merge a"),
         ("$create_alias", r#"{"alias":""}"#, "u: touch"),
         ("$create_alias", r#"{"$anon_distinct_id":"a"}"#, "u: touch"),

@@ -1,0 +1,200 @@
+//! Many short sequences of events over few distinct ids, against the model: in one batch, one by
+//! one, and in any batches with restarts between them. The databases are shared, a project to each
+//! sequence, because opening one takes longer than all that is asked of it here.
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::AMPLE;
+use super::model::Model;
+use super::model::uuid_of;
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::identity::change::Force;
+use crate::identity::change::Lifted;
+use crate::identity::change::Occasion;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::change::Warning;
+use crate::identity::store::Identities;
+
+/// Sequences of an ordinary run.
+const SEQUENCES: u64 = 10_000;
+
+/// Sequences after which a database with restarts is closed and opened.
+const RESTART_EVERY: u64 = 500;
+
+/// Few, so that they meet; two of them may not be merged, and so may a third be written.
+const IDS: [&str; 6] = ["a", "b", "c", "d", "null", "'Anonymous'"];
+
+fn object(random: &mut StdRng) -> Map<String, Value> {
+    let mut object = Map::new();
+    for _ in 0..random.random_range(0..3_u8) {
+        let keys = ["$os", "$pathname", "$geoip_city_name", "plan", "email"];
+        let key = *keys.choose(random).expect("some");
+        let values = [json!(null), json!(1), json!("x"), json!("y"), json!({"deep": [1]})];
+        object.insert(key.to_owned(), values.choose(random).expect("some").clone());
+    }
+    object
+}
+
+fn update(random: &mut StdRng) -> Update {
+    let (set, set_once) = (object(random), object(random));
+    let mut lifted = Vec::new();
+    for (key, initial) in [("$browser", "$initial_browser"), ("$os", "$initial_os")] {
+        if random.random_bool(0.3) {
+            let value = json!(random.random_range(0..3));
+            let key = Some(key).filter(|key| !set.contains_key(*key));
+            lifted.push(Lifted { key, initial: Some(initial), value });
+        }
+    }
+    let unset = ["plan", "$browser"].into_iter().filter(|_| random.random_bool(0.15));
+    let unset = unset.map(str::to_owned).collect();
+    let occasions =
+        [Occasion::PersonEvent, Occasion::OtherEvent, Occasion::OtherEvent, Occasion::Creation];
+    let occasion = *occasions.choose(random).expect("some");
+    Update { set, set_once, unset, lifted, occasion }
+}
+
+fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
+    let id = |random: &mut StdRng| (*IDS.choose(random).expect("some")).to_owned();
+    match random.random_range(0..14_u8) {
+        0..2 => OpKind::Touch,
+        2..4 => OpKind::Personless,
+        4..7 => OpKind::Update(update(random)),
+        7 => OpKind::UpdateExisting(update(random)),
+        8..12 => OpKind::Merge {
+            other: id(random),
+            force: if random.random_bool(0.2) { Force::Yes } else { Force::No },
+            update: Update { occasion: Occasion::PersonEvent, ..update(random) },
+        },
+        _ => OpKind::Split {
+            person: uuid_of(project, &id(random)),
+            main: random.random_bool(0.5).then(|| id(random)),
+        },
+    }
+}
+
+/// The records of one sequence; now and then an earlier event comes again, as SDKs retry.
+fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    for number in 1..=random.random_range(2..16_u64) {
+        let earlier = records.iter().flat_map(|record| &record.ops).cloned().collect::<Vec<_>>();
+        let op = match earlier.choose(random).filter(|_| random.random_bool(0.1)) {
+            Some(retry) => retry.clone(),
+            None => Op {
+                distinct_id: (*IDS.choose(random).expect("some")).to_owned(),
+                event_id: Uuid::from_u128(random.random()),
+                timestamp: UnixMicros(random.random_range(0..1000)),
+                kind: kind(random, project),
+            },
+        };
+        records.push(Record { sequence: after + number, project, ops: vec![op] });
+    }
+    records
+}
+
+/// Stored events: distinct ids, and the person that each was stored or folded with.
+type Events = Vec<(String, Uuid)>;
+
+/// Does to stored events what a compaction does: writes the survivors of now.
+fn fold(identities: &Identities, project: ProjectId, events: &mut Events) {
+    let overrides = identities.overrides();
+    for (id, person) in events {
+        *person = overrides.of_event(project, *person, id).unwrap_or(*person);
+    }
+}
+
+fn assert_same(identities: &Identities, model: &Model, project: ProjectId, events: &Events) {
+    let view = identities.view();
+    for id in IDS {
+        let person = view.person_of(project, id).expect("reads");
+        assert_eq!(person, model.person_of(project, id), "{id}");
+        let Some(person) = person else { continue };
+        let ids = view.distinct_ids(project, person.uuid).expect("reads");
+        assert_eq!(ids, model.ids_of(person.number), "{id}");
+        let found = view.person_by_uuid(project, person.uuid).expect("reads");
+        assert_eq!(found.as_ref(), Some(&person), "{id}");
+    }
+    let count = usize::try_from(view.person_count(project).expect("reads")).expect("small");
+    assert_eq!(count, model.persons.len());
+    let overrides = identities.overrides();
+    for (id, stored) in events {
+        let owner = overrides.of_event(project, *stored, id).unwrap_or(*stored);
+        let expected =
+            model.person_of(project, id).map_or_else(|| uuid_of(project, id), |p| p.uuid);
+        assert_eq!(owner, expected, "an event of {id}");
+    }
+}
+
+/// Goal: persons, warnings, and the persons of stored events are those of the model, however the
+/// log is cut into calls, and wherever the process ends in between.
+#[test]
+fn every_batching_gives_the_persons_of_the_model() {
+    let seed = std::env::var_os("WEIR_SEQUENCES_SEED")
+        .map_or_else(rand::random, |seed| seed.to_str().expect("text").parse().expect("a number"));
+    println!("WEIR_SEQUENCES_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let directories = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+    let open = |at: usize| Identities::open(directories[at].path(), AMPLE).expect("opens");
+    let mut stores: Vec<Option<Identities>> = (0..3).map(|at| Some(open(at))).collect();
+    let (mut applied, mut born) = (0, 0);
+    for number in 0..SEQUENCES {
+        let project = ProjectId(i64::try_from(number).expect("small") + 1);
+        let records = sequence(&mut random, project, applied);
+        let mut model = Model::default();
+        (model.applied, model.born) = (applied, born);
+        records.iter().for_each(|record| model.feed(record));
+        let restart = number % RESTART_EVERY == RESTART_EVERY - 1;
+        let cut = random.random_range(0..records.len());
+        for (at, store) in stores.iter_mut().enumerate() {
+            let mut warnings: Vec<Warning> = Vec::new();
+            let mut events = Events::new();
+            let mut rest = records.as_slice();
+            while !rest.is_empty() {
+                let take = match at {
+                    0 => rest.len(),
+                    1 => 1,
+                    _ => random.random_range(1..=rest.len()),
+                };
+                let (now, later) = rest.split_at(take);
+                let identities = store.as_ref().expect("open");
+                warnings.extend(identities.apply(now).expect("applies").warnings);
+                let ids = now.iter().flat_map(|record| &record.ops).map(|op| &op.distinct_id);
+                events.extend(ids.map(|id| (id.clone(), uuid_of(project, id))));
+                if random.random_bool(0.3) {
+                    fold(identities, project, &mut events);
+                }
+                rest = later;
+                if at == 2 && restart && records.len() - rest.len() >= cut {
+                    drop(store.take());
+                    *store = Some(open(at));
+                    // A replay begins earlier than it has to.
+                    store
+                        .as_ref()
+                        .expect("open")
+                        .apply(&records[..records.len() - rest.len()])
+                        .expect("applies");
+                }
+            }
+            let identities = store.as_ref().expect("open");
+            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                assert_eq!(warnings, model.warnings);
+                assert_same(identities, &model, project, &events);
+            }));
+            if let Err(panic) = checked {
+                println!("sequence {number} in store {at}: {records:#?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        (applied, born) = (model.applied, model.born);
+    }
+}

@@ -1,0 +1,191 @@
+//! What an event says about its person.
+
+use crate::event::columns::View;
+use crate::event::id::PersonId;
+use crate::identity::change::Force;
+use crate::identity::change::Occasion;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Update;
+use crate::ingest::capture::Fields;
+use crate::ingest::capture::Raw;
+use crate::ingest::normalize::Accepted;
+use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::names::DistinctId;
+use crate::ingest::normalize::properties::names;
+use crate::ingest::normalize::properties::object;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
+
+/// What this batch already knows of a distinct id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Person {
+    id: View,
+    touched: bool,
+    personless: bool,
+}
+
+impl<'a> Batch<'a, '_> {
+    pub(super) fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {
+        if let DistinctId::Borrowed(text) = distinct_id
+            && let Some(person) = self.persons.get(text)
+        {
+            return Ok(person.id);
+        }
+        let id = PersonId::of(self.project.id, distinct_id.as_str());
+        let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
+        if let DistinctId::Borrowed(text) = distinct_id {
+            self.persons.insert(text, Person { id: view, touched: false, personless: false });
+        }
+        Ok(view)
+    }
+
+    /// What the event says about persons and groups.
+    pub(super) fn person_ops(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        event: &Accepted<'a, '_>,
+    ) {
+        let is_group = event.name == "$groupidentify" && !event.personless;
+        let group = if is_group { self.group_update(cursor, fields, event) } else { None };
+        let kind = self.op_kind(cursor, fields, event);
+        if !self.is_said(event, &kind) {
+            self.ops.push(op(event, kind));
+        }
+        self.ops.extend(group.map(|kind| op(event, kind)));
+    }
+
+    /// Whether an earlier event of the same person in this batch has said as much as `kind` does.
+    fn is_said(&mut self, event: &Accepted<'a, '_>, kind: &OpKind) -> bool {
+        let DistinctId::Borrowed(text) = event.distinct_id else { return false };
+        let Some(seen) = self.persons.get_mut(text) else { return false };
+        match kind {
+            OpKind::Personless => std::mem::replace(&mut seen.personless, true),
+            // Either the id has a person, or it is remembered as one without.
+            OpKind::UpdateExisting(update) if update.is_empty() => {
+                seen.touched || std::mem::replace(&mut seen.personless, true)
+            }
+            OpKind::UpdateExisting(_) => {
+                seen.personless = true;
+                false
+            }
+            OpKind::Touch => std::mem::replace(&mut seen.touched, true),
+            _ => {
+                seen.touched = true;
+                false
+            }
+        }
+    }
+
+    /// What the event does to its person. Every event with a person makes sure that there is one.
+    fn op_kind(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> OpKind {
+        if event.personless {
+            return OpKind::Personless;
+        }
+        let update = if event.says_nothing() { None } else { self.update(fields, cursor, event) };
+        if let Some(other) = self.other_id(cursor, fields, event) {
+            return OpKind::Merge {
+                other: other.as_str().to_owned(),
+                force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
+                update: update.unwrap_or_default(),
+            };
+        }
+        if is_flag_check(fields, event) {
+            return OpKind::UpdateExisting(update.unwrap_or_default());
+        }
+        update.map_or(OpKind::Touch, OpKind::Update)
+    }
+
+    /// The id that a merge event names beside its own.
+    fn other_id(
+        &mut self,
+        cursor: Cursor<'a>,
+        fields: &Fields<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> Option<DistinctId<'a>> {
+        let raw = match event.name {
+            "$identify" => fields.inner.anon_distinct_id.as_ref(),
+            "$create_alias" | "$merge_dangerously" => fields.inner.alias.as_ref(),
+            _ => None,
+        }?;
+        // A number is an id that lost its quotes; what else there may be was never anybody's id.
+        if !matches!(raw.value, Value::String(_) | Value::Integer(_) | Value::Number(_)) {
+            if raw.value != Value::Null {
+                self.warn(Kind::InvalidMergeId, event);
+            }
+            return None;
+        }
+        DistinctId::read(raw, cursor).map(|other| other.name)
+    }
+
+    /// `$set`, `$set_once` and `$unset` of an event, top level over properties, and what its
+    /// properties say.
+    fn update(
+        &mut self,
+        fields: &Fields<'a>,
+        cursor: Cursor<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> Option<Update> {
+        let (inner, body) = (&fields.inner, cursor.body());
+        let given = [&inner.set, &inner.set_once].into_iter().flatten();
+        let is_invalid = fields.is_set_invalid
+            || given.into_iter().any(|raw| !raw.is_object() && raw.value != Value::Null)
+            || inner
+                .unset
+                .as_ref()
+                .is_some_and(|raw| !raw.is_container() && raw.value != Value::Null);
+        if is_invalid {
+            self.warn(Kind::InvalidSet, event);
+        }
+        let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
+        let is_silent = said.iter().all(|part| part.is_none()) && inner.unset.is_none();
+        if is_silent && !self.lifts.any() {
+            return None;
+        }
+        let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
+            let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
+            map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
+            map
+        };
+        let mut unset = names(inner.unset.as_ref(), body);
+        unset.extend(names(fields.unset.as_ref(), body));
+        Some(Update {
+            set: merged(&fields.set, &inner.set),
+            set_once: merged(&fields.set_once, &inner.set_once),
+            unset,
+            lifted: self.lifts.lifted(),
+            occasion: match event.name {
+                "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => {
+                    Occasion::PersonEvent
+                }
+                "$exception" | "$$heatmap" => Occasion::Creation,
+                _ => Occasion::OtherEvent,
+            },
+        })
+    }
+}
+
+/// Whether the event only says that a flag was asked for, which makes nobody a person: servers ask
+/// for ids that no event ever has. Unless it says so, or belongs to a group.
+fn is_flag_check(fields: &Fields<'_>, event: &Accepted<'_, '_>) -> bool {
+    event.name == "$feature_flag_called"
+        && fields.inner.process_person_profile != Some(Value::Boolean(true))
+        && fields.inner.groups.is_none()
+}
+
+fn op(event: &Accepted<'_, '_>, kind: OpKind) -> Op {
+    Op {
+        distinct_id: event.distinct_id.as_str().to_owned(),
+        event_id: event.event_id,
+        timestamp: event.timestamp,
+        kind,
+    }
+}

@@ -1,0 +1,225 @@
+//! What senders should hear of although their requests were fine: an event was stored otherwise
+//! than it was sent, or had less effect. [`Kind`] has all kinds, also those that the identity store
+//! finds; [`Warnings`] are those of one batch. What became of a dropped event is in
+//! [`Drops`](crate::ingest::prepare::Drops). Nothing is stored or sent from here.
+
+use uuid::Uuid;
+
+use crate::identity::change::Warning;
+use crate::identity::change::WarningKind;
+
+/// Events of one batch that are named with each kind; the others are only counted.
+pub const SAMPLES_MAX: usize = 3;
+
+/// What the matter was. The names are those of PostHog's ingestion warnings, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The name of the event was cut.
+    EventNameCut,
+    /// The distinct id was cut, so that it may be that of others now.
+    DistinctIdCut,
+    /// The `uuid` is none; the event got another, so that a retry of it is not recognised.
+    InvalidUuid,
+    /// The timestamp could not be read: time of arrival instead.
+    InvalidTimestamp,
+    /// The timestamp is more than 23 hours ahead: time of arrival instead.
+    TimestampInFuture,
+    /// The timestamp is in no year from 0 to 9999: 1970 instead.
+    TimestampOutOfRange,
+    /// `$process_person_profile` is no boolean and counts as true.
+    InvalidProcessPersonProfile,
+    /// The event merges persons and asks not to process persons; it was dropped.
+    PersonlessMerge,
+    /// `$anon_distinct_id` or `alias` is neither text nor a number; nothing was merged.
+    InvalidMergeId,
+    /// One side of a merge is an id that many clients send by mistake; nothing was merged.
+    IllegalMergeId,
+    /// The person to be merged away is identified; nothing was merged.
+    AlreadyIdentified,
+    /// A person or group would exceed its size limit; its properties stayed as they were.
+    PropertiesTooLarge,
+    /// An id is longer than the identity store takes; the event had no effect on persons.
+    IdTooLong,
+    /// `$set`, `$set_once` or `$unset` is of a type that says nothing.
+    InvalidSet,
+    /// `$group_set` is no object and changes nothing.
+    InvalidGroupSet,
+    /// The key of a group is too long; the event belongs to no group of that type.
+    GroupKeyTooLong,
+    /// The project has all the group types it can have; the event belongs to no group of this one.
+    TooManyGroupTypes,
+    /// The person that an operation names is gone, or has not the distinct id any more.
+    PersonGone,
+    /// A property is of another type than its column and stands in `properties` alone.
+    PropertyTypeMismatch,
+}
+
+impl Kind {
+    /// All kinds, in the order of [`Warnings`].
+    pub const ALL: [Self; 19] = [
+        Self::EventNameCut,
+        Self::DistinctIdCut,
+        Self::InvalidUuid,
+        Self::InvalidTimestamp,
+        Self::TimestampInFuture,
+        Self::TimestampOutOfRange,
+        Self::InvalidProcessPersonProfile,
+        Self::PersonlessMerge,
+        Self::InvalidMergeId,
+        Self::IllegalMergeId,
+        Self::AlreadyIdentified,
+        Self::PropertiesTooLarge,
+        Self::IdTooLong,
+        Self::InvalidSet,
+        Self::InvalidGroupSet,
+        Self::GroupKeyTooLong,
+        Self::TooManyGroupTypes,
+        Self::PersonGone,
+        Self::PropertyTypeMismatch,
+    ];
+
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EventNameCut => "event_name_truncated",
+            Self::DistinctIdCut => "distinct_id_truncated",
+            Self::InvalidUuid => "invalid_event_uuid",
+            Self::InvalidTimestamp => "ignored_invalid_timestamp",
+            Self::TimestampInFuture => "event_timestamp_in_future",
+            Self::TimestampOutOfRange => "event_timestamp_out_of_range",
+            Self::InvalidProcessPersonProfile => "invalid_process_person_profile",
+            Self::PersonlessMerge => "invalid_event_when_process_person_profile_is_false",
+            Self::InvalidMergeId => "invalid_merge_id",
+            Self::IllegalMergeId => WarningKind::IllegalDistinctId.name(),
+            Self::AlreadyIdentified => WarningKind::AlreadyIdentified.name(),
+            Self::PropertiesTooLarge => WarningKind::PropertiesTooLarge.name(),
+            Self::IdTooLong => WarningKind::IdTooLong.name(),
+            Self::PersonGone => WarningKind::PersonGone.name(),
+            Self::InvalidSet => "invalid_set",
+            Self::InvalidGroupSet => "invalid_group_set",
+            Self::GroupKeyTooLong => "group_key_too_long",
+            Self::TooManyGroupTypes => "too_many_group_types",
+            Self::PropertyTypeMismatch => "property_type_mismatch",
+        }
+    }
+}
+
+impl From<WarningKind> for Kind {
+    fn from(kind: WarningKind) -> Self {
+        match kind {
+            WarningKind::IllegalDistinctId => Self::IllegalMergeId,
+            WarningKind::AlreadyIdentified => Self::AlreadyIdentified,
+            WarningKind::PropertiesTooLarge => Self::PropertiesTooLarge,
+            WarningKind::IdTooLong => Self::IdTooLong,
+            WarningKind::PersonGone => Self::PersonGone,
+        }
+    }
+}
+
+/// One event that a warning is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// What the matter was.
+    pub kind: Kind,
+    /// Name of the event, at most 200 characters; empty if it is not known any more.
+    pub event: String,
+    /// Its distinct id, as stored.
+    pub distinct_id: String,
+    /// Its id; nil if it was not stored.
+    pub event_id: Uuid,
+}
+
+impl From<&Warning> for Sample {
+    /// What the identity store found; it does not know the names of events.
+    fn from(warning: &Warning) -> Self {
+        Self {
+            kind: warning.kind.into(),
+            event: String::new(),
+            distinct_id: warning.distinct_id.clone(),
+            event_id: warning.event_id,
+        }
+    }
+}
+
+/// The warnings of one batch: a count of each kind, and the first events of each. Memory is bounded
+/// whatever the batch; a batch without warnings costs nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    counts: [u64; Kind::ALL.len()],
+    samples: Vec<Sample>,
+}
+
+impl Warnings {
+    /// Counts one, and remembers the event that `sample` makes if it is among the first.
+    pub fn add(&mut self, kind: Kind, sample: impl FnOnce() -> Sample) {
+        let slots = Kind::ALL.iter().zip(&mut self.counts);
+        let Some((_, count)) = slots.into_iter().find(|(known, _)| **known == kind) else { return };
+        *count += 1;
+        if usize::try_from(*count).is_ok_and(|count| count <= SAMPLES_MAX) {
+            self.samples.push(sample());
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+
+    /// Kinds that occurred, with their counts.
+    pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> {
+        Kind::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
+    /// The first [`SAMPLES_MAX`] events of each kind, in the order of the events.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::Kind;
+    use super::SAMPLES_MAX;
+    use super::Sample;
+    use super::Warnings;
+
+    #[test]
+    fn all_are_counted_and_the_first_are_named() {
+        let mut warnings = Warnings::default();
+        assert!(warnings.is_empty());
+        for round in 0..10_u128 {
+            for kind in [Kind::InvalidGroupSet, Kind::EventNameCut] {
+                let (event, distinct_id) = ("e".to_owned(), round.to_string());
+                let event_id = Uuid::from_u128(round);
+                warnings.add(kind, || Sample { kind, event, distinct_id, event_id });
+            }
+        }
+        let counts: Vec<_> = warnings.counts().collect();
+        assert_eq!(counts, [(Kind::EventNameCut, 10), (Kind::InvalidGroupSet, 10)]);
+        assert_eq!(warnings.samples().len(), 2 * SAMPLES_MAX);
+        let named: Vec<_> = warnings.samples().iter().map(|sample| &*sample.distinct_id).collect();
+        assert_eq!(named, ["0", "0", "1", "1", "2", "2"]);
+        assert!(!warnings.is_empty());
+    }
+
+    /// The names that PostHog's ingestion has, and none twice.
+    #[test]
+    fn names_are_stable() {
+        for (kind, name) in [
+            (Kind::IllegalMergeId, "cannot_merge_with_illegal_distinct_id"),
+            (Kind::AlreadyIdentified, "cannot_merge_already_identified"),
+            (Kind::TimestampInFuture, "event_timestamp_in_future"),
+            (Kind::InvalidGroupSet, "invalid_group_set"),
+            (Kind::PropertiesTooLarge, "person_properties_size_violation"),
+            (Kind::PersonlessMerge, "invalid_event_when_process_person_profile_is_false"),
+        ] {
+            assert_eq!(kind.name(), name);
+        }
+        let mut names = Kind::ALL.map(Kind::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Kind::ALL.len());
+    }
+}
