@@ -15,6 +15,7 @@ mod cohorts;
 mod crash;
 mod differential;
 mod feature_flags;
+mod flag_management;
 mod flags;
 mod harness;
 mod identity;
