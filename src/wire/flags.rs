@@ -5,6 +5,7 @@
 
 pub mod request;
 pub mod response;
+pub mod runtime;
 
 use form_urlencoded::parse;
 

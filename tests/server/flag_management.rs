@@ -354,6 +354,35 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
 }
 
 #[test]
+fn flags_are_copied_between_projects_of_the_organization() {
+    let server = TestServer::start();
+    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(10)}));
+    let base = "/api/organizations/@current/feature_flags/";
+    let copy = |body: Value| server.post(&format!("{base}copy_flags/"), &body);
+    for (body, error) in [
+        (json!({}), "Missing required fields"),
+        (
+            json!({"feature_flag_key": "b", "from_project": 1, "target_project_ids": [1]}),
+            "Feature flag to copy does not exist.",
+        ),
+    ] {
+        let answer = copy(body);
+        assert_eq!((answer.status, answer.json()), (400, json!({"error": error})));
+    }
+    let copied = copy(json!({"feature_flag_key": "a", "from_project": 1,
+        "target_project_ids": [1, 999], "disable_copied_flag": true}))
+    .json();
+    assert_eq!(copied["success"][0]["version"], 2, "over the one that is there: {copied}");
+    assert_eq!(copied["success"][0]["active"], false, "{copied}");
+    assert_eq!(
+        copied["failed"],
+        json!([{"project_id": 999, "error_message": "Project not found."}])
+    );
+    let found = server.get(&format!("{base}a/")).json();
+    assert_eq!((&found[0]["flag_id"], &found[0]["team_id"]), (&flag["id"], &json!(1)), "{found}");
+}
+
+#[test]
 fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
     let server = with_people();
     created(&server, FLAGS, &json!({"key": "everyone", "filters": rollout(100)}));

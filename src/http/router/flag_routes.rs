@@ -10,6 +10,7 @@ use crate::http::routes::activity;
 use crate::http::routes::cohorts;
 use crate::http::routes::feature_flags;
 use crate::http::routes::feature_flags::actions;
+use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
 use crate::http::routes::feature_flags::status;
@@ -90,6 +91,10 @@ pub(super) enum Op {
     RoleAccesses,
     /// One of these.
     RoleAccess,
+    /// A flag copied to other projects.
+    CopyFlag,
+    /// A flag in all projects.
+    FlagByKey,
     /// Roles of an organization.
     Roles,
     /// One of these.
@@ -172,6 +177,14 @@ const TABLE: &[Row] = &[
         Op::RoleAccess,
         "role_access",
     ),
+    (
+        "/api/organizations/:/feature_flags/copy_flags",
+        POST,
+        &[Method::POST],
+        Op::CopyFlag,
+        "flag_copy",
+    ),
+    ("/api/organizations/:/feature_flags/:", GET, &[Method::GET], Op::FlagByKey, "flag_by_key"),
     ("/api/organizations/:/roles", GET_POST, &[Method::GET, Method::POST], Op::Roles, "roles"),
     (
         "/api/organizations/:/roles/:",
@@ -331,6 +344,8 @@ impl Found {
                 Method::DELETE => role_access::delete(app, project, (id, second), request).await,
                 _ => role_access::retrieve(app, project, (id, second), request).await,
             },
+            Op::CopyFlag => copy::copy(app, id, request).await,
+            Op::FlagByKey => copy::by_key(app, id, second, &request),
             Op::Roles => roles::roles(app, id, request).await,
             Op::Role => roles::role(app, id, second, request).await,
             Op::RoleMembers => roles::memberships(app, id, second, request).await,

@@ -5,6 +5,7 @@
 
 pub mod actions;
 mod body;
+pub mod copy;
 mod filter;
 pub mod questions;
 pub mod role_access;

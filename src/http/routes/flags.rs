@@ -32,6 +32,7 @@ use crate::wire::flags::request::Request;
 use crate::wire::flags::request::RequestError;
 use crate::wire::flags::response;
 use crate::wire::flags::response::FlagRecord;
+use crate::wire::flags::runtime;
 
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
@@ -54,12 +55,15 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
         Ok(id) => id.to_string(),
         Err(_) => Uuid::new_v4().to_string(),
     };
+    let from_browser = runtime::BROWSER_HEADERS.iter().any(|name| request.header(name).is_some());
+    let runtime = runtime::guess(request.header("user-agent"), from_browser);
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body = decode(body, &hints, BODY_MAX_BYTES).map_err(|error| match error.kind() {
         Kind::TooLarge => Problem::of(Kind::TooLarge, &error),
         _ => Problem::invalid_payload(format!("Malformed request data: {error}")),
     })?;
-    let asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
+    let mut asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
+    asked.evaluation_runtime.get_or_insert_with(|| runtime.to_owned());
     let metadata = app.metadata.snapshot();
     let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?;
     let answering = Answering { app, metadata: &metadata, query: &query, asked: &asked };
