@@ -4,8 +4,14 @@
 //! event of the made-up mix of SDK traffic in `weir::synth` (about 1,100 bytes of JSON), so that
 //! 1 Melem/s is a microsecond for each event. All stations run on one thread.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot go on has nothing to report")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a bench that cannot go on has nothing to report"
+)]
 
+use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
@@ -19,19 +25,24 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use serde_json::Value as Json;
 use weir::clock::UnixMicros;
 use weir::event::id::ProjectId;
 use weir::event::schema::BLOOM_COLUMNS;
+use weir::event::schema::PROMOTED;
 use weir::event::schema::SORT_COLUMNS;
 use weir::event::schema::STATISTICS_COLUMNS;
 use weir::event::schema::column;
 use weir::event::schema::events_schema;
+use weir::ingest::definitions::collect::Collector;
+use weir::ingest::definitions::collect::Track;
 use weir::ingest::envelope::Envelope;
 use weir::ingest::prepare::Prepared;
 use weir::ingest::prepare::Preparer;
 use weir::ingest::prepare::ProjectFacts;
 use weir::ingest::prepare::Received;
 use weir::ingest::tape::Scratch;
+use weir::ingest::tape::Value;
 use weir::storage::delta::TableSpec;
 use weir::storage::memtable::Memtable;
 use weir::storage::parquet::Effort;
@@ -68,6 +79,7 @@ fn main() {
     let body = stream().batch(BATCH_EVENTS).body;
     bodies(&mut criterion, &body);
     columns(&mut criterion, &body);
+    definitions(&mut criterion, &body);
     log(&mut criterion, &body);
     files(&mut criterion);
     criterion.final_summary();
@@ -123,6 +135,56 @@ fn bodies(criterion: &mut Criterion, body: &[u8]) {
         bencher.iter(|| scratch.parse(black_box(body), |root| root.offset()));
     });
     group.finish();
+}
+
+/// What the events say about definitions, out of properties that are read already.
+fn definitions(criterion: &mut Criterion, body: &[u8]) {
+    let batch: Json = serde_json::from_slice(body).expect("JSON");
+    let events = batch["batch"].as_array().expect("a batch");
+    let track = |key: &str| match PROMOTED.iter().position(|(known, _)| *known == key) {
+        Some(slot) => Track::Slot(u8::try_from(slot).expect("few")),
+        None => Track::Name,
+    };
+    let events: Vec<(Cow<'_, str>, Vec<(&str, Track, Value<'_>)>)> = events
+        .iter()
+        .map(|event| {
+            let properties = event["properties"].as_object().expect("an object");
+            let read =
+                properties.iter().map(|(key, value)| (key.as_str(), track(key), read(value)));
+            (Cow::Borrowed(event["event"].as_str().expect("a name")), read.collect())
+        })
+        .collect();
+    let hasher = foldhash::fast::RandomState::default();
+    let mut group = criterion.benchmark_group("definitions");
+    group.throughput(elements(BATCH_EVENTS));
+    group.bench_function("collect", |bencher| {
+        bencher.iter(|| {
+            let mut collector = Collector::new(NOW);
+            for (name, properties) in black_box(&events) {
+                for (key, track, value) in properties {
+                    let hash = if *track == Track::Name { hasher.hash_one(key) } else { 0 };
+                    collector.property((key, hash), *track, *value);
+                }
+                collector.commit(name.clone());
+            }
+            collector.finish()
+        });
+    });
+    group.finish();
+}
+
+fn read(value: &Json) -> Value<'_> {
+    match value {
+        Json::Null => Value::Null,
+        Json::Bool(truth) => Value::Boolean(*truth),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => Value::Integer(number),
+            None => Value::Number(number.as_f64().expect("a number")),
+        },
+        Json::String(text) => Value::String(text),
+        Json::Array(items) => Value::Container { is_object: false, len: items.len() },
+        Json::Object(members) => Value::Container { is_object: true, len: members.len() },
+    }
 }
 
 /// Bytes of JSON to columns; the parse included.

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# Installs the SDKs and table readers that the integration tests drive, each at one version, outside
+# Installs the SDKs, the browser and the table readers that the integration tests drive, each at one version, outside
 # of the source tree. Does nothing if they are there. Prints the directory.
 #
 #   $WEIR_TOOLS (default ~/.cache/weir/tools)
-#     sdk-new/ sdk-old/   Python environments with the current and an old major of `posthog`
-#     readers/            Python environment with engines that open the tables
-#     node/               node_modules with posthog-node
+#     posthog-2/ -3/ -5/ -7/            Python environments, one per major of `posthog`
+#     posthog-node-4/ posthog-node-5/   node_modules with that major of `posthog-node`
+#     posthog-js/                       node_modules with `posthog-js`, and `playwright-core`, which drives Chromium
+#     posthog-rs/v0 posthog-rs/v1       tests/sdk/rust, built for either protocol of capture
+#     lz-string/                        node_modules with the JavaScript reference of LZ-string
+#     readers/                          Python environment with engines that open the tables
+#     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
+#
+# Chromium is the package of Debian, which only root can install.
 set -euo pipefail
 
+source=$(cd "$(dirname "$0")/.." && pwd)
 tools=${WEIR_TOOLS:-$HOME/.cache/weir/tools}
 mkdir -p "$tools"
 
@@ -34,13 +41,67 @@ node_env() {
     echo "installing $name: $pins" >&2
     rm -rf "${tools:?}/$name"
     mkdir -p "$tools/$name"
-    npm install --silent --no-audit --no-fund --prefix "$tools/$name" "${@:2}" >&2
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tools/$name" "${@:2}" >&2
     echo "$pins" >"$tools/$name/pinned"
 }
 
-python_env sdk-new posthog==7.91.1
-python_env sdk-old posthog==3.25.0
+# The registry has the official builds of Node as packages, one per architecture.
+node_itself() {
+    local version=$1 machine
+    case $(uname -m) in
+    x86_64) machine=x64 ;;
+    aarch64) machine=arm64 ;;
+    *) echo "no Node for $(uname -m)" >&2 && exit 1 ;;
+    esac
+    node_env nodejs "node-linux-$machine@$version"
+    mkdir -p "$tools/nodejs/bin"
+    ln -sfn "../node_modules/node-linux-$machine/bin/node" "$tools/nodejs/bin/node"
+}
+
+# `posthog-rs` chooses its protocol when it is compiled, so there are two programs.
+rust_drivers() {
+    local package=$source/tests/sdk/rust pins
+    pins=$(cd "$package" && sha256sum Cargo.toml Cargo.lock src/main.rs)
+    is_complete posthog-rs "$pins" && return
+    echo "building posthog-rs" >&2
+    mkdir -p "$tools/posthog-rs"
+    rm -f "$tools/posthog-rs/pinned"
+    local target=$tools/posthog-rs/target
+    local build=(cargo build --quiet --locked --manifest-path "$package/Cargo.toml" --target-dir "$target")
+    # Settings for the compiler of whoever runs the tests are not meant for this one.
+    (
+        unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL
+        "${build[@]}" >&2
+        install "$target/debug/drive" "$tools/posthog-rs/v0"
+        "${build[@]}" --features capture-v1 >&2
+        install "$target/debug/drive" "$tools/posthog-rs/v1"
+    )
+    echo "$pins" >"$tools/posthog-rs/pinned"
+}
+
+chromium() {
+    [ -x /usr/bin/chromium ] && return
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "the tests need /usr/bin/chromium, please install it" >&2
+        exit 1
+    fi
+    echo "installing chromium" >&2
+    apt-get update -qq >&2
+    # It needs some font or other to draw a page.
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-liberation >&2
+}
+
+chromium
+python_env posthog-2 posthog==2.5.0
+python_env posthog-3 posthog==3.25.0
+python_env posthog-5 posthog==5.4.0
+python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
-node_env node posthog-node@5.70.0
+node_itself 22.23.3
+node_env posthog-node-4 posthog-node@4.18.0
+node_env posthog-node-5 posthog-node@5.70.0
+node_env posthog-js posthog-js@1.449.2 playwright-core@1.65.1
+node_env lz-string lz-string@1.5.0
+rust_drivers
 
 echo "$tools"

@@ -234,6 +234,10 @@ impl App {
     ///
     /// Nothing is lost: the next start replays the log.
     pub fn close(self) -> Result<(), OpenError> {
+        let feedback = self.pipeline.write_feedback();
+        if let Err(error) = self.maintenance.runtime.block_on(feedback) {
+            tracing::warn!(%error, "cannot store the last ingestion warnings");
+        }
         self.maintenance.flush_all()?;
         self.maintenance.copy_persons(None);
         Ok(())

@@ -2,14 +2,17 @@
 //!
 //! [`Pipeline::accept`] is the whole road; read it first. `prepare` turns bytes into columns (pure,
 //! on the CPU pool), `commit` makes them durable in the log and publishes them (one thread),
-//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start.
+//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start,
+//! `feedback` remembers for senders what was odd about their events.
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod capture;
 pub mod commit;
 pub mod dedup;
+pub mod definitions;
 pub mod derive;
 pub mod envelope;
+pub mod feedback;
 pub mod health;
 pub mod normalize;
 pub mod operation;
@@ -46,6 +49,7 @@ use crate::ingest::commit::LogThread;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
 use crate::ingest::envelope::Envelope;
+use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::PrepareError;
@@ -176,6 +180,7 @@ struct Shared {
     skew_ignored_millis: u32,
     published: watch::Receiver<Sequence>,
     health: Arc<Health>,
+    feedback: Feedback,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -222,9 +227,13 @@ impl Pipeline {
         let derived = Sequence(identities.applied_sequence());
         let files = wal.files();
         let decoding = Arc::new(Decoding::new(config));
+        let warnings_go_to = (metadata.clone(), runtime.clone());
+        let max_age = config.ingest.ingestion_warnings_max_age;
+        let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
         let deriver = Deriver::new(
             derive_inbox,
             (identities, metadata.clone()),
+            feedback.clone(),
             runtime,
             clock.clone(),
             Arc::clone(&health),
@@ -274,6 +283,7 @@ impl Pipeline {
                 skew_ignored_millis,
                 published,
                 health,
+                feedback,
                 clock,
                 metrics,
             }),
@@ -303,6 +313,7 @@ impl Pipeline {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
+        shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
         if accepted == 0 {
             return Ok(Receipt { sequence: None, accepted });
@@ -412,6 +423,15 @@ impl Pipeline {
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
         Progress::Live { published: self.shared.published.clone(), ready }
+    }
+
+    /// Writes the ingestion warnings that wait to be written; for the end of the process.
+    ///
+    /// # Errors
+    ///
+    /// The metadata store failed.
+    pub async fn write_feedback(&self) -> Result<(), MetadataError> {
+        self.shared.feedback.write(&self.shared.metadata).await
     }
 
     /// What keeps capture from accepting.

@@ -19,7 +19,8 @@
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
 //! runtime, questions computed by another; bodies are decoded on a pool of threads
-//! ([`tasks::CpuPool`]); the log, the deriver, flush, merge and the copy of persons have one thread each.
+//! ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and the record of
+//! warnings have one thread each.
 //!
 //! # The road of an event
 //!
@@ -39,9 +40,9 @@
 //!    publishes each and wakes its waiter: the 200.
 //! 6. Publication ([`ingest::publish`]) drops retries by the window of recent ids
 //!    ([`ingest::dedup::Window`]), makes the rows visible
-//!    ([`storage::store::Store::insert`]) and hands persons and names to the deriver
-//!    ([`ingest::derive`]), which calls [`identity::store::Identities::apply`] and
-//!    [`metadata::Metadata::upsert_definitions`].
+//!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
+//!    ([`ingest::definitions`]) to the deriver ([`ingest::derive`]), which calls
+//!    [`identity::store::Identities::apply`] and [`metadata::Metadata::upsert_definitions`].
 //! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
@@ -58,7 +59,7 @@
 //! # The road of a question
 //!
 //! 1. A route ([`http::routes::query`], [`http::routes::persons`],
-//!    [`http::routes::event_definitions`]) checks the key ([`http::auth::principal`]) and calls
+//!    [`http::routes::property_definitions`]) checks the key ([`http::auth::principal`]) and calls
 //!    [`query::Engine::view`] or [`query::Engine::sql`].
 //! 2. [`query::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    published before the call.
@@ -92,11 +93,12 @@
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs`, `tests/server/identity.rs` |
+//! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | The same for flags made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | There is no change of a flag or cohort without an entry in the log. | `metadata/activity.rs`, `tests/server/flag_management.rs` |
-//! | Unmodified SDKs, current and old, are understood. | `tests/server/sdk.rs` |
+//! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
 //! | The settings of the README are the settings. | `config.rs` |
@@ -115,6 +117,8 @@
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | endpoint of flags or cohorts | a row in `http/router/flag_routes.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |
+//! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
+//! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
 //! | stored thing of the operator | a migration in `schemas/metadata`, a file in `metadata` |
 //! | background job | a decision in `storage`, its loop in [`maintenance`] |
 //! | setting | `config/`, and the table of the README |

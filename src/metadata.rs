@@ -1,5 +1,5 @@
-//! The metadata store: organizations, users, projects, keys, flags, cohorts, event definitions, and
-//! the log of who changed them.
+//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions,
+//! warnings, and the log of who changed what.
 //!
 //! [`Metadata`] is the handle. Hot roads ask [`Metadata::snapshot`], which never waits; everything
 //! else is `async` and goes to the database. No HTTP, no JSON shapes of requests, no evaluation.
@@ -51,11 +51,13 @@ pub mod flag_settings;
 pub mod flags;
 pub mod group_types;
 pub mod hash_keys;
+pub mod properties;
 pub mod roles;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod warnings;
 
 /// The metadata store. A cheap handle; clones share one store.
 #[derive(Clone, Debug)]

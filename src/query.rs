@@ -152,7 +152,7 @@ pub struct Sources {
     pub store: Store,
     /// Persons, their distinct ids, groups.
     pub identities: Identities,
-    /// Event definitions.
+    /// Definitions and warnings.
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
@@ -210,9 +210,9 @@ impl Engine {
         let events = events::view(&sources.store, sources.store.snapshot(), project, overrides)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let tables = persons::tables(view, project);
-        let definitions = definitions::table(&sources.metadata, project).await?;
-        let named = [("events", events), ("event_definitions", definitions)];
-        for (name, table) in named.into_iter().chain(tables) {
+        let definitions = definitions::tables(&sources.metadata, project)?;
+        let named = std::iter::once(("events", events)).chain(definitions).chain(tables);
+        for (name, table) in named {
             datafusion::catalog::SchemaProvider::register_table(&*schema, name.to_owned(), table)?;
         }
         let catalog = MemoryCatalogProvider::new();

@@ -46,7 +46,15 @@ const LAYERS: &[(&str, &str)] = &[
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["cli", "config", "query/rows"]),
-    ("datafusion", &["query", "http/routes/event_definitions", "http/routes/persons"]),
+    (
+        "datafusion",
+        &[
+            "query",
+            "http/routes/event_definitions",
+            "http/routes/persons",
+            "http/routes/property_definitions",
+        ],
+    ),
     ("datafusion_functions_json", &["query", "http/routes/persons"]),
     ("deltalake_core", &["storage/delta"]),
     ("fjall", &["identity"]),

@@ -27,4 +27,7 @@ pub struct IngestConfig {
     /// Memory for recently used persons and distinct ids
     #[arg(long, env = "WEIR_IDENTITY_CACHE_MAX_BYTES", default_value = "64MiB")]
     pub identity_cache_max_bytes: ByteSize,
+    /// Age at which ingestion warnings are removed, by the day
+    #[arg(long, env = "WEIR_INGESTION_WARNINGS_MAX_AGE", default_value = "30d", value_parser = humantime::parse_duration)]
+    pub ingestion_warnings_max_age: Duration,
 }

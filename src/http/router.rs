@@ -20,9 +20,11 @@ use crate::http::routes::event_definitions;
 use crate::http::routes::feature_flags;
 use crate::http::routes::flags;
 use crate::http::routes::health;
+use crate::http::routes::ingestion_warnings;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::persons;
 use crate::http::routes::persons::split;
+use crate::http::routes::property_definitions;
 use crate::http::routes::query;
 use crate::tasks::Shutdown;
 
@@ -82,6 +84,12 @@ pub enum Resource {
     EventDefinitions,
     /// `event_definitions/:id/`.
     EventDefinition(String),
+    /// `property_definitions/`.
+    PropertyDefinitions,
+    /// `property_definitions/:id/`.
+    PropertyDefinition(String),
+    /// `ingestion_warnings/`.
+    IngestionWarnings,
     /// `feature_flags/`.
     FeatureFlags,
     /// `feature_flags/:id/`.
@@ -146,6 +154,9 @@ fn find_project(method: &Method, path: &str) -> Route {
         ("persons", Some(id)) => (Resource::Person(id), GET),
         ("event_definitions", None) => (Resource::EventDefinitions, GET),
         ("event_definitions", Some(id)) => (Resource::EventDefinition(id), GET),
+        ("property_definitions", None) => (Resource::PropertyDefinitions, GET),
+        ("property_definitions", Some(id)) => (Resource::PropertyDefinition(id), GET),
+        ("ingestion_warnings", None) => (Resource::IngestionWarnings, GET),
         ("feature_flags", None) => (Resource::FeatureFlags, GET_POST),
         ("feature_flags", Some(id)) => (Resource::FeatureFlag(id), GET_PUT_PATCH),
         ("query", None) => (Resource::Query, POST),
@@ -184,6 +195,9 @@ impl Route {
                 Resource::SplitPerson(_) => "split_person",
                 Resource::EventDefinitions => "event_definitions",
                 Resource::EventDefinition(_) => "event_definition",
+                Resource::PropertyDefinitions => "property_definitions",
+                Resource::PropertyDefinition(_) => "property_definition",
+                Resource::IngestionWarnings => "ingestion_warnings",
                 Resource::FeatureFlags => "feature_flags",
                 Resource::FeatureFlag(_) => "feature_flag",
                 Resource::Query => "query",
@@ -232,6 +246,13 @@ impl Router {
             Resource::EventDefinition(id) => {
                 event_definitions::retrieve(app, project, &id, request).await
             }
+            Resource::PropertyDefinitions => {
+                property_definitions::list(app, project, request).await
+            }
+            Resource::PropertyDefinition(id) => {
+                property_definitions::retrieve(app, project, &id, request).await
+            }
+            Resource::IngestionWarnings => ingestion_warnings::list(app, project, request).await,
             Resource::FeatureFlags => match request.method {
                 Method::POST => feature_flags::create(app, project, request).await,
                 _ => feature_flags::list(app, project, request).await,

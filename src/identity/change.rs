@@ -107,6 +107,8 @@ impl Update {
 /// because they come with every page view and their names are not copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifted {
+    /// Its number among all such properties, below 64, for those who keep books of them.
+    pub number: u8,
     /// The key under which it is set.
     pub key: Option<&'static str>,
     /// The key under which it is set once.

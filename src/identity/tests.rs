@@ -166,6 +166,7 @@ fn updates() -> impl Strategy<Value = Update> {
         |(set, set_once, unset, lifted, occasion)| {
             // What the sender says itself is not lifted.
             let lifted = lifted.map(|(value, sets, sets_once)| Lifted {
+                number: 0,
                 key: Some("$os").filter(|key| sets && !set.contains_key(*key)),
                 initial: Some("z").filter(|key| sets_once && !set_once.contains_key(*key)),
                 value,

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::ingest::definitions::collect::Slots;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
@@ -193,9 +194,9 @@ pub(super) struct Inner<'a> {
     pub(super) elements_chain: bool,
     pub(super) process_person_profile: Option<Value<'a>>,
     pub(super) ignore_sent_at: bool,
+    /// Promoted properties, by number, whose value is of another type than their column.
+    pub(super) mismatched: Slots,
     pub(super) is_server: bool,
-    /// Whether a property is of another type than its column.
-    pub(super) has_mismatch: bool,
 }
 
 impl<'a> Fields<'a> {

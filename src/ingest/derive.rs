@@ -1,40 +1,46 @@
-//! What follows from the events: persons and event definitions. One thread takes derivations in
-//! log order, folds what has queued up into one change of each store, and so keeps both as of a
-//! point in the log. It is behind the acknowledgement, never behind an answer: readers wait for
-//! the point they need ([`Identities::wait_applied`]).
+//! What follows from the events: persons and definitions. One thread takes derivations in log
+//! order, folds what has queued up into one change of each store, and so keeps both as of a point in
+//! the log. It is behind the acknowledgement, never behind an answer: readers wait for the point
+//! they need ([`Identities::wait_applied`]).
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use hashbrown::HashMap;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
 use crate::identity::change::Record;
+use crate::identity::change::Warning;
 use crate::identity::store::Identities;
+use crate::ingest::definitions::collect::Observed;
+use crate::ingest::definitions::known::Known;
+use crate::ingest::definitions::known::LAST_SEEN_LAG;
+use crate::ingest::definitions::known::Said;
+use crate::ingest::feedback::Feedback;
+use crate::ingest::feedback::Noted;
 use crate::ingest::health::Health;
+use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
-use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::Sightings;
 
 /// Records folded into one change.
 const FOLD_MAX_RECORDS: usize = 512;
 
-/// How long a stored `last_seen_at` may lag behind.
-const LAST_SEEN_LAG: Duration = Duration::from_secs(20);
-
-/// Event names remembered, over all projects; beyond it names are written more often than needed.
-const NAMES_MAX: usize = 100_000;
+/// Rows that may wait for a metadata store that fails; beyond it they are dropped, and come again
+/// with the next events that have them.
+const DUE_MAX_ROWS: usize = 100_000;
 
 /// What one record says beyond its rows.
 #[derive(Debug)]
 pub(super) struct Derivation {
     /// Persons and groups.
     pub(super) record: Record,
-    /// Names of events, each once.
-    pub(super) names: Vec<String>,
+    /// When it was received.
+    pub(super) received_at: UnixMicros,
+    /// Names of events and keys of properties.
+    pub(super) observed: Observed,
 }
 
 /// The thread that derives.
@@ -43,34 +49,58 @@ pub(super) struct Deriver {
     inbox: mpsc::Receiver<Derivation>,
     identities: Identities,
     metadata: Metadata,
+    feedback: Feedback,
     runtime: Handle,
     clock: Clock,
     health: Arc<Health>,
-    /// When each name was last written.
-    seen: HashMap<(ProjectId, String), UnixMicros>,
+    /// What the metadata store has been told of definitions.
+    known: Known,
+    /// What it has still to be told.
+    due: Sightings,
 }
 
 impl Deriver {
     pub(super) fn new(
         inbox: mpsc::Receiver<Derivation>,
         (identities, metadata): (Identities, Metadata),
+        feedback: Feedback,
         runtime: Handle,
         clock: Clock,
         health: Arc<Health>,
     ) -> Self {
-        Self { inbox, identities, metadata, runtime, clock, health, seen: HashMap::new() }
+        let known = Known::new(KeyTable::slot_names());
+        let due = Sightings::default();
+        Self { inbox, identities, metadata, feedback, runtime, clock, health, known, due }
     }
 
     /// Derives until every sender is gone.
     pub(super) fn run(mut self) {
         let mut derivations = Vec::with_capacity(FOLD_MAX_RECORDS);
-        while self.inbox.blocking_recv_many(&mut derivations, FOLD_MAX_RECORDS) > 0 {
+        while self.receive(&mut derivations) {
             // Definitions first: who sees the persons of a record sees its definitions.
             self.define(&derivations);
             let records: Vec<Record> =
                 derivations.drain(..).map(|derivation| derivation.record).collect();
-            self.apply(&records);
+            if !records.is_empty() {
+                self.apply(&records);
+            }
         }
+        self.known.put_last_seen(&mut self.due);
+        self.store();
+    }
+
+    /// Waits for derivations; `false` if there will be none. While the time of an event waits to be
+    /// written, it does not wait for longer than that may take.
+    fn receive(&mut self, derivations: &mut Vec<Derivation>) -> bool {
+        if !self.known.lags() {
+            return self.inbox.blocking_recv_many(derivations, FOLD_MAX_RECORDS) > 0;
+        }
+        let inbox = &mut self.inbox;
+        let received = self.runtime.block_on(async {
+            let received = inbox.recv_many(derivations, FOLD_MAX_RECORDS);
+            tokio::time::timeout(LAST_SEEN_LAG, received).await
+        });
+        received.map_or(true, |received| received > 0)
     }
 
     fn apply(&self, records: &[Record]) {
@@ -78,15 +108,7 @@ impl Deriver {
             return;
         }
         match self.identities.apply(records) {
-            Ok(applied) => {
-                for warning in applied.warnings {
-                    tracing::debug!(
-                        project = warning.project.0,
-                        kind = warning.kind.name(),
-                        "identity rule kept an event from its full effect"
-                    );
-                }
-            }
+            Ok(applied) => applied.warnings.iter().for_each(|warning| self.warn(warning)),
             Err(error) => {
                 tracing::error!(%error, "cannot apply changes of persons; capture stops");
                 self.health.fail_identity();
@@ -94,32 +116,41 @@ impl Deriver {
         }
     }
 
-    /// Writes the names that are new or have not been written for a while.
+    fn warn(&self, warning: &Warning) {
+        let (project, kind) = (warning.project, warning.kind.into());
+        let noted = Noted { project, kind, at: self.clock.now(), count: 1 };
+        self.feedback.note(noted, std::iter::once_with(|| Sample::from(warning)));
+    }
+
+    /// Tells the metadata store what is new.
     fn define(&mut self, derivations: &[Derivation]) {
-        let now = self.clock.now();
-        let mut due = Vec::new();
-        for derivation in derivations {
-            let project = derivation.record.project;
-            for name in &derivation.names {
-                let key = (project, name.clone());
-                let fresh = |at: &UnixMicros| now.since(*at) < LAST_SEEN_LAG;
-                if self.seen.get(&key).is_some_and(fresh) {
-                    continue;
-                }
-                if self.seen.len() >= NAMES_MAX {
-                    self.seen.clear();
-                }
-                self.seen.insert(key, now);
-                due.push(DefinitionSeen { project, name: name.clone(), seen_at: now });
-            }
+        let metadata = self.metadata.snapshot();
+        for Derivation { record, received_at, observed } in derivations {
+            let said = Said {
+                project: record.project,
+                at: *received_at,
+                observed,
+                ops: &record.ops,
+                group_types: metadata.group_types(record.project),
+            };
+            self.known.fold(&said, &mut self.due);
         }
-        if due.is_empty() {
+        self.known.put_last_seen_if_due(self.clock.now(), &mut self.due);
+        self.store();
+    }
+
+    fn store(&mut self) {
+        if self.due.is_empty() {
             return;
         }
-        if let Err(error) = self.runtime.block_on(self.metadata.upsert_definitions(&due)) {
-            tracing::error!(%error, "cannot store event definitions");
-            for definition in due {
-                self.seen.remove(&(definition.project, definition.name));
+        match self.runtime.block_on(self.metadata.upsert_definitions(&self.due)) {
+            Ok(()) => self.due = Sightings::default(),
+            Err(error) => {
+                tracing::error!(%error, "cannot store definitions; they wait");
+                if self.due.len() > DUE_MAX_ROWS {
+                    self.due = Sightings::default();
+                    self.known = Known::new(KeyTable::slot_names());
+                }
             }
         }
     }

@@ -18,16 +18,15 @@ mod names;
 mod persons;
 mod properties;
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use hashbrown::HashMap;
-use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::columns::Columns;
 use crate::event::columns::View;
+use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::identity::change::Op;
@@ -35,10 +34,18 @@ use crate::ingest::capture::Envelope;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
+use crate::ingest::capture::Raw;
+use crate::ingest::definitions::collect::Collector;
+use crate::ingest::definitions::collect::Slots;
+use crate::ingest::definitions::collect::Track;
+use crate::ingest::definitions::collect::bit;
+use crate::ingest::definitions::collect::slots;
 use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::lifts::Lifts;
 use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
+use crate::ingest::normalize::names::cut;
 use crate::ingest::normalize::names::event_name;
 use crate::ingest::normalize::persons::Person;
 use crate::ingest::normalize::properties::Member;
@@ -78,11 +85,13 @@ pub(super) struct Batch<'a, 'r> {
     columns: Columns,
     event_ids: Vec<Uuid>,
     ops: Vec<Op>,
-    names: HashSet<Cow<'a, str>, Hasher>,
+    definitions: Collector<'a>,
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
     drops: Drops,
     warnings: Warnings,
+    /// Promoted properties whose type was warned of.
+    mismatched: Slots,
     has_groups: bool,
     is_historical: bool,
     /// Members of the properties of the current event.
@@ -108,11 +117,12 @@ impl<'a, 'r> Batch<'a, 'r> {
             columns: Columns::new(COLUMNS, 0),
             event_ids: Vec::new(),
             ops: Vec::new(),
-            names: HashSet::default(),
+            definitions: Collector::new(received.at),
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
             warnings: Warnings::default(),
+            mismatched: 0,
             has_groups: false,
             is_historical: envelope.is_historical,
             members: Vec::new(),
@@ -142,6 +152,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn event(&mut self, mut cursor: Cursor<'a>) -> Result<(), PrepareError> {
         if !matches!(cursor.value(), Value::Container { is_object: true, .. }) {
             self.drops.add(Drop::NotAnObject);
+            self.warnings.add_unknown(Kind::Dropped(Drop::NotAnObject), 1);
             return Ok(());
         }
         let start = cursor.offset();
@@ -151,7 +162,9 @@ impl<'a, 'r> Batch<'a, 'r> {
             None => self.columns.finish_row(),
             Some(reason) => {
                 self.columns.abandon_row();
+                self.definitions.abandon();
                 self.drops.add(reason);
+                self.warnings.add(Kind::Dropped(reason), || dropped(reason, &fields));
             }
         }
         Ok(())
@@ -179,6 +192,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                     self.members.clear();
                     self.lifts.clear();
                     self.columns.abandon_row();
+                    self.definitions.abandon();
                 }
                 return value.object(|key, value| self.property(key, value, &mut fields));
             }
@@ -199,6 +213,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         let start = usize::try_from(key.offset).unwrap_or(0);
         let range = value.skip();
         self.members.push(Member { meaning: known.meaning, start, end: range.end });
+        self.define(key.text, known, current.value());
         if let Some(index) = known.lift {
             self.lifts.note(index, range, current);
         }
@@ -219,7 +234,10 @@ impl<'a, 'r> Batch<'a, 'r> {
                 }
                 // The key may have stood here before, with a value of the right type.
                 (_, other) => {
-                    fields.inner.has_mismatch |= other != Value::Null;
+                    if other != Value::Null {
+                        let number = u8::try_from(position - column::PROMOTED).unwrap_or(u8::MAX);
+                        fields.inner.mismatched |= bit(number);
+                    }
                     self.columns.unset(position);
                 }
             }
@@ -245,6 +263,17 @@ impl<'a, 'r> Batch<'a, 'r> {
             fields.inner.note(meaning, &current);
         }
         Ok(())
+    }
+
+    /// Takes note of a property that is stored, for its definition.
+    fn define(&mut self, key: &'a str, known: KeyUse, value: Value<'a>) {
+        // True is what everybody has, and is not stored.
+        let is_removed =
+            known.meaning == Some(Meaning::ProcessPersonProfile) && value != Value::Boolean(false);
+        let hash = if known.track == Track::Name { self.keys.hash(key) } else { 0 };
+        if !is_removed {
+            self.definitions.property((key, hash), known.track, value);
+        }
     }
 
     /// The view of a string of the document, without a copy where it stands in the body as such.
@@ -299,7 +328,6 @@ impl<'a, 'r> Batch<'a, 'r> {
         };
         let merges = matches!(event.name, "$identify" | "$create_alias" | "$merge_dangerously");
         if event.personless && merges {
-            self.warn(Kind::PersonlessMerge, &event);
             return Ok(Some(Drop::PersonlessMerge));
         }
         let is_uuid_wrong;
@@ -308,7 +336,6 @@ impl<'a, 'r> Batch<'a, 'r> {
             (Kind::EventNameCut, name.is_cut),
             (Kind::DistinctIdCut, distinct_id.is_cut),
             (Kind::InvalidUuid, is_uuid_wrong),
-            (Kind::PropertyTypeMismatch, fields.inner.has_mismatch),
         ] {
             if applies {
                 self.warn(kind, &event);
@@ -321,10 +348,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         if !matches!(profile, None | Some(Value::Boolean(_) | Value::Null)) {
             self.warn(Kind::InvalidProcessPersonProfile, &event);
         }
+        self.warn_of_mismatches(fields, &event);
         self.take(cursor, fields, event)?;
-        if !self.names.contains(name.name.as_ref()) {
-            self.names.insert(name.name);
-        }
+        self.definitions.commit(name.name);
         Ok(None)
     }
 
@@ -345,6 +371,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 let view = self.text(os, text)?;
                 self.columns.set_text(position, view);
             }
+            self.define("$os", self.keys.get("$os"), os.value());
             event.os = Some(place);
         }
         if event.says_nothing() || event.name == "$snapshot" {
@@ -398,7 +425,29 @@ impl<'a, 'r> Batch<'a, 'r> {
             event: event.name.to_owned(),
             distinct_id: event.distinct_id.as_str().to_owned(),
             event_id: event.event_id,
+            detail: String::new(),
         });
+    }
+
+    /// Notes promoted properties whose values are of another type than their columns, each once.
+    fn warn_of_mismatches(&mut self, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
+        let new = fields.inner.mismatched & !self.mismatched;
+        self.mismatched |= new;
+        for number in slots(new) {
+            let Some((key, column)) = PROMOTED.get(usize::from(number)) else { continue };
+            let wanted = match column {
+                PropertyType::Text => "text",
+                PropertyType::Double => "a number",
+                PropertyType::Boolean => "true or false",
+            };
+            self.warnings.add(Kind::PropertyTypeMismatch, || Sample {
+                kind: Kind::PropertyTypeMismatch,
+                event: event.name.to_owned(),
+                distinct_id: event.distinct_id.as_str().to_owned(),
+                event_id: event.event_id,
+                detail: format!("{key} is not {wanted}"),
+            });
+        }
     }
 
     fn fixed_columns(
@@ -433,7 +482,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             columns: self.columns,
             event_ids: self.event_ids,
             ops: self.ops,
-            names: self.names.into_iter().map(Cow::into_owned).collect(),
+            received_at: self.received.at,
+            observed: self.definitions.finish(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             warnings: self.warnings,
@@ -457,6 +507,21 @@ impl Accepted<'_, '_> {
     /// Whether what it says of its person does not count.
     fn says_nothing(&self) -> bool {
         self.personless || self.name == "$groupidentify"
+    }
+}
+
+/// What can be told of an event that is not taken.
+fn dropped(reason: Drop, fields: &Fields<'_>) -> Sample {
+    let text = |raw: Option<&Raw<'_>>| match raw.map(|raw| raw.value) {
+        Some(Value::String(text)) => cut(text).to_owned(),
+        _ => String::new(),
+    };
+    Sample {
+        kind: Kind::Dropped(reason),
+        event: text(fields.event.as_ref()),
+        distinct_id: text(fields.distinct_id.as_ref().or(fields.inner.distinct_id.as_ref())),
+        event_id: Uuid::nil(),
+        detail: String::new(),
     }
 }
 

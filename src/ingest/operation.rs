@@ -90,7 +90,7 @@ impl Operation {
             },
         };
         let op = Op { distinct_id: String::new(), event_id: Uuid::nil(), timestamp: self.at, kind };
-        Ok(Prepared::without_rows(self.project, vec![op]))
+        Ok(Prepared::without_rows(self.project, self.at, vec![op]))
     }
 }
 

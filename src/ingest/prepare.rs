@@ -19,11 +19,13 @@ use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::ingest::capture::Envelope;
+use crate::ingest::definitions::collect::Observed;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
 use crate::ingest::salvage::salvage;
 use crate::ingest::tape::Scratch;
+use crate::ingest::warnings;
 use crate::ingest::warnings::Warnings;
 use crate::wire::repair::repair;
 
@@ -73,13 +75,15 @@ pub struct Prepared {
     pub event_ids: Vec<Uuid>,
     /// What the events say about persons and groups, in order.
     pub ops: Vec<Op>,
-    /// Names of the events, each once.
-    pub names: Vec<String>,
+    /// When the body had arrived.
+    pub received_at: UnixMicros,
+    /// What the events say about definitions: their names, the keys and types of their properties.
+    pub observed: Observed,
     /// Group types that the project does not know yet.
     pub unknown_group_types: Vec<String>,
     /// Events that were not taken, by reason.
     pub drops: Drops,
-    /// What the sender should hear of besides.
+    /// What the sender should hear of, those included.
     pub warnings: Warnings,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
@@ -87,14 +91,15 @@ pub struct Prepared {
 
 impl Prepared {
     /// A record that has an effect on persons alone.
-    pub(super) fn without_rows(project: ProjectId, ops: Vec<Op>) -> Self {
+    pub(super) fn without_rows(project: ProjectId, at: UnixMicros, ops: Vec<Op>) -> Self {
         Self {
             project,
             rows: 0,
             columns: Vec::new(),
             event_ids: Vec::new(),
             ops,
-            names: Vec::new(),
+            received_at: at,
+            observed: Observed::default(),
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
             warnings: Warnings::default(),
@@ -279,6 +284,7 @@ impl Preparer {
         let built = self.build(&body, received, project, scratch);
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
+        built.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
         Ok(built.finish(body))
     }
 
@@ -313,7 +319,8 @@ pub(super) struct Built {
     pub(super) columns: Columns,
     pub(super) event_ids: Vec<Uuid>,
     pub(super) ops: Vec<Op>,
-    pub(super) names: Vec<String>,
+    pub(super) received_at: UnixMicros,
+    pub(super) observed: Observed,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
     pub(super) warnings: Warnings,
@@ -330,7 +337,8 @@ impl Built {
             columns,
             event_ids: self.event_ids,
             ops: self.ops,
-            names: self.names,
+            received_at: self.received_at,
+            observed: self.observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             warnings: self.warnings,

@@ -64,7 +64,8 @@ impl Publisher {
 
     /// Publishes the record at `sequence`. Blocks while the deriver is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
-        let Prepared { project, rows, columns, event_ids, ops, names, memory_bytes, .. } = prepared;
+        let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
+        let Prepared { project, rows, columns, event_ids, ops, observed, .. } = prepared;
         let mut rows = Rows { len: rows, columns, memory_bytes };
         if missing.rows {
             if let Some(new) = self.window.insert_all(project, &event_ids) {
@@ -83,7 +84,7 @@ impl Publisher {
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
             // Fails only when the deriver is gone, and then the process is going down.
-            let _ = self.derivations.blocking_send(Derivation { record, names });
+            let _ = self.derivations.blocking_send(Derivation { record, received_at, observed });
         }
         self.published.send_replace(sequence);
     }

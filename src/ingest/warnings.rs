@@ -1,19 +1,22 @@
 //! What senders should hear of although their requests were fine: an event was stored otherwise
 //! than it was sent, or had less effect. [`Kind`] has all kinds, also those that the identity store
-//! finds; [`Warnings`] are those of one batch. What became of a dropped event is in
-//! [`Drops`](crate::ingest::prepare::Drops). Nothing is stored or sent from here.
+//! finds; [`Warnings`] are those of one batch. Nothing is stored or sent from here: that is
+//! `feedback`.
 
 use uuid::Uuid;
 
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
+use crate::ingest::prepare::Drop;
 
 /// Events of one batch that are named with each kind; the others are only counted.
 pub const SAMPLES_MAX: usize = 3;
 
 /// What the matter was. The names are those of PostHog's ingestion warnings, where it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// The event was not taken.
+    Dropped(Drop),
     /// The name of the event was cut.
     EventNameCut,
     /// The distinct id was cut, so that it may be that of others now.
@@ -28,8 +31,6 @@ pub enum Kind {
     TimestampOutOfRange,
     /// `$process_person_profile` is no boolean and counts as true.
     InvalidProcessPersonProfile,
-    /// The event merges persons and asks not to process persons; it was dropped.
-    PersonlessMerge,
     /// `$anon_distinct_id` or `alias` is neither text nor a number; nothing was merged.
     InvalidMergeId,
     /// One side of a merge is an id that many clients send by mistake; nothing was merged.
@@ -56,7 +57,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
+        Self::Dropped(Drop::NotAnObject),
+        Self::Dropped(Drop::MissingEvent),
+        Self::Dropped(Drop::MissingDistinctId),
+        Self::Dropped(Drop::TooLarge),
+        Self::Dropped(Drop::PersonlessMerge),
+        Self::Dropped(Drop::NeverStored),
+        Self::Dropped(Drop::Unreadable),
         Self::EventNameCut,
         Self::DistinctIdCut,
         Self::InvalidUuid,
@@ -64,7 +72,6 @@ impl Kind {
         Self::TimestampInFuture,
         Self::TimestampOutOfRange,
         Self::InvalidProcessPersonProfile,
-        Self::PersonlessMerge,
         Self::InvalidMergeId,
         Self::IllegalMergeId,
         Self::AlreadyIdentified,
@@ -81,6 +88,15 @@ impl Kind {
     /// Its stable name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Dropped(Drop::NotAnObject) => "dropped_event_not_an_object",
+            Self::Dropped(Drop::MissingEvent) => "dropped_event_missing_event",
+            Self::Dropped(Drop::MissingDistinctId) => "dropped_event_missing_distinct_id",
+            Self::Dropped(Drop::TooLarge) => "dropped_event_too_large",
+            Self::Dropped(Drop::PersonlessMerge) => {
+                "invalid_event_when_process_person_profile_is_false"
+            }
+            Self::Dropped(Drop::NeverStored) => "dropped_event_never_stored",
+            Self::Dropped(Drop::Unreadable) => "dropped_event_unreadable",
             Self::EventNameCut => "event_name_truncated",
             Self::DistinctIdCut => "distinct_id_truncated",
             Self::InvalidUuid => "invalid_event_uuid",
@@ -88,7 +104,6 @@ impl Kind {
             Self::TimestampInFuture => "event_timestamp_in_future",
             Self::TimestampOutOfRange => "event_timestamp_out_of_range",
             Self::InvalidProcessPersonProfile => "invalid_process_person_profile",
-            Self::PersonlessMerge => "invalid_event_when_process_person_profile_is_false",
             Self::InvalidMergeId => "invalid_merge_id",
             Self::IllegalMergeId => WarningKind::IllegalDistinctId.name(),
             Self::AlreadyIdentified => WarningKind::AlreadyIdentified.name(),
@@ -127,6 +142,8 @@ pub struct Sample {
     pub distinct_id: String,
     /// Its id; nil if it was not stored.
     pub event_id: Uuid,
+    /// What exactly, such as the property; empty if the kind says all.
+    pub detail: String,
 }
 
 impl From<&Warning> for Sample {
@@ -137,6 +154,7 @@ impl From<&Warning> for Sample {
             event: String::new(),
             distinct_id: warning.distinct_id.clone(),
             event_id: warning.event_id,
+            detail: String::new(),
         }
     }
 }
@@ -157,6 +175,14 @@ impl Warnings {
         *count += 1;
         if usize::try_from(*count).is_ok_and(|count| count <= SAMPLES_MAX) {
             self.samples.push(sample());
+        }
+    }
+
+    /// Counts events of which nothing is known.
+    pub fn add_unknown(&mut self, kind: Kind, events: u64) {
+        let slots = Kind::ALL.iter().zip(&mut self.counts);
+        if let Some((_, count)) = slots.into_iter().find(|(known, _)| **known == kind) {
+            *count += events;
         }
     }
 
@@ -184,6 +210,7 @@ mod tests {
     use super::SAMPLES_MAX;
     use super::Sample;
     use super::Warnings;
+    use crate::ingest::prepare::Drop;
 
     #[test]
     fn all_are_counted_and_the_first_are_named() {
@@ -193,7 +220,8 @@ mod tests {
             for kind in [Kind::InvalidGroupSet, Kind::EventNameCut] {
                 let (event, distinct_id) = ("e".to_owned(), round.to_string());
                 let event_id = Uuid::from_u128(round);
-                warnings.add(kind, || Sample { kind, event, distinct_id, event_id });
+                let detail = String::new();
+                warnings.add(kind, || Sample { kind, event, distinct_id, event_id, detail });
             }
         }
         let counts: Vec<_> = warnings.counts().collect();
@@ -213,11 +241,17 @@ mod tests {
             (Kind::TimestampInFuture, "event_timestamp_in_future"),
             (Kind::InvalidGroupSet, "invalid_group_set"),
             (Kind::PropertiesTooLarge, "person_properties_size_violation"),
-            (Kind::PersonlessMerge, "invalid_event_when_process_person_profile_is_false"),
+            (
+                Kind::Dropped(Drop::PersonlessMerge),
+                "invalid_event_when_process_person_profile_is_false",
+            ),
         ] {
             assert_eq!(kind.name(), name);
         }
         let mut names = Kind::ALL.map(Kind::name).to_vec();
+        for drop in Drop::ALL {
+            assert!(Kind::ALL.contains(&Kind::Dropped(drop)), "{drop:?}");
+        }
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Kind::ALL.len());

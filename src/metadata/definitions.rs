@@ -1,7 +1,7 @@
 //! Event definitions: the names of events that were seen, and what people noted about them.
 //!
-//! Ingest reports what it saw in batches ([`Metadata::upsert_definitions`]); people edit. They are
-//! not part of the snapshot, since no hot road asks for them.
+//! Ingest reports what it saw in batches, properties included ([`Metadata::upsert_definitions`]);
+//! people edit. They are not part of the snapshot, since no hot road asks for them.
 
 use sqlx::SqliteConnection;
 use uuid::Uuid;
@@ -13,6 +13,9 @@ use crate::metadata::MetadataError;
 use crate::metadata::accounts::check_text;
 use crate::metadata::disk;
 use crate::metadata::flag_rules::Violation;
+use crate::metadata::properties;
+use crate::metadata::properties::PairSeen;
+use crate::metadata::properties::PropertySeen;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7de0b7a8d4);
@@ -54,6 +57,29 @@ pub struct DefinitionSeen {
     pub seen_at: UnixMicros,
 }
 
+/// What is new about the definitions of some projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sightings {
+    /// Names of events.
+    pub events: Vec<DefinitionSeen>,
+    /// Keys of properties, with a type where a value told one.
+    pub properties: Vec<PropertySeen>,
+    /// Which event had which property.
+    pub pairs: Vec<PairSeen>,
+}
+
+impl Sightings {
+    /// Number of rows that they concern.
+    pub fn len(&self) -> usize {
+        self.events.len() + self.properties.len() + self.pairs.len()
+    }
+
+    /// Whether there is nothing to note.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Changes to a definition; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct DefinitionPatch {
@@ -70,24 +96,28 @@ pub struct DefinitionPatch {
 }
 
 impl Metadata {
-    /// Notes events that arrived: new names get a definition, known ones a later `last_seen_at`.
-    /// All or nothing, in one transaction; noting the same again changes nothing.
+    /// Notes what arrived: new names and keys get a definition, known names a later
+    /// `last_seen_at`, keys without a type the type. All or nothing, in one transaction; noting the
+    /// same again changes nothing.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
-    pub async fn upsert_definitions(&self, seen: &[DefinitionSeen]) -> Result<(), MetadataError> {
+    pub async fn upsert_definitions(&self, seen: &Sightings) -> Result<(), MetadataError> {
         if seen.is_empty() {
             return Ok(());
         }
         let mut write = self.begin().await?;
-        for definition in seen {
+        for definition in &seen.events {
             upsert(write.connection(), definition).await?;
         }
+        properties::upsert(write.connection(), &seen.properties).await?;
+        properties::insert_pairs(write.connection(), &seen.pairs).await?;
         write.commit_unseen().await
     }
 
-    /// All definitions of a project, by name in byte order.
+    /// Definitions of a project in an order of the store's own, at most `limit`, those behind the
+    /// name `after`; all are behind the empty name.
     ///
     /// # Errors
     ///
@@ -95,17 +125,19 @@ impl Metadata {
     pub async fn definitions(
         &self,
         project: ProjectId,
+        after: &str,
+        limit: u32,
     ) -> Result<Vec<EventDefinition>, MetadataError> {
-        let rows: Vec<DefinitionRow> =
-            sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1")
-                .bind(project.0)
-                .fetch_all(self.shared.db.readers())
-                .await?;
-        let definitions = rows.into_iter().map(EventDefinition::try_from);
-        let mut definitions = definitions.collect::<Result<Vec<_>, _>>()?;
-        // Not in SQL: PostgreSQL would order by its locale.
-        definitions.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(definitions)
+        let rows: Vec<DefinitionRow> = sqlx::query_as(
+            "SELECT * FROM event_definitions WHERE project_id = $1 AND name > $2
+             ORDER BY name LIMIT $3",
+        )
+        .bind(project.0)
+        .bind(after)
+        .bind(i64::from(limit))
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        rows.into_iter().map(EventDefinition::try_from).collect()
     }
 
     /// One definition of a project.

@@ -16,14 +16,15 @@ use crate::event::id::ProjectId;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::first_start::Started;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::secrets::Seed;
+
+mod definitions;
+mod warnings;
 
 const START: UnixMicros = UnixMicros(1_700_000_000_000_000);
 const PROJECT: ProjectId = ProjectId(1);
@@ -112,10 +113,6 @@ fn code<T: std::fmt::Debug>(result: Result<T, MetadataError>) -> &'static str {
 
 fn kind<T: std::fmt::Debug>(result: Result<T, MetadataError>) -> Kind {
     result.expect_err("an error").kind()
-}
-
-fn seen(name: &str, at: i64) -> DefinitionSeen {
-    DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: UnixMicros(at) }
 }
 
 #[tokio::test]
@@ -678,110 +675,4 @@ async fn poll_at_most<F: Future>(future: F, polls: usize) -> Option<F::Output> {
         }
     })
     .await
-}
-
-#[tokio::test]
-async fn everything_survives_a_restart() {
-    let bench = Bench::started().await;
-    bench.create("a").await;
-    bench.metadata.upsert_definitions(&[seen("signed up", 5)]).await.expect("upsert");
-    let before = bench.metadata.snapshot();
-    let definitions = bench.metadata.definitions(PROJECT).await.expect("definitions");
-    bench.metadata.close().await;
-    let reopened = bench.other().await;
-    assert_eq!(reopened.snapshot(), before);
-    assert_eq!(reopened.definitions(PROJECT).await.expect("definitions"), definitions);
-    assert_eq!(kind(bench.metadata.create_flag(PROJECT, USER, new("b")).await), Kind::Unavailable);
-}
-
-#[tokio::test]
-async fn definitions_come_from_what_was_seen() {
-    let bench = Bench::started().await;
-    let metadata = &bench.metadata;
-    metadata.upsert_definitions(&[]).await.expect("nothing");
-    let batch = [seen("b", 20), seen("$pageview", 10), seen("b", 5)];
-    metadata.upsert_definitions(&batch).await.expect("upsert");
-    let all = metadata.definitions(PROJECT).await.expect("list");
-    let short = |all: &[definitions::EventDefinition]| {
-        all.iter()
-            .map(|one| (one.name.clone(), one.created_at.0, one.last_seen_at.map(|seen| seen.0)))
-            .collect::<Vec<_>>()
-    };
-    let expected = [("$pageview".to_owned(), 10, Some(10)), ("b".to_owned(), 20, Some(20))];
-    assert_eq!(short(&all), expected);
-    // The same again, as a replay would, changes nothing; a later one moves the last time on.
-    metadata.upsert_definitions(&batch).await.expect("upsert");
-    assert_eq!(metadata.definitions(PROJECT).await.expect("list"), all);
-    metadata.upsert_definitions(&[seen("b", 30)]).await.expect("upsert");
-    let b = metadata.definition_by_name(PROJECT, "b").await.expect("b");
-    assert_eq!((b.created_at, b.last_seen_at), (UnixMicros(20), Some(UnixMicros(30))));
-    assert_eq!((b.tags.len(), b.post_to_slack), (0, false));
-    assert_eq!(metadata.definition(PROJECT, b.id).await.expect("b"), b);
-
-    // Python: uuid.uuid5(uuid.UUID("6f1d0c9e-5a47-4b3f-9c55-2f7de0b7a8d4"), "1:b")
-    assert_eq!(b.id, Uuid::parse_str("11e2c151-3092-5c9c-8ab2-0558670aa075").expect("uuid"));
-
-    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
-    assert_eq!(metadata.definitions(other).await.expect("list"), []);
-    assert_eq!(kind(metadata.definition(other, b.id).await), Kind::NotFound);
-    assert_eq!(kind(metadata.definition_by_name(PROJECT, "B").await), Kind::NotFound);
-}
-
-#[tokio::test]
-async fn a_batch_of_definitions_is_all_or_nothing() {
-    let bench = Bench::started().await;
-    let nowhere = DefinitionSeen { project: ProjectId(9), ..seen("x", 1) };
-    let result = bench.metadata.upsert_definitions(&[seen("a", 1), nowhere]).await;
-    assert_eq!(kind(result), Kind::Internal);
-    assert_eq!(bench.metadata.definitions(PROJECT).await.expect("list"), []);
-}
-
-#[tokio::test]
-async fn definitions_are_edited_and_deleted() {
-    let bench = Bench::started().await;
-    let metadata = &bench.metadata;
-    metadata.upsert_definitions(&[seen("a", 1), seen("b", 2)]).await.expect("upsert");
-    let a = metadata.definition_by_name(PROJECT, "a").await.expect("a");
-    let patch = DefinitionPatch {
-        name: Some("renamed".to_owned()),
-        created_at: Some(UnixMicros(7)),
-        last_seen_at: Some(UnixMicros(8)),
-        tags: Some(vec![" X".to_owned(), "x".to_owned()]),
-        post_to_slack: Some(true),
-    };
-    let renamed = metadata.update_definition(PROJECT, a.id, patch).await.expect("update");
-    let expected = definitions::EventDefinition {
-        id: a.id,
-        project: PROJECT,
-        name: "renamed".to_owned(),
-        created_at: UnixMicros(7),
-        last_seen_at: Some(UnixMicros(8)),
-        tags: vec!["x".to_owned()],
-        post_to_slack: true,
-    };
-    assert_eq!(renamed, expected);
-    assert_eq!(metadata.definition(PROJECT, a.id).await.expect("a"), expected);
-    let same = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
-    assert_eq!(same.expect("update"), expected);
-
-    let set_name =
-        |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..DefinitionPatch::default() };
-    for (name, expected) in [("b", "unique"), (" ", "blank"), (&"n".repeat(401), "max_length")] {
-        let result = metadata.update_definition(PROJECT, a.id, set_name(name)).await;
-        assert_eq!(code(result), expected, "{name}");
-    }
-
-    // Events of the old name get a definition of their own; its id cannot be the usual one.
-    metadata.upsert_definitions(&[seen("a", 9)]).await.expect("upsert");
-    let new = metadata.definition_by_name(PROJECT, "a").await.expect("a");
-    assert_ne!(new.id, a.id);
-    metadata.upsert_definitions(&[seen("a", 10)]).await.expect("upsert");
-    assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").id, new.id);
-
-    assert_eq!(metadata.delete_definition(PROJECT, a.id).await.expect("delete"), expected);
-    assert_eq!(kind(metadata.delete_definition(PROJECT, a.id).await), Kind::NotFound);
-    assert_eq!(kind(metadata.definition(PROJECT, a.id).await), Kind::NotFound);
-    let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
-    assert_eq!(kind(gone), Kind::NotFound);
-    assert_eq!(metadata.definitions(PROJECT).await.expect("list").len(), 2);
 }

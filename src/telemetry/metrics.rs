@@ -45,6 +45,13 @@ pub struct ReasonLabels {
     pub reason: &'static str,
 }
 
+/// Labels of [`Metrics::ingestion_warnings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct KindLabels {
+    /// What, such as `cannot_merge_already_identified`.
+    pub kind: &'static str,
+}
+
 /// Labels of [`Metrics::queries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabels {
@@ -91,6 +98,9 @@ pub struct Metrics {
     pub events_dropped: Family<ReasonLabels, Counter>,
     /// `weir_events_duplicate_total`: dropped because their uuid was seen before.
     pub events_duplicate: Counter,
+    /// `weir_ingestion_warnings_total{kind}`: events that had less effect than their sender may
+    /// have meant; the API tells which.
+    pub ingestion_warnings: Family<KindLabels, Counter>,
     /// `weir_ingest_inflight_bytes`: decoded bodies between arrival and acknowledgement.
     pub ingest_inflight_bytes: Gauge,
     /// `weir_wal_bytes`: the log on disk, all segments.
@@ -138,6 +148,7 @@ impl Metrics {
             events_accepted: Counter::default(),
             events_dropped: Family::default(),
             events_duplicate: Counter::default(),
+            ingestion_warnings: Family::default(),
             ingest_inflight_bytes: Gauge::default(),
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
@@ -216,6 +227,11 @@ impl Metrics {
             "events_duplicate",
             "Events dropped because their uuid was seen before",
             self.events_duplicate.clone(),
+        );
+        registry.register(
+            "ingestion_warnings",
+            "Warnings about events that had less effect than their sender may have meant, by kind",
+            self.ingestion_warnings.clone(),
         );
         registry.register_with_unit(
             "ingest_inflight",
@@ -319,6 +335,7 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use super::KindLabels;
     use super::Metrics;
     use super::OutcomeLabels;
     use super::PlaceLabels;
@@ -364,6 +381,7 @@ mod tests {
         metrics.http_requests.get_or_create(&RequestLabels { route: "none", status: 404 }).inc();
         metrics.http_request_seconds.get_or_create(&RouteLabels { route: "none" }).observe(0.1);
         metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc();
+        metrics.ingestion_warnings.get_or_create(&KindLabels { kind: "truncated" }).inc();
         metrics.compactions.get_or_create(&TableLabels { table: "events" }).inc();
         metrics.table_files.get_or_create(&TableLabels { table: "events" }).set(1);
         metrics.queries.get_or_create(&OutcomeLabels { outcome: "ok" }).inc();

@@ -3,8 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
 use serde_json::json;
@@ -36,7 +34,7 @@ fn report(mut command: Command) -> Value {
 }
 
 fn python() -> Command {
-    Command::new(tools().join("sdk-new/bin/python"))
+    Command::new(tools().join("posthog-7/bin/python"))
 }
 
 fn check(report: &Value, comparisons: u64, who: &str) {
@@ -59,11 +57,8 @@ fn check(report: &Value, comparisons: u64, who: &str) {
 #[test]
 fn the_server_and_the_evaluators_of_the_sdks_agree() {
     let server = TestServer::start_with(&[("WEIR_LOG", "warn")]);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    let seed = match std::env::var("WEIR_TEST_SEED") {
-        Ok(seed) => seed,
-        Err(_) => (now.as_nanos() % 1_000_000_000).to_string(),
-    };
+    let seed = std::env::var_os("WEIR_TEST_SEED").and_then(|seed| seed.into_string().ok());
+    let seed = seed.unwrap_or_else(|| rand::random::<u32>().to_string());
     println!("WEIR_TEST_SEED={seed}");
     let cases: PathBuf = server.data_dir().with_file_name("cases.jsonl");
     let mut driver = python();
@@ -75,8 +70,8 @@ fn the_server_and_the_evaluators_of_the_sdks_agree() {
     for value in ["True", "False", "a", "b"] {
         assert!(found["values"][value].as_u64() > Some(COMPARISONS / 100), "few {value}: {found}");
     }
-    let mut driver = Command::new("node");
-    driver.arg(source("differential.mjs")).arg(tools().join("node/node_modules"));
+    let mut driver = Command::new(tools().join("nodejs/bin/node"));
+    driver.arg(source("differential.mjs")).arg(tools().join("posthog-node-5/node_modules"));
     driver.args([&server.url(), TOKEN, KEY]).arg(&cases);
     let found = report(driver);
     println!("posthog-node: {} compared, {} open", found["compared"], found["unresolved"]);

@@ -13,6 +13,7 @@
 mod capture;
 mod cohorts;
 mod crash;
+mod definitions;
 mod differential;
 mod feature_flags;
 mod flag_management;

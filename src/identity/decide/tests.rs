@@ -144,6 +144,7 @@ fn some_events_only_create_and_some_only_change() {
 #[test]
 fn lifted_properties_are_set_and_set_once() {
     let lift = |key: bool, initial: bool, value: Value| Lifted {
+        number: 0,
         key: key.then_some("plan"),
         initial: initial.then_some("$initial_plan"),
         value,

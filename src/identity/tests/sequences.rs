@@ -53,7 +53,7 @@ fn update(random: &mut StdRng) -> Update {
         if random.random_bool(0.3) {
             let value = json!(random.random_range(0..3));
             let key = Some(key).filter(|key| !set.contains_key(*key));
-            lifted.push(Lifted { key, initial: Some(initial), value });
+            lifted.push(Lifted { number: 0, key, initial: Some(initial), value });
         }
     }
     let unset = ["plan", "$browser"].into_iter().filter(|_| random.random_bool(0.15));

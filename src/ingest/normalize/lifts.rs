@@ -184,6 +184,7 @@ impl<'a> Lifts<'a> {
         let lifted = said.filter_map(|lift| {
             let (key, initial) = *LIFTS.get(lift.index)?;
             Some(Lifted {
+                number: u8::try_from(lift.index).ok()?,
                 key: lift.sets.then_some(key),
                 initial: lift.sets_once.then_some(initial),
                 value: json(lift.cursor, &lift.value)?,

@@ -105,7 +105,7 @@ pub(super) enum GroupKey<'a> {
     Some(DistinctId<'a>),
 }
 
-fn cut(text: &str) -> &str {
+pub(super) fn cut(text: &str) -> &str {
     if text.len() <= NAME_MAX_CHARS {
         return text;
     }

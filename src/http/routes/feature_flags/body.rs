@@ -313,6 +313,14 @@ mod tests {
         let asker = Principal { key, user: Arc::clone(&user), project };
 
         let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker)).unwrap();
+        let creator = json!({
+            "id": user.id.0,
+            "uuid": user.uuid.to_string(),
+            "distinct_id": user.distinct_id,
+            "first_name": user.first_name,
+            "email": user.email,
+            "is_email_verified": user.is_email_verified,
+        });
         let expected = json!({
             "id": flag.id.0,
             "name": "",
@@ -320,14 +328,7 @@ mod tests {
             "filters": {"groups": [{"properties": [], "rollout_percentage": null}]},
             "deleted": false,
             "active": true,
-            "created_by": {
-                "id": user.id.0,
-                "uuid": user.uuid.to_string(),
-                "distinct_id": user.distinct_id,
-                "first_name": user.first_name,
-                "email": user.email,
-                "is_email_verified": user.is_email_verified,
-            },
+            "created_by": creator,
             "created_at": "2026-11-21T12:00:00.000000Z",
             "is_simple_flag": true,
             "rollout_percentage": null,
@@ -344,14 +345,7 @@ mod tests {
             "has_enriched_analytics": null,
             "version": 1,
             "updated_at": "2026-11-21T12:00:00.000000Z",
-            "last_modified_by": {
-                "id": user.id.0,
-                "uuid": user.uuid.to_string(),
-                "distinct_id": user.distinct_id,
-                "first_name": user.first_name,
-                "email": user.email,
-                "is_email_verified": user.is_email_verified,
-            },
+            "last_modified_by": creator,
             "archived": false,
             "bucketing_identifier": null,
             "evaluation_runtime": "all",

@@ -159,7 +159,7 @@ fn senders_hear_what_was_done_to_their_events() {
         ),
         (
             r#""event":"$identify","distinct_id":"u","properties":{"$process_person_profile":false}"#.to_owned(),
-            vec![Kind::PersonlessMerge],
+            vec![Kind::Dropped(Drop::PersonlessMerge)],
         ),
     ] {
         let warnings = one(&event).warnings;

@@ -1,0 +1,126 @@
+//! Ingestion warnings in the shape that PostHog's own page reads: one summary a kind.
+
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::http::auth;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::metadata::warnings::DayOfWarnings;
+
+/// Samples in the answer for one kind.
+const SAMPLES_MAX: usize = 50;
+
+/// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
+/// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the kind that was seen
+/// last first. Counts are of all that is kept; samples are a few of each day.
+pub async fn list(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let principal = auth::principal(&app.metadata.snapshot(), &request, project)?;
+    auth::require(&principal, "ingestion_warning", "read")?;
+    let days = app.metadata.warnings(principal.project.id).await;
+    let days = days.map_err(|error| Problem::of(error.kind(), &error))?;
+    Ok(Response::json(StatusCode::OK, &json!({"results": summaries(days)})))
+}
+
+#[derive(Debug, Default)]
+struct Summary {
+    days: Vec<DayOfWarnings>,
+    count: u64,
+    last_seen_at: UnixMicros,
+}
+
+/// `days` are those of one project, the last first.
+fn summaries(days: Vec<DayOfWarnings>) -> Vec<Value> {
+    let mut kinds: BTreeMap<String, Summary> = BTreeMap::new();
+    for day in days {
+        let summary = kinds.entry(day.kind.clone()).or_default();
+        summary.count = summary.count.saturating_add(day.count);
+        summary.last_seen_at = summary.last_seen_at.max(day.last_seen_at);
+        summary.days.push(day);
+    }
+    let mut kinds: Vec<(String, Summary)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, summary)| std::cmp::Reverse(summary.last_seen_at));
+    kinds.into_iter().map(|(kind, summary)| body(&kind, &summary)).collect()
+}
+
+fn body(kind: &str, summary: &Summary) -> Value {
+    let date = |day: &DayOfWarnings| day.first_seen_at.to_datetime().date_naive().to_string();
+    let sparkline: Vec<Value> =
+        summary.days.iter().map(|day| json!([day.count, date(day)])).collect();
+    let samples = summary.days.iter().flat_map(|day| &day.samples).take(SAMPLES_MAX);
+    let warnings: Vec<Value> = samples
+        .map(|sample| {
+            let timestamp = sample.at.to_rfc3339();
+            json!({"type": kind, "timestamp": timestamp, "details": sample.details})
+        })
+        .collect();
+    json!({
+        "type": kind,
+        "lastSeen": summary.last_seen_at.to_rfc3339(),
+        "sparkline": sparkline,
+        "warnings": warnings,
+        "count": summary.count,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::json;
+
+    use super::summaries;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::metadata::warnings::DayOfWarnings;
+    use crate::metadata::warnings::WarningSample;
+
+    /// 2026-11-21T08:00:00Z.
+    const NOW: i64 = 1_795_248_000_000_000;
+    const DAY: i64 = 86_400_000_000;
+
+    fn day(kind: &str, at: i64, count: u64) -> DayOfWarnings {
+        let details = Map::from_iter([("event".to_owned(), json!(kind))]);
+        DayOfWarnings {
+            project: ProjectId(1),
+            kind: kind.to_owned(),
+            day: at / DAY,
+            count,
+            first_seen_at: UnixMicros(at),
+            last_seen_at: UnixMicros(at),
+            samples: vec![WarningSample { at: UnixMicros(at), details }],
+        }
+    }
+
+    /// The shape is that of PostHog's `ingestion_warnings` endpoint.
+    #[test]
+    fn kinds_are_summed_up() {
+        let days = vec![day("b", NOW + 1, 2), day("a", NOW, 3), day("a", NOW - DAY, 4)];
+        let sample = |kind: &str, timestamp: &str| json!({"type": kind, "timestamp": timestamp, "details": {"event": kind}});
+        let expected = json!([
+            {
+                "type": "b",
+                "lastSeen": "2026-11-21T08:00:00.000001Z",
+                "sparkline": [[2, "2026-11-21"]],
+                "warnings": [sample("b", "2026-11-21T08:00:00.000001Z")],
+                "count": 2,
+            },
+            {
+                "type": "a",
+                "lastSeen": "2026-11-21T08:00:00.000000Z",
+                "sparkline": [[3, "2026-11-21"], [4, "2026-11-20"]],
+                "warnings": [
+                    sample("a", "2026-11-21T08:00:00.000000Z"),
+                    sample("a", "2026-11-20T08:00:00.000000Z"),
+                ],
+                "count": 7,
+            },
+        ]);
+        assert_eq!(json!(summaries(days)), expected);
+    }
+}

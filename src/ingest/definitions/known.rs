@@ -1,0 +1,321 @@
+//! What was said about definitions before: [`Known`] tells from each batch what is new. Bounded, and
+//! only a cache: what it forgot is written once more, which changes nothing.
+
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use hashbrown::HashSet;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::schema::GROUP_TYPES_MAX;
+use crate::identity::change::Lifted;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::ingest::definitions::NAME_MAX_BYTES;
+use crate::ingest::definitions::collect::Observed;
+use crate::ingest::definitions::collect::Slots;
+use crate::ingest::definitions::collect::bit;
+use crate::ingest::definitions::collect::slots;
+use crate::ingest::definitions::storable;
+use crate::ingest::definitions::value_type::detect;
+use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::Sightings;
+use crate::metadata::properties::PairSeen;
+use crate::metadata::properties::PropertyKind;
+use crate::metadata::properties::PropertySeen;
+use crate::metadata::properties::ValueType;
+
+/// Names, keys and pairs that are remembered, over all projects: some tens of megabytes at worst.
+const ENTRIES_MAX: usize = 200_000;
+
+/// How long a stored `last_seen_at` may lag behind. All that lag are written at once, so this is
+/// also the time between two such writes.
+pub(in crate::ingest) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
+
+/// What one log record says about definitions, besides its persons and groups.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ingest) struct Said<'s> {
+    /// Whose events.
+    pub(in crate::ingest) project: ProjectId,
+    /// When they were received.
+    pub(in crate::ingest) at: UnixMicros,
+    /// What they said.
+    pub(in crate::ingest) observed: &'s Observed,
+    /// What they do to persons and groups.
+    pub(in crate::ingest) ops: &'s [Op],
+    /// The group types of the project.
+    pub(in crate::ingest) group_types: &'s [String],
+}
+
+/// What the metadata store has been told.
+#[derive(Debug)]
+pub(in crate::ingest) struct Known {
+    /// Keys of the key table by slot.
+    slot_names: Vec<&'static str>,
+    projects: HashMap<ProjectId, Project>,
+    entries: usize,
+    last_seen_written: UnixMicros,
+    /// Whether an event was seen after its last write.
+    lags: bool,
+}
+
+#[derive(Debug, Default)]
+struct Project {
+    events: HashMap<String, Event>,
+    slots: Slots,
+    typed: Slots,
+    keys: HashMap<String, Key>,
+    /// Numbers of event and key.
+    pairs: HashSet<(u32, u32)>,
+    /// Keys of persons, and whether they have a type.
+    persons: HashMap<String, bool>,
+    /// Keys that were lifted from the properties of events and are in `persons` with a type, by
+    /// number: those that are set, and 64 slots behind them those that are set once.
+    lifted: Slots,
+    /// The same as of persons of groups, by index of their type.
+    groups: [HashMap<String, bool>; GROUP_TYPES_MAX],
+}
+
+#[derive(Debug)]
+struct Event {
+    number: u32,
+    slots: Slots,
+    seen: UnixMicros,
+    written: UnixMicros,
+}
+
+#[derive(Debug)]
+struct Key {
+    number: u32,
+    is_typed: bool,
+}
+
+impl Known {
+    /// Knows nothing yet. `slot_names` are the keys of the key table by slot.
+    pub(in crate::ingest) fn new(slot_names: Vec<&'static str>) -> Self {
+        let last_seen_written = UnixMicros(i64::MIN);
+        Self { slot_names, projects: HashMap::new(), entries: 0, last_seen_written, lags: false }
+    }
+
+    /// Adds to `due` what `said` has that was not said before.
+    pub(in crate::ingest) fn fold(&mut self, said: &Said<'_>, due: &mut Sightings) {
+        if self.entries > ENTRIES_MAX {
+            self.put_last_seen(due);
+            self.projects.clear();
+            self.entries = 0;
+        }
+        let project = self.projects.entry(said.project).or_default();
+        let mut new = New { said, due, entries: 0, lags: false };
+        project.slots(&self.slot_names, &mut new);
+        let keys = project.keys(&mut new);
+        let events = project.events(&self.slot_names, &mut new);
+        project.pairs(&events, &keys, &mut new);
+        project.persons_and_groups(&mut new);
+        self.entries += new.entries;
+        self.lags |= new.lags;
+    }
+
+    /// Adds to `due` the events that were seen after their last write, if that is due at `now`.
+    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: UnixMicros, due: &mut Sightings) {
+        if now.since(self.last_seen_written) >= LAST_SEEN_LAG {
+            self.last_seen_written = now;
+            self.put_last_seen(due);
+        }
+    }
+
+    /// Adds to `due` the events that were seen after their last write.
+    pub(in crate::ingest) fn put_last_seen(&mut self, due: &mut Sightings) {
+        self.lags = false;
+        for (project, known) in &mut self.projects {
+            for (name, event) in known.events.iter_mut().filter(|(_, event)| event.lags()) {
+                event.written = event.seen;
+                let (name, seen_at) = (name.clone(), event.seen);
+                due.events.push(DefinitionSeen { project: *project, name, seen_at });
+            }
+        }
+    }
+
+    /// Whether an event was seen after its last write.
+    pub(in crate::ingest) fn lags(&self) -> bool {
+        self.lags
+    }
+}
+
+impl Event {
+    fn lags(&self) -> bool {
+        self.seen > self.written
+    }
+}
+
+/// Where what is new goes.
+struct New<'n, 's> {
+    said: &'n Said<'s>,
+    due: &'n mut Sightings,
+    entries: usize,
+    lags: bool,
+}
+
+impl New<'_, '_> {
+    fn property(&mut self, kind: PropertyKind, name: &str, value_type: Option<ValueType>) {
+        let (project, name) = (self.said.project, name.to_owned());
+        self.due.properties.push(PropertySeen { project, kind, name, value_type });
+    }
+
+    fn pair(&mut self, event: &str, property: &str) {
+        self.entries += 1;
+        let project = self.said.project;
+        let (event, property) = (event.to_owned(), property.to_owned());
+        self.due.pairs.push(PairSeen { project, event, property });
+    }
+}
+
+impl Project {
+    fn slots(&mut self, names: &[&'static str], new: &mut New<'_, '_>) {
+        let observed = new.said.observed;
+        let changed = (observed.slots & !self.slots) | (observed.typed & !self.typed);
+        self.slots |= observed.slots;
+        self.typed |= observed.typed;
+        for slot in slots(changed) {
+            let Some(name) = names.get(usize::from(slot)) else { continue };
+            new.property(PropertyKind::Event, name, observed.slot_type(slot));
+        }
+    }
+
+    /// Returns the numbers here of the keys of the batch.
+    fn keys(&mut self, new: &mut New<'_, '_>) -> Vec<u32> {
+        let observed = new.said.observed;
+        let mut numbers = Vec::new();
+        for seen in observed.keys() {
+            let is_typed = seen.value_type.is_some();
+            let number = match self.keys.get_mut(seen.key) {
+                Some(known) => {
+                    if is_typed && !std::mem::replace(&mut known.is_typed, true) {
+                        new.property(PropertyKind::Event, seen.key, seen.value_type);
+                    }
+                    known.number
+                }
+                None => {
+                    let number = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+                    self.keys.insert(seen.key.to_owned(), Key { number, is_typed });
+                    new.property(PropertyKind::Event, seen.key, seen.value_type);
+                    new.entries += 1;
+                    number
+                }
+            };
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    /// Returns the numbers here of the names of the batch.
+    fn events(&mut self, slot_names: &[&'static str], new: &mut New<'_, '_>) -> Vec<u32> {
+        let Said { project, at, observed, .. } = *new.said;
+        let mut numbers = Vec::new();
+        for (name, had) in observed.events() {
+            if !self.events.contains_key(name) {
+                let number = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
+                let event = Event { number, slots: 0, seen: at, written: at };
+                self.events.insert(name.to_owned(), event);
+                let seen = DefinitionSeen { project, name: name.to_owned(), seen_at: at };
+                new.due.events.push(seen);
+                new.entries += 1;
+            }
+            let Some(event) = self.events.get_mut(name) else { continue };
+            event.seen = event.seen.max(at);
+            new.lags |= event.lags();
+            let unknown = had & !event.slots;
+            event.slots |= had;
+            numbers.push(event.number);
+            for slot in slots(unknown) {
+                let Some(key) = slot_names.get(usize::from(slot)) else { continue };
+                new.pair(name, key);
+            }
+        }
+        numbers
+    }
+
+    fn pairs(&mut self, events: &[u32], keys: &[u32], new: &mut New<'_, '_>) {
+        let observed = new.said.observed;
+        let near = observed.keys().enumerate().flat_map(|(key, seen)| {
+            slots(Slots::from(seen.events)).map(move |event| (usize::from(event), key))
+        });
+        for (event, key) in near.chain(observed.pairs().iter().copied()) {
+            let (Some(event_number), Some(key_number)) = (events.get(event), keys.get(key)) else {
+                continue;
+            };
+            if !self.pairs.insert((*event_number, *key_number)) {
+                continue;
+            }
+            if let (Some(name), Some(key)) = (observed.event_name(event), observed.key(key)) {
+                new.pair(name, key);
+            }
+        }
+    }
+
+    /// What a person or group gets is a property of theirs, whatever the event.
+    fn persons_and_groups(&mut self, new: &mut New<'_, '_>) {
+        let Said { ops, group_types, .. } = *new.said;
+        for op in ops {
+            match &op.kind {
+                OpKind::Update(update)
+                | OpKind::UpdateExisting(update)
+                | OpKind::Merge { update, .. } => {
+                    for (key, value) in update.set.iter().chain(&update.set_once) {
+                        note(&mut self.persons, PropertyKind::Person, (key, value), new);
+                    }
+                    update.lifted.iter().for_each(|lifted| self.lifted(lifted, new));
+                }
+                OpKind::GroupUpdate { group_type, set, .. } => {
+                    let index = group_types.iter().position(|known| known == group_type);
+                    let known = index.and_then(|index| self.groups.get_mut(index));
+                    let index = index.and_then(|index| u8::try_from(index).ok());
+                    if let (Some(index), Some(known)) = (index, known) {
+                        for (key, value) in set {
+                            note(known, PropertyKind::Group(index), (key, value), new);
+                        }
+                    }
+                }
+                OpKind::Touch
+                | OpKind::Personless
+                | OpKind::GroupTypes(_)
+                | OpKind::Split { .. } => {}
+            }
+        }
+    }
+
+    /// Page views set these on every person, so it must cost next to nothing that they are known.
+    fn lifted(&mut self, lifted: &Lifted, new: &mut New<'_, '_>) {
+        let keys = [(lifted.number, lifted.key), (lifted.number + 64, lifted.initial)];
+        for (slot, key) in keys {
+            let Some(key) = key.filter(|_| self.lifted & bit(slot) == 0) else { continue };
+            if note(&mut self.persons, PropertyKind::Person, (key, &lifted.value), new) {
+                self.lifted |= bit(slot);
+            }
+        }
+    }
+}
+
+/// Takes note of a property that is set on a person or a group. Whether its type is known now.
+fn note(
+    known: &mut HashMap<String, bool>,
+    kind: PropertyKind,
+    (key, value): (&str, &Value),
+    new: &mut New<'_, '_>,
+) -> bool {
+    if key.len() > NAME_MAX_BYTES {
+        return false;
+    }
+    let before = known.get(key).copied();
+    if before == Some(true) {
+        return true;
+    }
+    let value_type = detect(key, value.into(), new.said.at);
+    if before.is_none() || value_type.is_some() {
+        new.entries += usize::from(before.is_none());
+        known.insert(key.to_owned(), value_type.is_some());
+        new.property(kind, &storable(key), value_type);
+    }
+    value_type.is_some()
+}

@@ -1,0 +1,313 @@
+//! What senders should know of their events: [`Feedback`] gathers ingestion warnings by project, kind
+//! and day, and writes them to the metadata store every few seconds.
+//!
+//! They are statistics, so losing the last seconds of them in a crash is fine, and a replay does
+//! not count anything again that was counted when its request arrived. Memory is bounded: counts
+//! are few by nature, since kinds are names of the code, and of each count a few samples are kept.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use serde_json::Map;
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::warnings::Kind;
+use crate::ingest::warnings::Sample;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::warnings::DayOfWarnings;
+use crate::metadata::warnings::SAMPLES_MAX;
+use crate::metadata::warnings::WarningSample;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::KindLabels;
+use crate::telemetry::metrics::Metrics;
+
+/// Time between writes.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Time between looks for days that are too old.
+const REMOVE_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// Counts that may wait for the next write; of more, only the metrics know.
+const WAITING_MAX: usize = 10_000;
+
+/// Longest text of a sample, in bytes of JSON. It has three of them and an id.
+const TEXT_MAX_BYTES: usize = 280;
+
+/// A warning as the API shows it, with names as PostHog has them.
+fn details(sample: &Sample) -> Map<String, Value> {
+    let id = if sample.event_id.is_nil() { String::new() } else { sample.event_id.to_string() };
+    let texts = [
+        ("eventUuid", &id),
+        ("event", &sample.event),
+        ("distinctId", &sample.distinct_id),
+        ("detail", &sample.detail),
+    ];
+    let known = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    known.map(|(name, text)| (name.to_owned(), Value::String(short(text).to_owned()))).collect()
+}
+
+/// As much of `text` as has room as a string of JSON.
+fn short(text: &str) -> &str {
+    let mut room = TEXT_MAX_BYTES;
+    let end = text.char_indices().find_map(|(start, character)| {
+        let bytes = match character {
+            '"' | '\\' => 2,
+            '\0'..'\u{20}' => 6,
+            _ => character.len_utf8(),
+        };
+        let left = room.checked_sub(bytes);
+        room = left.unwrap_or(0);
+        left.is_none().then_some(start)
+    });
+    text.get(..end.unwrap_or(text.len())).unwrap_or(text)
+}
+
+/// What one call of [`Feedback::note`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Whose events.
+    pub project: ProjectId,
+    /// What.
+    pub kind: Kind,
+    /// When.
+    pub at: UnixMicros,
+    /// How many.
+    pub count: u64,
+}
+
+type Waiting = HashMap<(ProjectId, &'static str, i64), DayOfWarnings>;
+
+/// A cheap handle; clones gather together.
+#[derive(Clone, Debug)]
+pub struct Feedback {
+    waiting: Arc<Mutex<Waiting>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Feedback {
+    /// Nothing noted yet.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { waiting: Arc::default(), metrics }
+    }
+
+    /// Counts the warnings of a batch.
+    pub fn note_batch(&self, prepared: &Prepared) {
+        let (project, at) = (prepared.project, prepared.received_at);
+        for (kind, count) in prepared.warnings.counts() {
+            let samples = prepared.warnings.samples().iter();
+            let samples = samples.filter(|sample| sample.kind == kind);
+            self.note(Noted { project, kind, at, count }, samples);
+        }
+    }
+
+    /// Counts warnings. Takes no more `samples` than are wanted.
+    pub fn note(&self, noted: Noted, samples: impl IntoIterator<Item = impl Borrow<Sample>>) {
+        let Noted { project, kind, at, count } = noted;
+        let kind = kind.name();
+        if count == 0 {
+            return;
+        }
+        self.metrics.ingestion_warnings.get_or_create(&KindLabels { kind }).inc_by(count);
+        let day = DayOfWarnings::day_of(at);
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= WAITING_MAX && !waiting.contains_key(&(project, kind, day)) {
+            return;
+        }
+        let known = waiting.entry((project, kind, day)).or_insert_with(|| DayOfWarnings {
+            project,
+            kind: kind.to_owned(),
+            day,
+            count: 0,
+            first_seen_at: at,
+            last_seen_at: at,
+            samples: Vec::new(),
+        });
+        known.count = known.count.saturating_add(count);
+        known.first_seen_at = known.first_seen_at.min(at);
+        known.last_seen_at = known.last_seen_at.max(at);
+        let wanted = SAMPLES_MAX.saturating_sub(known.samples.len());
+        for sample in samples.into_iter().take(wanted) {
+            let details = details(sample.borrow());
+            known.samples.insert(0, WarningSample { at, details });
+        }
+    }
+
+    /// Writes what was noted since the last write.
+    ///
+    /// # Errors
+    ///
+    /// The store failed; what was noted waits for the next write.
+    pub async fn write(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+        let taken = std::mem::take(&mut *self.waiting.lock());
+        let days: Vec<DayOfWarnings> = taken.values().cloned().collect();
+        let written = metadata.add_warnings(&days).await;
+        if written.is_err() {
+            self.put_back(taken);
+        }
+        written
+    }
+
+    fn put_back(&self, taken: Waiting) {
+        let mut waiting = self.waiting.lock();
+        for (key, day) in taken {
+            match waiting.entry(key) {
+                hashbrown::hash_map::Entry::Occupied(mut known) => known.get_mut().add(day),
+                hashbrown::hash_map::Entry::Vacant(place) => {
+                    place.insert(day);
+                }
+            }
+        }
+    }
+}
+
+/// Starts the thread that writes what the returned handle gathers, and removes what is older than
+/// `max_age`.
+pub(super) fn start(
+    tasks: &Tasks,
+    (metadata, runtime): (Metadata, Handle),
+    (clock, metrics): (&Clock, &Arc<Metrics>),
+    max_age: Duration,
+) -> Result<Feedback, TaskError> {
+    let feedback = Feedback::new(Arc::clone(metrics));
+    let (shutdown, clock) = (tasks.shutdown().clone(), clock.clone());
+    let writer = Writer { feedback: feedback.clone(), metadata, runtime, clock, max_age };
+    tasks.spawn_thread("feedback", move || writer.run(&shutdown))?;
+    Ok(feedback)
+}
+
+/// What that thread has.
+struct Writer {
+    feedback: Feedback,
+    metadata: Metadata,
+    runtime: Handle,
+    clock: Clock,
+    max_age: Duration,
+}
+
+impl Writer {
+    /// Writes until `shutdown` begins. The last write is that of
+    /// [`crate::ingest::Pipeline::write_feedback`].
+    fn run(self, shutdown: &Shutdown) {
+        let mut removed_at = None;
+        while shutdown.pause_thread(WRITE_INTERVAL) == Pause::Elapsed {
+            if let Err(error) = self.runtime.block_on(self.feedback.write(&self.metadata)) {
+                tracing::warn!(%error, "cannot store ingestion warnings");
+            }
+            let now = self.clock.monotonic();
+            let is_due = |at: Duration| now.saturating_sub(at) >= REMOVE_INTERVAL;
+            if removed_at.is_none_or(is_due) {
+                removed_at = Some(now);
+                self.remove_old();
+            }
+        }
+    }
+
+    fn remove_old(&self) {
+        let age = i64::try_from(self.max_age.as_micros()).unwrap_or(i64::MAX);
+        let before = UnixMicros(self.clock.now().0.saturating_sub(age));
+        match self.runtime.block_on(self.metadata.remove_warnings(before)) {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(rows, "removed old ingestion warnings"),
+            Err(error) => tracing::warn!(%error, "cannot remove old ingestion warnings"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::Feedback;
+    use super::Noted;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::ingest::warnings::Kind;
+    use crate::ingest::warnings::Sample;
+    use crate::metadata::Metadata;
+    use crate::metadata::first_start::FirstStart;
+    use crate::metadata::secrets::Seed;
+    use crate::telemetry::metrics::Metrics;
+
+    const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+
+    const NONE: [Sample; 0] = [];
+
+    fn noted(project: i64, count: u64) -> Noted {
+        Noted { project: ProjectId(project), kind: Kind::InvalidSet, at: NOW, count }
+    }
+
+    #[tokio::test]
+    async fn counts_are_exact_and_samples_few_and_small() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metadata.db");
+        let metadata = Metadata::open(&path, Clock::test(NOW)).await.unwrap();
+        metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
+        let metrics = Arc::new(Metrics::new());
+        let feedback = Feedback::new(Arc::clone(&metrics));
+        let sample = Sample {
+            kind: Kind::InvalidSet,
+            event_id: Uuid::max(),
+            event: "\u{20ac}".repeat(200),
+            distinct_id: "d".repeat(1_000),
+            detail: "\u{1}\"".repeat(200),
+        };
+        for _ in 0..100 {
+            feedback.note(noted(1, 3), [&sample, &sample]);
+        }
+        feedback.write(&metadata).await.unwrap();
+        feedback.note(noted(1, 1), NONE);
+        feedback.write(&metadata).await.unwrap();
+        feedback.write(&metadata).await.unwrap();
+        let days = metadata.warnings(ProjectId(1)).await.unwrap();
+        assert_eq!(days.len(), 1);
+        assert_eq!((days[0].count, days[0].samples.len()), (301, 5));
+        for sample in &days[0].samples {
+            assert!(json!(sample.details).to_string().len() <= 1024);
+            assert_eq!(sample.details["event"], "\u{20ac}".repeat(93));
+            assert_eq!(sample.details["eventUuid"], Uuid::max().to_string());
+        }
+        let page = metrics.render();
+        let line = "weir_ingestion_warnings_total{kind=\"invalid_set\"} 301";
+        assert!(page.lines().any(|found| found == line), "{page}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metadata.db");
+        let metadata = Metadata::open(&path, Clock::test(NOW)).await.unwrap();
+        let feedback = Feedback::new(Arc::new(Metrics::new()));
+        feedback.note(noted(1, 3), NONE);
+        // There is no project yet.
+        feedback.write(&metadata).await.unwrap_err();
+        let sample = Sample {
+            kind: Kind::InvalidSet,
+            event: "e".to_owned(),
+            distinct_id: String::new(),
+            event_id: Uuid::nil(),
+            detail: String::new(),
+        };
+        feedback.note(noted(1, 4), [sample]);
+        metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
+        feedback.write(&metadata).await.unwrap();
+        let days = metadata.warnings(ProjectId(1)).await.unwrap();
+        assert_eq!((days.len(), days[0].count, days[0].samples.len()), (1, 7, 1));
+        assert_eq!(json!(days[0].samples[0].details), json!({"event": "e"}), "what is known");
+    }
+}

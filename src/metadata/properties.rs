@@ -1,0 +1,275 @@
+//! Property definitions: the keys of properties that were seen on events, persons and groups, the
+//! type of their values, and which events had which property.
+//!
+//! Ingest reports what it saw through [`Metadata::upsert_definitions`]; how a type is told from a
+//! value is its business. Lists are read in pages, since a project may have very many of both.
+
+use sqlx::QueryBuilder;
+use sqlx::Sqlite;
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::disk;
+
+/// Namespace of definition ids, drawn at random once for this purpose.
+const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14_f2e9_7b06);
+
+/// Rows of one `INSERT`: few statements, and far from `SQLite`'s limit of 32,766 parameters.
+const INSERT_ROWS: usize = 256;
+
+/// Type of the values of a property, as far as values tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ValueType {
+    /// Text.
+    String,
+    /// Numbers.
+    Numeric,
+    /// True or false.
+    Boolean,
+    /// Points in time, written as text or as numbers.
+    DateTime,
+}
+
+impl ValueType {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::String, Self::Numeric, Self::Boolean, Self::DateTime];
+
+    /// Its name in the API and in the store.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "String",
+            Self::Numeric => "Numeric",
+            Self::Boolean => "Boolean",
+            Self::DateTime => "DateTime",
+        }
+    }
+}
+
+/// What a property is a property of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PropertyKind {
+    /// Events.
+    Event,
+    /// Persons.
+    Person,
+    /// Groups of the type with this index.
+    Group(u8),
+}
+
+impl PropertyKind {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Person => "person",
+            Self::Group(_) => "group",
+        }
+    }
+
+    /// Index of the group type, for groups.
+    pub fn group_type_index(self) -> Option<u8> {
+        match self {
+            Self::Group(index) => Some(index),
+            Self::Event | Self::Person => None,
+        }
+    }
+
+    /// The columns `kind` and `group_type_index`.
+    fn columns(self) -> (i64, i64) {
+        match self {
+            Self::Event => (1, -1),
+            Self::Person => (2, -1),
+            Self::Group(index) => (3, i64::from(index)),
+        }
+    }
+
+    fn from_columns(kind: i64, index: i64) -> Result<Self, MetadataError> {
+        match (kind, u8::try_from(index)) {
+            (1, _) => Ok(Self::Event),
+            (2, _) => Ok(Self::Person),
+            (3, Ok(index)) => Ok(Self::Group(index)),
+            _ => Err(corrupt(format!("kind {kind} with index {index}"))),
+        }
+    }
+}
+
+/// What is known of one property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertyDefinition {
+    /// UUIDv5 of project, kind and name.
+    pub id: Uuid,
+    /// What it is a property of.
+    pub kind: PropertyKind,
+    /// Its key.
+    pub name: String,
+    /// Type of its values; `None` as long as no value told it.
+    pub value_type: Option<ValueType>,
+}
+
+impl PropertyDefinition {
+    /// Whether its values are numbers.
+    pub fn is_numerical(&self) -> bool {
+        self.value_type == Some(ValueType::Numeric)
+    }
+}
+
+/// That a property of some key arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertySeen {
+    /// The project.
+    pub project: ProjectId,
+    /// What it is a property of.
+    pub kind: PropertyKind,
+    /// Its key.
+    pub name: String,
+    /// Type of the value, if it has one. Stays for good if it is the first.
+    pub value_type: Option<ValueType>,
+}
+
+/// That an event of some name had a property of some key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairSeen {
+    /// The project.
+    pub project: ProjectId,
+    /// Name of the event.
+    pub event: String,
+    /// Key of the property.
+    pub property: String,
+}
+
+impl Metadata {
+    /// Property definitions of a project in an order of the store's own, at most `limit`, those
+    /// behind `after`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn property_definitions(
+        &self,
+        project: ProjectId,
+        after: Option<&PropertyDefinition>,
+        limit: u32,
+    ) -> Result<Vec<PropertyDefinition>, MetadataError> {
+        let (kind, index) = after.map_or((0, -1), |after| after.kind.columns());
+        let rows: Vec<PropertyRow> = sqlx::query_as(
+            "SELECT id, kind, group_type_index, name, property_type FROM property_definitions
+             WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
+             ORDER BY kind, group_type_index, name LIMIT $5",
+        )
+        .bind(project.0)
+        .bind(kind)
+        .bind(index)
+        .bind(after.map_or("", |after| &after.name))
+        .bind(i64::from(limit))
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        let read = |(id, kind, index, name, value_type): PropertyRow| {
+            Ok(PropertyDefinition {
+                id: disk::from_uuid(TABLE, &id)?,
+                kind: PropertyKind::from_columns(kind, index)?,
+                name,
+                value_type: value_type.map(value_type_of).transpose()?,
+            })
+        };
+        rows.into_iter().map(read).collect()
+    }
+
+    /// Pairs of event name and property key in an order of the store's own, at most `limit`, those
+    /// behind `after`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn event_properties(
+        &self,
+        project: ProjectId,
+        after: Option<&(String, String)>,
+        limit: u32,
+    ) -> Result<Vec<(String, String)>, MetadataError> {
+        let (event, property) =
+            after.map_or(("", ""), |(event, property)| (event.as_str(), property.as_str()));
+        let rows = sqlx::query_as(
+            "SELECT event, property FROM event_properties
+             WHERE project_id = $1 AND (event, property) > ($2, $3)
+             ORDER BY event, property LIMIT $4",
+        )
+        .bind(project.0)
+        .bind(event)
+        .bind(property)
+        .bind(i64::from(limit))
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        Ok(rows)
+    }
+}
+
+const TABLE: &str = "property_definitions";
+
+/// Id, kind, index of the group type, name, type.
+type PropertyRow = (String, i64, i64, String, Option<String>);
+
+fn corrupt(problem: String) -> MetadataError {
+    MetadataError::Corrupt { table: TABLE, problem }
+}
+
+fn value_type_of(name: String) -> Result<ValueType, MetadataError> {
+    let known = ValueType::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| corrupt(format!("the type {name}")))
+}
+
+/// The id of a definition.
+fn id(seen: &PropertySeen) -> Uuid {
+    let (kind, index) = seen.kind.columns();
+    let name = format!("{}:{kind}:{index}:{}", seen.project, seen.name);
+    Uuid::new_v5(&PROPERTY_NAMESPACE, name.as_bytes())
+}
+
+/// Adds definitions, and types to those that have none.
+pub(super) async fn upsert(
+    connection: &mut SqliteConnection,
+    seen: &[PropertySeen],
+) -> Result<(), MetadataError> {
+    for rows in seen.chunks(INSERT_ROWS) {
+        let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
+            "INSERT INTO property_definitions
+             (id, project_id, kind, group_type_index, name, property_type) ",
+        );
+        insert.push_values(rows, |mut row, seen| {
+            let (kind, index) = seen.kind.columns();
+            row.push_bind(id(seen).to_string())
+                .push_bind(seen.project.0)
+                .push_bind(kind)
+                .push_bind(index)
+                .push_bind(&seen.name)
+                .push_bind(seen.value_type.map(ValueType::name));
+        });
+        insert.push(
+            " ON CONFLICT (project_id, kind, group_type_index, name)
+             DO UPDATE SET property_type = excluded.property_type
+             WHERE property_definitions.property_type IS NULL
+             AND excluded.property_type IS NOT NULL",
+        );
+        insert.build().persistent(false).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Adds pairs of event and property.
+pub(super) async fn insert_pairs(
+    connection: &mut SqliteConnection,
+    seen: &[PairSeen],
+) -> Result<(), MetadataError> {
+    for rows in seen.chunks(INSERT_ROWS) {
+        let mut insert: QueryBuilder<Sqlite> =
+            QueryBuilder::new("INSERT INTO event_properties (project_id, event, property) ");
+        insert.push_values(rows, |mut row, seen| {
+            row.push_bind(seen.project.0).push_bind(&seen.event).push_bind(&seen.property);
+        });
+        insert.push(" ON CONFLICT DO NOTHING");
+        insert.build().persistent(false).execute(&mut *connection).await?;
+    }
+    Ok(())
+}

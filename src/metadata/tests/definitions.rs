@@ -1,0 +1,274 @@
+//! Definitions of events and properties: what was seen is there, once, and keeps what it was.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::metadata::definitions::DefinitionPatch;
+use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::EventDefinition;
+use crate::metadata::definitions::Sightings;
+use crate::metadata::properties::PairSeen;
+use crate::metadata::properties::PropertyKind;
+use crate::metadata::properties::PropertySeen;
+use crate::metadata::properties::ValueType;
+
+fn seen(name: &str, at: i64) -> DefinitionSeen {
+    DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: UnixMicros(at) }
+}
+
+fn events(seen: &[DefinitionSeen]) -> Sightings {
+    Sightings { events: seen.to_vec(), ..Sightings::default() }
+}
+
+/// All event definitions, read in pages of two.
+async fn all(metadata: &Metadata, project: ProjectId) -> Vec<EventDefinition> {
+    let mut all: Vec<EventDefinition> = Vec::new();
+    loop {
+        let after = all.last().map_or("", |last| &last.name).to_owned();
+        let page = metadata.definitions(project, &after, 2).await.expect("a page");
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+fn property(kind: PropertyKind, name: &str, value_type: Option<ValueType>) -> PropertySeen {
+    PropertySeen { project: PROJECT, kind, name: name.to_owned(), value_type }
+}
+
+fn properties(seen: &[PropertySeen]) -> Sightings {
+    Sightings { properties: seen.to_vec(), ..Sightings::default() }
+}
+
+type Property = (PropertyKind, String, Option<ValueType>);
+
+/// All property definitions, read in pages of two.
+async fn all_properties(metadata: &Metadata, project: ProjectId) -> Vec<Property> {
+    let mut all = Vec::new();
+    loop {
+        let page = metadata.property_definitions(project, all.last(), 2).await.expect("a page");
+        if page.is_empty() {
+            break;
+        }
+        all.extend(page);
+    }
+    all.into_iter().map(|one| (one.kind, one.name, one.value_type)).collect()
+}
+
+/// All pairs of event and property, read in pages of two.
+async fn all_pairs(metadata: &Metadata) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    loop {
+        let page = metadata.event_properties(PROJECT, all.last(), 2).await.expect("a page");
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+#[tokio::test]
+async fn everything_survives_a_restart() {
+    let bench = Bench::started().await;
+    bench.create("a").await;
+    bench.metadata.upsert_definitions(&events(&[seen("signed up", 5)])).await.expect("upsert");
+    let before = bench.metadata.snapshot();
+    let definitions = all(&bench.metadata, PROJECT).await;
+    bench.metadata.close().await;
+    let reopened = bench.other().await;
+    assert_eq!(reopened.snapshot(), before);
+    assert_eq!(all(&reopened, PROJECT).await, definitions);
+    assert_eq!(kind(bench.metadata.create_flag(PROJECT, USER, new("b")).await), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn definitions_come_from_what_was_seen() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    metadata.upsert_definitions(&Sightings::default()).await.expect("nothing");
+    let batch = [seen("b", 20), seen("$pageview", 10), seen("b", 5)];
+    metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
+    let stored = all(metadata, PROJECT).await;
+    let short = |all: &[EventDefinition]| {
+        all.iter()
+            .map(|one| (one.name.clone(), one.created_at.0, one.last_seen_at.map(|seen| seen.0)))
+            .collect::<Vec<_>>()
+    };
+    let expected = [("$pageview".to_owned(), 10, Some(10)), ("b".to_owned(), 20, Some(20))];
+    assert_eq!(short(&stored), expected);
+    // The same again, as a replay would, changes nothing; a later one moves the last time on.
+    metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
+    assert_eq!(all(metadata, PROJECT).await, stored);
+    metadata.upsert_definitions(&events(&[seen("b", 30)])).await.expect("upsert");
+    let b = metadata.definition_by_name(PROJECT, "b").await.expect("b");
+    assert_eq!((b.created_at, b.last_seen_at), (UnixMicros(20), Some(UnixMicros(30))));
+    assert_eq!((b.tags.len(), b.post_to_slack), (0, false));
+    assert_eq!(metadata.definition(PROJECT, b.id).await.expect("b"), b);
+
+    // Python: uuid.uuid5(uuid.UUID("6f1d0c9e-5a47-4b3f-9c55-2f7de0b7a8d4"), "1:b")
+    assert_eq!(b.id, Uuid::parse_str("11e2c151-3092-5c9c-8ab2-0558670aa075").expect("uuid"));
+
+    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    assert_eq!(all(metadata, other).await, []);
+    assert_eq!(kind(metadata.definition(other, b.id).await), Kind::NotFound);
+    assert_eq!(kind(metadata.definition_by_name(PROJECT, "B").await), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_batch_of_definitions_is_all_or_nothing() {
+    let bench = Bench::started().await;
+    let nowhere = DefinitionSeen { project: ProjectId(9), ..seen("x", 1) };
+    let result = bench.metadata.upsert_definitions(&events(&[seen("a", 1), nowhere])).await;
+    assert_eq!(kind(result), Kind::Internal);
+    assert_eq!(all(&bench.metadata, PROJECT).await, []);
+}
+
+#[tokio::test]
+async fn definitions_are_edited_and_deleted() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    metadata.upsert_definitions(&events(&[seen("a", 1), seen("b", 2)])).await.expect("upsert");
+    let a = metadata.definition_by_name(PROJECT, "a").await.expect("a");
+    let patch = DefinitionPatch {
+        name: Some("renamed".to_owned()),
+        created_at: Some(UnixMicros(7)),
+        last_seen_at: Some(UnixMicros(8)),
+        tags: Some(vec![" X".to_owned(), "x".to_owned()]),
+        post_to_slack: Some(true),
+    };
+    let renamed = metadata.update_definition(PROJECT, a.id, patch).await.expect("update");
+    let expected = EventDefinition {
+        id: a.id,
+        project: PROJECT,
+        name: "renamed".to_owned(),
+        created_at: UnixMicros(7),
+        last_seen_at: Some(UnixMicros(8)),
+        tags: vec!["x".to_owned()],
+        post_to_slack: true,
+    };
+    assert_eq!(renamed, expected);
+    assert_eq!(metadata.definition(PROJECT, a.id).await.expect("a"), expected);
+    let same = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
+    assert_eq!(same.expect("update"), expected);
+
+    let set_name =
+        |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..DefinitionPatch::default() };
+    for (name, expected) in [("b", "unique"), (" ", "blank"), (&"n".repeat(401), "max_length")] {
+        let result = metadata.update_definition(PROJECT, a.id, set_name(name)).await;
+        assert_eq!(code(result), expected, "{name}");
+    }
+
+    // Events of the old name get a definition of their own; its id cannot be the usual one.
+    metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
+    let new = metadata.definition_by_name(PROJECT, "a").await.expect("a");
+    assert_ne!(new.id, a.id);
+    metadata.upsert_definitions(&events(&[seen("a", 10)])).await.expect("upsert");
+    assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").id, new.id);
+
+    assert_eq!(metadata.delete_definition(PROJECT, a.id).await.expect("delete"), expected);
+    assert_eq!(kind(metadata.delete_definition(PROJECT, a.id).await), Kind::NotFound);
+    assert_eq!(kind(metadata.definition(PROJECT, a.id).await), Kind::NotFound);
+    let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default()).await;
+    assert_eq!(kind(gone), Kind::NotFound);
+    assert_eq!(all(metadata, PROJECT).await.len(), 2);
+}
+
+#[tokio::test]
+async fn property_definitions_come_from_what_was_seen() {
+    use PropertyKind::Event;
+    use PropertyKind::Group;
+    use PropertyKind::Person;
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let pair = |event: &str, property: &str| PairSeen {
+        project: PROJECT,
+        event: event.to_owned(),
+        property: property.to_owned(),
+    };
+    let seen = Sightings {
+        events: vec![seen("order", 5)],
+        properties: vec![
+            property(Event, "price", Some(ValueType::Numeric)),
+            property(Event, "note", None),
+            property(Event, "", Some(ValueType::String)),
+            property(Person, "price", Some(ValueType::String)),
+            property(Group(1), "price", Some(ValueType::DateTime)),
+            property(Group(0), "price", Some(ValueType::Boolean)),
+        ],
+        pairs: vec![pair("order", "price"), pair("order", ""), pair("a", "price")],
+    };
+    metadata.upsert_definitions(&seen).await.expect("upsert");
+    let expected = vec![
+        (Event, String::new(), Some(ValueType::String)),
+        (Event, "note".to_owned(), None),
+        (Event, "price".to_owned(), Some(ValueType::Numeric)),
+        (Person, "price".to_owned(), Some(ValueType::String)),
+        (Group(0), "price".to_owned(), Some(ValueType::Boolean)),
+        (Group(1), "price".to_owned(), Some(ValueType::DateTime)),
+    ];
+    assert_eq!(all_properties(metadata, PROJECT).await, expected);
+    let pairs = [("a", "price"), ("order", ""), ("order", "price")];
+    let pairs = pairs.map(|(event, property)| (event.to_owned(), property.to_owned()));
+    assert_eq!(all_pairs(metadata).await, pairs);
+    let ids = metadata.property_definitions(PROJECT, None, 10).await.expect("a page");
+    // Python: uuid.uuid5(uuid.UUID("3b7a9c42-81d5-4e0f-a6c8-5d14f2e97b06"), "1:1:-1:price")
+    let price = ids.iter().find(|one| one.kind == Event && one.name == "price").expect("price");
+    assert_eq!(price.id.to_string(), "bd7361ae-9b42-5575-b92c-f7d2c2d896d5");
+    assert!(price.is_numerical());
+    // The same again, as a replay would, changes nothing.
+    metadata.upsert_definitions(&seen).await.expect("upsert");
+    assert_eq!(metadata.property_definitions(PROJECT, None, 10).await.expect("a page"), ids);
+    assert_eq!(all_pairs(metadata).await, pairs);
+    let other = metadata.create_project(USER, "Other", &super::seed(2)).await.expect("one").id;
+    assert_eq!(all_properties(metadata, other).await, []);
+}
+
+#[tokio::test]
+async fn more_definitions_than_one_statement_takes_are_stored() {
+    let bench = Bench::started().await;
+    let many: Vec<PropertySeen> = (0..1_000)
+        .map(|n| property(PropertyKind::Event, &format!("key {n:04}"), Some(ValueType::String)))
+        .collect();
+    bench.metadata.upsert_definitions(&properties(&many)).await.expect("upsert");
+    let stored = bench.metadata.property_definitions(PROJECT, None, 2_000).await.expect("all");
+    assert!(stored.iter().map(|one| &one.name).eq(many.iter().map(|one| &one.name)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The first type that is known stays, however sightings are cut into batches.
+    #[test]
+    fn the_first_type_stays(
+        sightings in prop::collection::vec((0_usize..3, 0_usize..6), 1..40),
+        cuts in prop::collection::vec(1_usize..8, 40),
+    ) {
+        let seen: Vec<PropertySeen> = sightings
+            .iter()
+            .map(|(key, value_type)| {
+                // The last two are no type.
+                let value_type = ValueType::ALL.get(*value_type).copied();
+                property(PropertyKind::Event, ["a", "b", "c"][*key], value_type)
+            })
+            .collect();
+        let mut expected: std::collections::BTreeMap<&str, Option<ValueType>> = Default::default();
+        for one in &seen {
+            let first = expected.entry(&one.name).or_default();
+            *first = first.or(one.value_type);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stored = runtime.block_on(async {
+            let bench = Bench::started().await;
+            let mut rest = seen.as_slice();
+            for cut in cuts {
+                let (batch, after) = rest.split_at(cut.min(rest.len()));
+                bench.metadata.upsert_definitions(&properties(batch)).await.expect("upsert");
+                rest = after;
+            }
+            all_properties(&bench.metadata, PROJECT).await
+        });
+        let stored: Vec<_> = stored.iter().map(|(_, name, kind)| (name.as_str(), *kind)).collect();
+        prop_assert_eq!(stored, expected.into_iter().collect::<Vec<_>>());
+    }
+}

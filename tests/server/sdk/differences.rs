@@ -1,0 +1,227 @@
+//! Where stored events and persons may differ from what an SDK was told: the only place.
+//!
+//! [`ADDED`] are properties that SDKs add of their own, as seen on the wire. The rest is what the
+//! server does, with its rule: PostHog's ingestion does the same.
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::sdk::stored::is_same;
+
+/// Properties that SDKs add: (beginning of the driver's name, event or "" for every event, names).
+/// A name that ends with `*` is the beginning of many.
+const ADDED: &[(&str, &str, &[&str])] = &[
+    // Of capture v1 the server writes them: they stand in a header there.
+    ("", "", &["$lib", "$lib_version"]),
+    ("python-3", "", &["$geoip_disable"]),
+    ("python-5", "", &["$geoip_disable"]),
+    ("python-7", "", &["$geoip_disable", "$is_server", "$os_distro"]),
+    ("python-", "", &["$python_runtime", "$python_version", "$os", "$os_version"]),
+    ("python-", "$exception", &["$exception_*"]),
+    ("node-", "", &["$geoip_disable"]),
+    ("node-5", "", &["$is_server"]),
+    ("node-", "$exception", &["$exception_*"]),
+    ("rust-", "", &["$is_server", "$os", "$os_version"]),
+    // Of events with groups.
+    ("rust-", "", &["$process_person_profile"]),
+    ("rust-v0", "", &["$lib_version__major", "$lib_version__minor", "$lib_version__patch"]),
+    ("rust-", "$exception", &["$exception_*", "$debug_images"]),
+    ("", "$feature_flag_called", &["locally_evaluated", "$feature_flag_*", "$feature/*"]),
+];
+
+/// Properties of an event that say something of its person (PostHog's `eventToPersonProperties` and
+/// campaign parameters): `$set` gets them, and `$set_once` with `$initial_`.
+const LIFTED: [&str; 44] = [
+    "$app_build",
+    "$app_name",
+    "$app_namespace",
+    "$app_version",
+    "$browser",
+    "$browser_version",
+    "$device_type",
+    "$current_url",
+    "$pathname",
+    "$os",
+    "$os_name",
+    "$os_version",
+    "$referring_domain",
+    "$referrer",
+    "$screen_height",
+    "$screen_width",
+    "$viewport_height",
+    "$viewport_width",
+    "$raw_user_agent",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_content",
+    "utm_name",
+    "utm_term",
+    "gclid",
+    "gad_source",
+    "gclsrc",
+    "dclid",
+    "gbraid",
+    "wbraid",
+    "fbclid",
+    "msclkid",
+    "twclid",
+    "li_fat_id",
+    "mc_cid",
+    "igshid",
+    "ttclid",
+    "rdt_cid",
+    "irclid",
+    "_kx",
+    "epik",
+    "qclid",
+    "sccid",
+];
+
+/// Properties of a person that nobody gave: what is lifted, what is lifted for good (browsers say
+/// some of it themselves), and the event that made the person.
+const OF_PERSONS: [&str; 2] = ["$initial_*", "$creator_event_uuid"];
+
+/// Whether an SDK adds this property to this event.
+pub(super) fn is_added(who: &str, event: &str, name: &str) -> bool {
+    ADDED.iter().any(|(driver, of_event, names)| {
+        who.starts_with(driver)
+            && (of_event.is_empty() || *of_event == event)
+            && names.iter().any(|added| matches(added, name))
+    })
+}
+
+/// Whether a person may have this property though no SDK was told.
+pub(super) fn is_of_persons(name: &str) -> bool {
+    LIFTED.contains(&name) || OF_PERSONS.iter().any(|known| matches(known, name))
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    }
+}
+
+/// Compares a property that was given with what is stored. `row` is the whole event.
+pub(super) fn check_given(
+    name: &str,
+    given: &Value,
+    row: &Value,
+    stored: &Value,
+) -> Result<(), String> {
+    let found = &stored[name];
+    match name {
+        // The column has the clicked elements.
+        "$elements_chain" if given.is_string() && row["elements_chain"] == *given => return Ok(()),
+        "$elements" if row["elements_chain"].is_string() => return Ok(()),
+        // True is what every event is.
+        "$process_person_profile" if *given == true && found.is_null() => return Ok(()),
+        // An event without a person, or about a group, says nothing of a person.
+        "$set" | "$set_once" | "$unset" if says_nothing(row, stored) => {
+            return match stored.get(name) {
+                None => Ok(()),
+                Some(found) => Err(format!("{name} is {found} and should be gone")),
+            };
+        }
+        // What was said, and what is lifted.
+        "$set" | "$set_once" if given.is_object() && found.is_object() => {
+            let empty = Map::new();
+            let given = given.as_object().unwrap_or(&empty);
+            for (key, value) in given {
+                if !is_same(value, &found[key]) {
+                    return Err(format!("{name} of {key} is {} instead of {value}", found[key]));
+                }
+            }
+            return check_lifted(name, given, stored);
+        }
+        _ => {}
+    }
+    if is_same(given, found) && stored.get(name).is_some() {
+        return Ok(());
+    }
+    Err(format!("{name} is {found} instead of {given}"))
+}
+
+/// Looks at a property that nobody gave.
+pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> Result<(), String> {
+    let event = row["event"].as_str().unwrap_or_default();
+    if is_added(who, event, name) {
+        return Ok(());
+    }
+    match name {
+        "$set" | "$set_once" => check_lifted(name, &Map::new(), stored),
+        // As in the columns.
+        "$ip" if row["ip"] == stored[name] => Ok(()),
+        "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4"
+            if row[name.trim_start_matches('$')] == stored[name] =>
+        {
+            Ok(())
+        }
+        _ => Err(format!("{name} is {} and was not given", stored[name])),
+    }
+}
+
+/// Whether an event says nothing of a person.
+fn says_nothing(row: &Value, stored: &Value) -> bool {
+    stored["$process_person_profile"] == false || row["event"] == "$groupidentify"
+}
+
+/// Looks for what the server adds and takes away, whatever was given.
+pub(super) fn check_rules(row: &Value, stored: &Value) -> Result<(), String> {
+    for name in ["$elements_chain", "$elements"] {
+        if stored.get(name).is_some() {
+            return Err(format!("{name} stands in the properties"));
+        }
+    }
+    if stored["$process_person_profile"] == true {
+        return Err("$process_person_profile is what it always is".to_owned());
+    }
+    if row["ip"] != stored["$ip"] {
+        return Err("the address is not in the properties".to_owned());
+    }
+    for index in 0..5 {
+        if row[format!("group_{index}")] != stored[format!("$group_{index}")] {
+            return Err(format!("group {index} is not in the properties"));
+        }
+    }
+    if says_nothing(row, stored) {
+        return Ok(());
+    }
+    for name in LIFTED {
+        // Of a server, the system is not the person's; `$os_name` is another name of `$os`.
+        let is_system = matches!(name, "$os" | "$os_version") && stored["$is_server"] == true;
+        let Some(value) = stored.get(name) else { continue };
+        if is_system || name == "$os_name" {
+            continue;
+        }
+        if stored["$set"].get(name).is_none() {
+            return Err(format!("{name} is not in $set"));
+        }
+        if !value.is_null() && stored["$set_once"].get(initial(name)).is_none() {
+            return Err(format!("{name} is not in $set_once"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `$set` and `$set_once` have nothing but what was given and what is lifted.
+fn check_lifted(name: &str, given: &Map<String, Value>, stored: &Value) -> Result<(), String> {
+    for (key, value) in stored[name].as_object().into_iter().flatten() {
+        if given.contains_key(key) {
+            continue;
+        }
+        let source = match name {
+            "$set" => LIFTED.into_iter().find(|lifted| lifted == key),
+            _ => LIFTED.into_iter().find(|lifted| *key == initial(lifted)),
+        };
+        if source.is_none_or(|source| !is_same(&stored[source], value)) {
+            return Err(format!("{name} has {key} of {value}, which was not given"));
+        }
+    }
+    Ok(())
+}
+
+fn initial(name: &str) -> String {
+    format!("$initial_{}", name.strip_prefix('$').unwrap_or(name))
+}
