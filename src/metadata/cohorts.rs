@@ -260,7 +260,7 @@ impl Metadata {
     /// not static or would be too large.
     pub async fn change_members(
         &self,
-        project: ProjectId,
+        (project, user): (ProjectId, UserId),
         id: CohortId,
         added: &[Uuid],
         removed: &[Uuid],
@@ -283,6 +283,17 @@ impl Metadata {
         cohort.last_calculation = Some(self.now());
         cohort.members = members.into_iter().collect();
         rows::update(write.connection(), &cohort).await?;
+        // How many, not who: a list may have a million members.
+        let count =
+            |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
+        let change = Change {
+            scope: Scope::Cohort,
+            item: id.to_string(),
+            verb: Verb::Updated,
+            name: cohort.name.clone(),
+            fields: diff(Scope::Cohort, &count(stored), &count(&cohort)),
+        };
+        write.log(project, Some(user), change).await?;
         let cohort = Arc::new(cohort);
         let mut next = write.base.as_ref().clone();
         next.put_cohort(Arc::clone(&cohort));

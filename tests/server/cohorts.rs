@@ -215,6 +215,9 @@ fn flags_ask_cohorts_with_rules_and_lists_and_a_crash_changes_nothing() {
     );
     assert_eq!(added.status, 200, "{added}");
     assert_eq!(server.get(&path).json()["count"], 3);
+    let log = server.get(&format!("{path}activity/")).json();
+    let change = &log["results"][0]["detail"]["changes"][0];
+    assert_eq!((&change["before"], &change["after"]), (&json!(1), &json!(3)), "{log}");
     assert_eq!(flags_of(&server, "ada"), of(true, true, false));
     // Bob turns out to be Dan, whose person stays. Members stay members.
     let merge = json!([

@@ -173,7 +173,7 @@ pub async fn change_members(
     request: Request,
 ) -> Result<Response, Problem> {
     let asker = asker(&app.metadata.snapshot(), project, &request, "write")?;
-    let (project, id) = (asker.project.id, cohort_id(id)?);
+    let (project, user, id) = (asker.project.id, asker.user.id, cohort_id(id)?);
     let is_removal = request.path().contains("/remove_person");
     let mut fields = Fields::read(request).await?;
     let listed = body::members(&mut fields)?;
@@ -185,8 +185,8 @@ pub async fn change_members(
     let metadata = app.metadata.clone();
     let write = async move {
         match is_removal {
-            true => metadata.change_members(project, id, &[], &persons).await,
-            false => metadata.change_members(project, id, &persons, &[]).await,
+            true => metadata.change_members((project, user), id, &[], &persons).await,
+            false => metadata.change_members((project, user), id, &persons, &[]).await,
         }
     };
     let written = app.tasks.0.detach("change-members", write).await;
