@@ -23,6 +23,7 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::secrets::Seed;
 
+mod cohorts;
 mod definitions;
 mod warnings;
 
