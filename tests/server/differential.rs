@@ -17,7 +17,7 @@ use crate::sdk::tools;
 const COMPARISONS: u64 = 200_000;
 
 /// Comparisons with posthog-node, at least: of the last round of the others.
-const NODE_COMPARISONS: u64 = 40_000;
+const NODE_COMPARISONS: u64 = 35_000;
 
 /// Of a hundred results, those that the SDK must have computed itself, at least: below that the
 /// generator asks for what SDKs cannot know.
