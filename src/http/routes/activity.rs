@@ -77,10 +77,10 @@ pub async fn of_project(app: &App, project: &str, request: &Request) -> Result<R
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
     let scopes: Vec<Scope> = names.iter().filter_map(|name| Scope::parse(name)).collect();
     let user = request.query("user");
-    let user = user.and_then(|wanted| {
+    let user = user.map(|wanted| {
         let known = snapshot.users().find(|user| user.uuid.to_string() == *wanted);
         // Nobody's entries are asked for by a user that is none.
-        Some(known.map_or(UserId(-1), |user| user.id))
+        known.map_or(UserId(-1), |user| user.id)
     });
     let item = request.query("item_id").map(|item| item.into_owned());
     let asked = Asked { scopes: scopes.clone(), item, user };

@@ -40,8 +40,11 @@ const CHAIN_MAX: usize = 1000;
 /// What was made for the projects that were asked for. One entry for each at most.
 #[derive(Debug, Default)]
 pub struct Cache {
-    made: Mutex<HashMap<ProjectId, (Arc<Revision>, Arc<Definitions>)>>,
+    made: Mutex<HashMap<ProjectId, Made>>,
 }
+
+/// What was made, and the state that it was made of.
+type Made = (Arc<Revision>, Arc<Definitions>);
 
 /// The definitions of a project.
 #[derive(Debug)]

@@ -211,21 +211,26 @@ fn shown(flags: &FlagSet, answer: &Answer<'_>) -> Result<Value, Refusal> {
         None if has_variants && !verdict.enabled => None,
         None => Some(Value::Bool(verdict.enabled)),
     };
-    let mut shown = item(answer.key, value, reason(flag, verdict));
-    if let Some(variant) = verdict.variant.filter(|_| verdict.enabled) {
-        shown["variant"] = Value::String(variant.to_owned());
-    }
-    shown["metadata"]["version"] = answer.version.into();
+    let mut metadata = Map::from_iter([("version".to_owned(), answer.version.into())]);
     if let Some(payload) = verdict.payload {
-        shown["metadata"]["payload"] = payload.clone();
+        metadata.insert("payload".to_owned(), payload.clone());
     }
-    Ok(shown)
+    let mut shown = item(answer.key, value, reason(flag, verdict));
+    shown.insert("metadata".to_owned(), Value::Object(metadata));
+    if let Some(variant) = verdict.variant.filter(|_| verdict.enabled) {
+        shown.insert("variant".to_owned(), Value::String(variant.to_owned()));
+    }
+    Ok(Value::Object(shown))
 }
 
-fn item(key: &str, value: Option<Value>, reason: &str) -> Value {
-    let mut item = json!({"key": key, "reason": reason, "metadata": {}});
+fn item(key: &str, value: Option<Value>, reason: &str) -> Map<String, Value> {
+    let mut item = Map::from_iter([
+        ("key".to_owned(), Value::String(key.to_owned())),
+        ("reason".to_owned(), Value::String(reason.to_owned())),
+        ("metadata".to_owned(), json!({})),
+    ]);
     if let Some(value) = value {
-        item["value"] = value;
+        item.insert("value".to_owned(), value);
     }
     item
 }

@@ -70,6 +70,12 @@ fn flag(id: i64, key: &str, active: bool, needs: &[i64]) -> Arc<StoredFlag> {
         usage_dashboard: None,
         analytics_dashboards: Vec::new(),
         has_enriched_analytics: None,
+        bucketing_identifier: None,
+        evaluation_runtime: None,
+        evaluation_contexts: Vec::new(),
+        is_remote_configuration: false,
+        archived: false,
+        last_modified_by: None,
     })
 }
 
@@ -229,10 +235,6 @@ fn kinds_of_properties_go_with_whom_the_condition_counts() {
     for (filters, expected) in [
         (filters(json!(null), &of_person), Ok(())),
         (filters(json!(null), &json!({"key": "k", "value": "x"})), Ok(())),
-        (
-            filters(json!(null), &json!({"key": "id", "type": "cohort", "value": 1})),
-            Err(("cohort_does_not_exist", "Cohort with id 1 does not exist")),
-        ),
         (filters(json!(null), &json!({"key": "k", "type": "person_metadata", "value": 1})), Ok(())),
         (filters(json!(null), &of_group(0)), Err(persons)),
         (filters(json!(null), &json!({"key": "k", "type": "event", "value": "x"})), Err(persons)),
@@ -466,6 +468,15 @@ fn long_chains_are_followed() {
     let violation = check_filters(&with_dependency(json!(1)), &last);
     let detail = violation.map_err(|violation| violation.detail);
     assert!(detail.is_err_and(|detail| detail.starts_with("Circular dependency detected: last")));
+}
+
+#[test]
+fn cohorts_exist() {
+    for value in [json!(1), json!("1")] {
+        let cohort = json!({"key": "id", "type": "cohort", "value": value});
+        let expected = ("cohort_does_not_exist", "Cohort with id 1 does not exist");
+        check(json!({"groups": [{"properties": [cohort]}]}), Err(expected));
+    }
 }
 
 #[test]

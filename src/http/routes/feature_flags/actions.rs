@@ -202,18 +202,21 @@ async fn at_version(
         }
         offset += page.entries.len();
         for entry in page.entries {
-            let changes = entry.detail.get("changes").and_then(Value::as_array);
-            let changes = changes.into_iter().flatten();
-            let named = |change: &&Value| change["field"] != "role_access";
-            let changes: Vec<&Value> = changes.filter(named).collect();
-            let is_version = entry.activity == "updated"
-                && (!changes.is_empty() || entry.detail["changes"] == json!([]));
+            let all = entry.detail.get("changes").and_then(Value::as_array);
+            let all = all.map_or(&[][..], Vec::as_slice);
+            let is_of_flag = |change: &&Value| {
+                change.get("field").and_then(Value::as_str) != Some("role_access")
+            };
+            let changes: Vec<&Value> = all.iter().filter(is_of_flag).collect();
+            // A change of rights is no version.
+            let is_version = entry.activity == "updated" && (!changes.is_empty() || all.is_empty());
             if !is_version || at == wanted {
                 continue;
             }
             for change in changes {
-                if let Some(name) = change["field"].as_str() {
-                    fields.insert(name.to_owned(), change["before"].clone());
+                if let Some(name) = change.get("field").and_then(Value::as_str) {
+                    let before = change.get("before").cloned().unwrap_or_default();
+                    fields.insert(name.to_owned(), before);
                 }
             }
             at -= 1;
