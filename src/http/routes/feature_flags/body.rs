@@ -297,6 +297,31 @@ mod tests {
         assert!(told(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
     }
 
+    /// The fields of the API specification, in its order.
+    const ORDER: [&str; 21] = [
+        "id",
+        "name",
+        "key",
+        "filters",
+        "deleted",
+        "active",
+        "created_by",
+        "created_at",
+        "is_simple_flag",
+        "rollout_percentage",
+        "ensure_experience_continuity",
+        "experiment_set",
+        "surveys",
+        "features",
+        "rollback_conditions",
+        "performed_rollback",
+        "can_edit",
+        "tags",
+        "usage_dashboard",
+        "analytics_dashboards",
+        "has_enriched_analytics",
+    ];
+
     /// Names and order from the table of the API specification; the values follow from what was written.
     #[tokio::test]
     async fn flags_are_shown_as_documented() {
@@ -354,31 +379,8 @@ mod tests {
             "has_encrypted_payloads": false,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-        let order = [
-            "id",
-            "name",
-            "key",
-            "filters",
-            "deleted",
-            "active",
-            "created_by",
-            "created_at",
-            "is_simple_flag",
-            "rollout_percentage",
-            "ensure_experience_continuity",
-            "experiment_set",
-            "surveys",
-            "features",
-            "rollback_conditions",
-            "performed_rollback",
-            "can_edit",
-            "tags",
-            "usage_dashboard",
-            "analytics_dashboards",
-            "has_enriched_analytics",
-        ];
         let mut rest = text.as_str();
-        for name in order {
+        for name in ORDER {
             let place = rest.find(&format!("\"{name}\":"));
             rest = &rest[place.unwrap_or_else(|| panic!("{name} is missing or too early"))..];
         }
