@@ -8,14 +8,16 @@
 //!
 //! # Cohorts
 //!
-//! Membership is asked of [`evaluate::Cohorts`]. The only implementation here,
-//! [`evaluate::NoCohorts`], knows none: a flag whose verdict depends on a cohort is reported as
-//! failed, and the response carries `errorsWhileComputingFlags`, so that SDKs keep the value they
-//! had. A flag that is decided before its cohort is asked gets its verdict.
+//! Membership is asked of [`evaluate::Cohorts`]; [`cohorts`] answers it. A flag whose verdict depends
+//! on a cohort that is not there, or that waits for itself, is reported as failed, and the response
+//! carries `errorsWhileComputingFlags`, so that SDKs keep the value they had. A flag that is decided
+//! before its cohort is asked gets its verdict.
 
 pub mod bucket;
+pub mod cohorts;
 pub mod definition;
 pub mod evaluate;
 pub mod set;
 pub mod subject;
+pub mod trace;
 pub mod verdict;

@@ -13,6 +13,8 @@ pub mod call;
 pub mod conditional;
 pub mod cors;
 pub mod csv;
+pub mod fields;
+pub mod knowledge;
 pub mod page;
 pub mod request;
 pub mod response;

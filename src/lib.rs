@@ -76,8 +76,10 @@
 //! 1. [`http::routes::flags::flags`] decodes the body ([`wire::encoding::decode`],
 //!    [`wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
 //!    ([`metadata::Metadata::snapshot`]).
-//! 2. It looks up the person and the groups, as of every acknowledged event
-//!    ([`identity::store::Identities::view`]), and builds a [`flags::subject::Subject`].
+//! 2. [`http::knowledge::Knowledge::look_up`] looks up the person and the groups, as of every
+//!    acknowledged event ([`identity::store::Identities::view`]), and after a login the hash keys
+//!    that the person keeps ([`metadata::Metadata::hash_keys`]); it builds the
+//!    [`flags::subject::Subject`] and its cohorts ([`flags::cohorts::Memberships`]).
 //! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock.
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
@@ -97,6 +99,8 @@
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
 //! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
+//! | The same for flags made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
+//! | There is no change of a flag or cohort without an entry in the log. | `metadata/activity.rs`, `tests/server/flag_management.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
@@ -116,6 +120,7 @@
 //! | warning to senders | `ingest/warnings.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
+//! | endpoint of flags or cohorts | a row in `http/router/flag_routes.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |

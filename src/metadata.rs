@@ -1,4 +1,5 @@
-//! The metadata store: organizations, users, projects, keys, flags, definitions, warnings.
+//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions,
+//! warnings, and the log of who changed what.
 //!
 //! [`Metadata`] is the handle. Hot roads ask [`Metadata::snapshot`], which never waits; everything
 //! else is `async` and goes to the database. No HTTP, no JSON shapes of requests, no evaluation.
@@ -29,6 +30,7 @@ use sqlx::SqliteConnection;
 use sqlx::Transaction;
 use tokio::sync::Mutex;
 use tokio::sync::OwnedMutexGuard;
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
@@ -38,15 +40,21 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
+pub mod activity;
+pub mod cohorts;
+pub mod dashboards;
 pub mod definition_notes;
 pub mod definitions;
 mod disk;
 pub mod first_start;
 pub mod flag_rules;
+pub mod flag_settings;
 pub mod flags;
 pub mod group_types;
+pub mod hash_keys;
 pub mod members;
 pub mod properties;
+pub mod roles;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]
@@ -73,6 +81,11 @@ struct Shared {
     /// SQLite's `data_version` of the writing connection at the last full load. It changes when
     /// another process (`weir keys`) commits, and not by commits of our own.
     data_version: AtomicI64,
+    /// Hash keys that wait for the gate, to be written by whoever passes it first. Bounded by the
+    /// number of requests under way.
+    waiting: parking_lot::Mutex<hash_keys::Waiting>,
+    /// Counts the snapshots that were published.
+    published: watch::Sender<u64>,
 }
 
 /// Why the store did not do as asked. Nothing is stored after an error.
@@ -115,6 +128,12 @@ pub enum MetadataError {
     /// There is no such row in this project.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// Somebody else changed what was to be changed; in words for people.
+    #[error("{0}")]
+    Conflict(String),
+    /// The transaction that took the rows of several callers along failed.
+    #[error("the write failed")]
+    NotKept,
     /// The token or key value belongs to someone else.
     #[error("the {0} is in use already")]
     Taken(&'static str),
@@ -124,12 +143,12 @@ impl MetadataError {
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Open { .. } | Self::Migrate(_) => Kind::Unavailable,
+            Self::Open { .. } | Self::Migrate(_) | Self::NotKept => Kind::Unavailable,
             Self::Database(error) => disk::kind(error),
             Self::Corrupt { .. } => Kind::Internal,
             Self::Rejected(_) | Self::Setting { .. } => Kind::Invalid,
             Self::NotFound(_) => Kind::NotFound,
-            Self::Taken(_) => Kind::Conflict,
+            Self::Taken(_) | Self::Conflict(_) => Kind::Conflict,
         }
     }
 }
@@ -156,6 +175,8 @@ impl Metadata {
             gate: Arc::new(Mutex::new(())),
             is_behind: AtomicBool::new(true),
             data_version: AtomicI64::new(0),
+            waiting: parking_lot::Mutex::default(),
+            published: watch::Sender::new(0),
         };
         let metadata = Self { shared: Arc::new(shared) };
         metadata.refresh().await?;
@@ -165,6 +186,11 @@ impl Metadata {
     /// The state as of the last write. Take one per request, so that a request sees one state.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.current.load_full()
+    }
+
+    /// Tells when there is another snapshot.
+    pub fn published(&self) -> watch::Receiver<u64> {
+        self.shared.published.subscribe()
     }
 
     /// Picks up what other processes wrote, such as a key that `weir keys` revoked. Costs one
@@ -197,12 +223,19 @@ impl Metadata {
             || self.shared.data_version.load(Ordering::Acquire) != version;
         if is_stale {
             let fresh = Snapshot::load(&mut tx).await?;
-            self.shared.current.store(Arc::new(fresh));
+            self.shared.publish(fresh);
             self.shared.data_version.store(version, Ordering::Release);
             self.shared.is_behind.store(false, Ordering::Release);
         }
         let base = self.shared.current.load_full();
         Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
+    }
+}
+
+impl Shared {
+    fn publish(&self, next: Snapshot) {
+        self.current.store(Arc::new(next));
+        self.published.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
@@ -225,7 +258,7 @@ impl Write {
     async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
         self.shared.is_behind.store(true, Ordering::Release);
         self.tx.commit().await?;
-        self.shared.current.store(Arc::new(next));
+        self.shared.publish(next);
         self.shared.is_behind.store(false, Ordering::Release);
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! [`Engine::collect`] and [`Engine::stream`] run, on the query threads, with limits of memory,
 //! time and number. What may not live here: JSON shapes, HTTP, product rules.
 
+pub mod audience;
 pub mod definitions;
 pub mod events;
 pub mod groups;

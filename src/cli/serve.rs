@@ -133,7 +133,7 @@ async fn serve(
         tracing::warn!(%error, "cannot write to standard output");
     }
     refresh_metadata(&back, app.metadata.clone());
-    let router = Arc::new(Router::new(app.clone(), secret));
+    let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
     let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
         stop_signal().await?;

@@ -54,16 +54,6 @@ pub trait Cohorts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCohort;
 
-/// Knows no cohort: see the head of [`crate::flags`].
-#[derive(Clone, Copy, Debug)]
-pub struct NoCohorts;
-
-impl Cohorts for NoCohorts {
-    fn contains(&self, _: i64, _: &Subject<'_>) -> Result<bool, UnknownCohort> {
-        Err(UnknownCohort)
-    }
-}
-
 /// What evaluation asks of the world beyond the flag and the subject.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
@@ -104,15 +94,15 @@ pub fn evaluate<'d>(
 }
 
 #[derive(Clone, Copy)]
-struct Evaluation<'d, 'e> {
-    flag: &'d Definition,
-    subject: &'e Subject<'e>,
-    surroundings: Surroundings<'e>,
+pub(super) struct Evaluation<'d, 'e> {
+    pub(super) flag: &'d Definition,
+    pub(super) subject: &'e Subject<'e>,
+    pub(super) surroundings: Surroundings<'e>,
 }
 
 /// What one condition says.
 #[derive(Clone, Copy, PartialEq)]
-enum Attempt<'d> {
+pub(super) enum Attempt<'d> {
     Match(Option<&'d str>),
     /// Its filters match, its rollout does not.
     OutOfRollout,
@@ -136,12 +126,12 @@ struct Alternative<'d> {
 }
 
 impl<'d> Evaluation<'d, '_> {
-    fn enrollment(&self) -> Option<Verdict<'d>> {
+    pub(super) fn enrollment(&self) -> Option<Verdict<'d>> {
         let enrollment = self.flag.enrollment.as_deref()?;
         let value = self.subject.property(enrollment)?;
         let enabled = match value {
             Value::Bool(enrolled) => *enrolled,
-            Value::String(enrolled) => enrolled.eq_ignore_ascii_case("true"),
+            Value::String(enrolled) => enrolled == "true",
             _ => false,
         };
         Some(Verdict {
@@ -153,7 +143,7 @@ impl<'d> Evaluation<'d, '_> {
         })
     }
 
-    fn holdout(&self) -> Option<Verdict<'d>> {
+    pub(super) fn holdout(&self) -> Option<Verdict<'d>> {
         let holdout = self.flag.holdout.as_ref()?;
         let place = || bucket::holdout(self.subject.holdout_identifier(self.flag));
         if !reaches(holdout.rollout, place) {
@@ -204,7 +194,10 @@ impl<'d> Evaluation<'d, '_> {
     }
 
     /// Tries one condition; with the id of the failed flag that a match would rest on.
-    fn attempt(&self, condition: &Condition) -> Result<(Attempt<'d>, Option<i64>), Failure> {
+    pub(super) fn attempt(
+        &self,
+        condition: &Condition,
+    ) -> Result<(Attempt<'d>, Option<i64>), Failure> {
         if let Some(reason) = self.not_to_try(condition) {
             return Ok((Attempt::NoMatch(reason), None));
         }
@@ -292,6 +285,21 @@ impl<'d> Evaluation<'d, '_> {
             // There is no event.
             (Scope::Event, _) => false,
         }
+    }
+
+    /// What one filter says, for a trace.
+    pub(super) fn filter(
+        &self,
+        filter: &Filter,
+        aggregation: Aggregation,
+    ) -> Result<bool, Failure> {
+        Ok(match filter {
+            Filter::Property { scope, predicate } => self.property(*scope, predicate, aggregation),
+            Filter::Cohort { id, membership } => self.cohort(*id, *membership)?,
+            Filter::Flag { id, expected } => {
+                is_expected(self.surroundings.flags.dependency(*id), expected)
+            }
+        })
     }
 
     fn cohort(&self, id: i64, membership: Membership) -> Result<bool, Failure> {

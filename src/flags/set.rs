@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::flags::definition::Definition;
 use crate::flags::definition::DefinitionError;
 use crate::flags::definition::Runtime;
@@ -16,6 +18,8 @@ use crate::flags::evaluate::Dependency;
 use crate::flags::evaluate::Surroundings;
 use crate::flags::evaluate::evaluate;
 use crate::flags::subject::Subject;
+use crate::flags::trace::ConditionTrace;
+use crate::flags::trace::trace;
 use crate::flags::verdict::Failure;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
@@ -193,6 +197,22 @@ impl FlagSet {
         pass.answers(&asked)
     }
 
+    /// Why the flag with this key is what it is in `answers`; empty if it cannot be read. `filters`
+    /// are those of the stored flag.
+    pub fn trace(
+        &self,
+        answers: &Answers<'_>,
+        key: &str,
+        filters: &Value,
+        subject: &Subject<'_>,
+        cohorts: &dyn Cohorts,
+    ) -> Vec<ConditionTrace> {
+        let flag = self.by_key(key).and_then(|entry| entry.evaluable());
+        let flags = Traced { set: self, answers };
+        flag.map(|flag| trace(flag, filters, subject, Surroundings { flags: &flags, cohorts }))
+            .unwrap_or_default()
+    }
+
     /// Which flags the answer contains, by place.
     fn asked(&self, selection: &Selection<'_>) -> Vec<bool> {
         let Some(keys) = selection.keys else {
@@ -224,6 +244,27 @@ impl FlagSet {
             }
         }
         needed
+    }
+}
+
+/// The answers that a trace rests on. A flag that was not asked for counts as off.
+struct Traced<'t> {
+    set: &'t FlagSet,
+    answers: &'t Answers<'t>,
+}
+
+impl Dependencies for Traced<'_> {
+    fn dependency(&self, flag_id: i64) -> Dependency<'_> {
+        if !self.set.by_id.contains_key(&flag_id) {
+            return Dependency::Missing;
+        }
+        let answer = self.answers.flags.iter().find(|answer| answer.id == flag_id);
+        match answer.map(|answer| &answer.result) {
+            Some(Ok(verdict)) if verdict.reason == Reason::MissingDependency => Dependency::Missing,
+            Some(Ok(verdict)) if verdict.enabled => Dependency::On(verdict.variant),
+            Some(Err(_)) => Dependency::Failed,
+            _ => Dependency::Off,
+        }
     }
 }
 

@@ -5,6 +5,11 @@
 //! which PostHog's API stands: numbers are texts, `"true"` is a boolean. Its `invalid` becomes
 //! `invalid_input` on the way out (drf-exceptions-hog), its other codes stay.
 
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "every field fails with the problem that the client gets as its answer"
+)]
+
 use std::borrow::Cow;
 
 use serde_json::Map;
@@ -32,18 +37,18 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
 /// The fields of one body. Those that nobody takes are ignored.
 #[derive(Debug)]
-pub(in crate::http::routes) struct Fields(Map<String, Value>);
+pub struct Fields(Map<String, Value>);
 
 impl Fields {
     /// Reads the body of `request`.
-    pub(in crate::http::routes) async fn read(request: Request) -> Result<Self, Problem> {
+    pub async fn read(request: Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let body = request.body.read(BODY_MAX_BYTES).await?;
         Self::parse(&content_type, &body)
     }
 
     /// Reads a JSON object; nothing at all counts as an empty one. An empty media type is JSON.
-    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
+    pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
         if body.is_empty() {
             return Ok(Self(Map::new()));
         }
@@ -62,7 +67,7 @@ impl Fields {
     }
 
     /// Refuses a body that lacks the field.
-    pub(super) fn require(&self, name: &'static str) -> Result<(), Problem> {
+    pub fn require(&self, name: &'static str) -> Result<(), Problem> {
         if self.0.contains_key(name) {
             return Ok(());
         }
@@ -75,7 +80,7 @@ impl Fields {
     }
 
     /// A field of any type, null excepted.
-    pub(super) fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
+    pub fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.0.remove(name) {
             Some(Value::Null) => Err(refused(name, "null", "This field may not be null.")),
             other => Ok(other),
@@ -83,28 +88,42 @@ impl Fields {
     }
 
     /// A field of any type; `Some(None)` for null.
-    pub(super) fn nullable_value(&mut self, name: &'static str) -> Option<Option<Value>> {
+    pub fn nullable_value(&mut self, name: &'static str) -> Option<Option<Value>> {
         self.0.remove(name).map(|value| Some(value).filter(|value| !value.is_null()))
     }
 
     /// A text, without white space around it.
-    pub(in crate::http::routes) fn text(
-        &mut self,
-        name: &'static str,
-    ) -> Result<Option<String>, Problem> {
+    pub fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
         self.value(name)?.map(|value| text(name, &value)).transpose()
     }
 
     /// A boolean.
-    pub(in crate::http::routes) fn boolean(
-        &mut self,
-        name: &'static str,
-    ) -> Result<Option<bool>, Problem> {
+    pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
         self.value(name)?.map(|value| boolean(name, &value)).transpose()
     }
 
+    /// One of some texts; `Some(None)` for null.
+    pub fn nullable_choice(
+        &mut self,
+        name: &'static str,
+        choices: &[&str],
+    ) -> Result<Option<Option<String>>, Problem> {
+        match self.nullable_value(name) {
+            None => Ok(None),
+            Some(None) => Ok(Some(None)),
+            Some(Some(Value::String(text))) if choices.contains(&text.as_str()) => {
+                Ok(Some(Some(text)))
+            }
+            Some(Some(other)) => {
+                let text = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
+                let detail = format!("\"{text}\" is not a valid choice.");
+                Err(refused(name, "invalid_choice", detail))
+            }
+        }
+    }
+
     /// A boolean; `Some(None)` for null.
-    pub(super) fn nullable_boolean(
+    pub fn nullable_boolean(
         &mut self,
         name: &'static str,
     ) -> Result<Option<Option<bool>>, Problem> {
@@ -117,7 +136,7 @@ impl Fields {
     }
 
     /// A point in time.
-    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<UnixMicros>, Problem> {
+    pub fn time(&mut self, name: &'static str) -> Result<Option<UnixMicros>, Problem> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         let time = value.as_str().and_then(parse_timestamp);
         time.map(Some).ok_or_else(|| {
@@ -168,7 +187,7 @@ impl Fields {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
+    pub fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let numbered = items.iter().enumerate();
         let texts = numbered.map(|(index, item)| text(format!("{name}__{index}"), item));
@@ -176,7 +195,7 @@ impl Fields {
     }
 
     /// A list of ids: integers, as numbers or texts.
-    pub(super) fn ids(&mut self, name: &'static str) -> Result<Option<Vec<i64>>, Problem> {
+    pub fn ids(&mut self, name: &'static str) -> Result<Option<Vec<i64>>, Problem> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let id = |item: &Value| {
             let id = item.as_i64().or_else(|| item.as_str()?.trim().parse().ok());
@@ -222,7 +241,8 @@ fn boolean(name: &'static str, value: &Value) -> Result<bool, Problem> {
     found.ok_or_else(|| refused(name, "invalid_input", "Must be a valid boolean."))
 }
 
-fn refused(
+/// A field that is refused.
+pub fn refused(
     name: impl Into<Cow<'static, str>>,
     code: &'static str,
     detail: impl Into<Cow<'static, str>>,

@@ -77,13 +77,26 @@ impl Page {
 
     /// The address of the request with another offset; offset 0 is left out.
     pub fn link(self, request: &Request, public_url: Option<&str>, offset: usize) -> String {
+        let limit = ("limit", self.limit);
+        match offset {
+            0 => Self::link_to(request, public_url, &[limit]),
+            offset => Self::link_to(request, public_url, &[limit, ("offset", offset)]),
+        }
+    }
+
+    /// The absolute address of the request with these parameters before its others.
+    pub fn link_to(
+        request: &Request,
+        public_url: Option<&str>,
+        numbers: &[(&str, usize)],
+    ) -> String {
         let mut query = Serializer::new(String::new());
-        query.append_pair("limit", &self.limit.to_string());
-        if offset > 0 {
-            query.append_pair("offset", &offset.to_string());
+        for (name, number) in numbers {
+            query.append_pair(name, &number.to_string());
         }
         for (name, value) in request.query_all() {
-            if !matches!(name.as_ref(), "limit" | "offset" | "personal_api_key") {
+            let is_position = matches!(name.as_ref(), "limit" | "offset" | "page");
+            if !is_position && name != "personal_api_key" {
                 query.append_pair(&name, &value);
             }
         }

@@ -4,6 +4,8 @@
 //! because SDKs send both forms and a redirect would break a preflight. The only place that sees
 //! the whole [`App`]; a route function gets it and takes what it needs.
 
+mod flag_routes;
+
 use std::sync::Arc;
 
 use hyper::Method;
@@ -26,6 +28,7 @@ use crate::http::routes::flags;
 use crate::http::routes::health;
 use crate::http::routes::lists;
 use crate::http::routes::lists::List;
+use crate::http::routes::local_evaluation;
 use crate::http::routes::query;
 use crate::http::routes::remote_config;
 use crate::http::routes::remote_config::File;
@@ -36,11 +39,15 @@ use crate::http::table::Found;
 use crate::http::table::Managed;
 use crate::http::table::Run;
 use crate::metadata::accounts::PersonalKey;
+use crate::tasks::Shutdown;
 
 /// The endpoints of one server.
 #[derive(Debug)]
 pub struct Router {
     app: App,
+    definitions: local_evaluation::Cache,
+    /// Begins when the server stops, so that answers without an end come to one.
+    ending: Shutdown,
     /// What proves that an asker may read the data directory; stands in its lock file.
     secret: Arc<str>,
 }
@@ -77,6 +84,8 @@ pub enum Route {
     Static(String),
     /// `/api/surveys` and the like, for SDKs.
     List(List),
+    /// Flags, cohorts and what belongs to them.
+    OfFlags(flag_routes::Found),
     /// `/_internal/query`: SQL from a command of the same user.
     InternalQuery,
     /// `/api/...`.
@@ -124,14 +133,24 @@ fn find(method: &Method, path: &str) -> Route {
         "/_readiness" => Route::Readiness,
         "/metrics" => Route::Metrics,
         _ => match find_start(path) {
-            None => match table::find(method.as_str(), path) {
-                Found::Endpoint(managed) => Route::Managed(managed),
-                Found::WrongMethod(allow) => Route::WrongMethod(allow),
-                Found::Nothing => Route::Unknown,
-            },
+            None => find_managed(method, path),
             Some(route) if is(Method::GET) => route,
             Some(_) => Route::WrongMethod(GET.to_owned()),
         },
+    }
+}
+
+/// Endpoints of flags, and all others that operators use.
+fn find_managed(method: &Method, path: &str) -> Route {
+    match flag_routes::find(method, path) {
+        Some(Ok(found)) => return Route::OfFlags(found),
+        Some(Err(allow)) => return Route::WrongMethod(allow.to_owned()),
+        None => {}
+    }
+    match table::find(method.as_str(), path) {
+        Found::Endpoint(managed) => Route::Managed(managed),
+        Found::WrongMethod(allow) => Route::WrongMethod(allow),
+        Found::Nothing => Route::Unknown,
     }
 }
 
@@ -178,14 +197,15 @@ impl Route {
             Self::Managed(managed) => managed.endpoint.path,
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
+            Self::OfFlags(found) => found.label(),
         }
     }
 }
 
 impl Router {
     /// The endpoints over `app`.
-    pub fn new(app: App, secret: Arc<str>) -> Self {
-        Self { app, secret }
+    pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
+        Self { app, definitions: local_evaluation::Cache::default(), ending, secret }
     }
 
     async fn answer(&self, route: Route, request: Request) -> Result<Response, Problem> {
@@ -203,6 +223,9 @@ impl Router {
             Route::Start { token, file } => remote_config::file(app, &token, file, &request).await,
             Route::Static(path) => static_files::file(app, &path, &request).await,
             Route::List(list) => lists::list(app, list, &request),
+            Route::OfFlags(found) => {
+                found.answer(app, (&self.definitions, &self.ending), request).await
+            }
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::Managed(managed) => self.manage(managed, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, &allow)),

@@ -6,17 +6,23 @@
     reason = "every route fails with the problem that the client gets as its answer"
 )]
 
+pub mod activity;
 pub mod capture;
 pub mod capture_v1;
+pub mod cohorts;
 pub mod discarded;
 pub mod event_definitions;
 pub mod events;
 pub mod feature_flags;
+pub mod flag_events;
+pub mod flag_settings;
 pub mod flags;
 pub mod groups;
 pub mod health;
 pub mod ingestion_warnings;
 pub mod lists;
+pub mod local_evaluation;
+pub mod ofrep;
 pub mod organizations;
 pub mod personal_api_keys;
 pub mod persons;
@@ -24,6 +30,7 @@ pub mod projects;
 pub mod property_definitions;
 pub mod query;
 pub mod remote_config;
+pub mod roles;
 pub mod static_files;
 mod store;
 mod user_body;

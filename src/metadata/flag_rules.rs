@@ -1,7 +1,7 @@
 //! What a flag may look like: keys, release conditions, variants, payloads. Pure.
 //!
 //! The rules and their wording are those of PostHog's flag API, since its clients match on codes.
-//! Rules about cohorts, experiments and dashboards are not here: the store has none of these.
+//! Rules about experiments are not here: the store has none.
 //!
 //! Shape of `filters`:
 //!
@@ -18,8 +18,10 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+pub use crate::metadata::flag_rules::cohorts::cohort_ids;
 use crate::metadata::flag_rules::dependencies::Graph;
 
+pub mod cohorts;
 pub mod dependencies;
 mod properties;
 #[cfg(test)]
@@ -66,12 +68,12 @@ impl Violation {
     }
 
     /// A violation of code `invalid_input` in `filters`.
-    fn filters(detail: impl Into<String>) -> Self {
+    pub(super) fn filters(detail: impl Into<String>) -> Self {
         Self::coded("invalid_input", detail)
     }
 
     /// A violation in `filters`.
-    fn coded(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn coded(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), attr: Some("filters") }
     }
 }
@@ -192,6 +194,7 @@ pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation
         }
         for property in &condition.properties {
             properties::check_value(property)?;
+            cohorts::check(property, graph.cohorts)?;
         }
     }
     check_payloads(filters, &variants)

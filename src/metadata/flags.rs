@@ -4,7 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -12,12 +14,18 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::definitions::normal_tags;
 use crate::metadata::disk;
 use crate::metadata::flag_rules;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flag_rules::dependencies::Graph;
+use crate::metadata::snapshot::Snapshot;
 
+mod locking;
 pub(super) mod rows;
 
 /// The id of a flag. Positive.
@@ -70,9 +78,53 @@ pub struct StoredFlag {
     pub analytics_dashboards: Vec<i64>,
     /// Whether SDKs send richer events about it.
     pub has_enriched_analytics: Option<bool>,
+    /// What of a person is hashed: `distinct_id` or `device_id`; `None` for the first.
+    pub bucketing_identifier: Option<String>,
+    /// Where it may be evaluated: `server`, `client` or `all`; `None` for the last.
+    pub evaluation_runtime: Option<String>,
+    /// For which contexts; empty for all.
+    pub evaluation_contexts: Vec<String>,
+    /// Whether it is read for its payload alone.
+    pub is_remote_configuration: bool,
+    /// Whether lists leave it out.
+    pub archived: bool,
+    /// Who changed it last.
+    pub last_modified_by: Option<UserId>,
 }
 
 impl StoredFlag {
+    /// The fields that the activity log compares.
+    pub fn logged(&self) -> Map<String, Value> {
+        let fields = json!({
+            "name": self.name,
+            "key": self.key,
+            "filters": self.filters,
+            "active": self.active,
+            "deleted": self.deleted,
+            "archived": self.archived,
+            "ensure_experience_continuity": self.ensure_experience_continuity,
+            "rollback_conditions": self.rollback_conditions,
+            "performed_rollback": self.performed_rollback,
+            "tags": self.tags,
+            "usage_dashboard": self.usage_dashboard,
+            "analytics_dashboards": self.analytics_dashboards,
+            "has_enriched_analytics": self.has_enriched_analytics,
+            "bucketing_identifier": self.bucketing_identifier,
+            "evaluation_runtime": self.evaluation_runtime,
+            "evaluation_contexts": self.evaluation_contexts,
+            "is_remote_configuration": self.is_remote_configuration,
+        });
+        match fields {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.to_string(), self.key.clone());
+        Change { scope: Scope::FeatureFlag, item, verb, name, fields }
+    }
+
     /// Whether it is one condition without properties, for persons.
     pub fn is_simple(&self) -> bool {
         flag_rules::is_simple(&self.filters)
@@ -113,6 +165,14 @@ pub struct NewFlag {
     pub analytics_dashboards: Vec<i64>,
     /// See [`StoredFlag`].
     pub has_enriched_analytics: Option<bool>,
+    /// See [`StoredFlag`].
+    pub bucketing_identifier: Option<String>,
+    /// See [`StoredFlag`].
+    pub evaluation_runtime: Option<String>,
+    /// See [`StoredFlag`].
+    pub evaluation_contexts: Vec<String>,
+    /// See [`StoredFlag`].
+    pub is_remote_configuration: bool,
 }
 
 /// Changes to a flag; `None` leaves a field as it is, `Some(None)` empties it.
@@ -144,6 +204,27 @@ pub struct FlagPatch {
     pub analytics_dashboards: Option<Vec<i64>>,
     /// See [`StoredFlag`].
     pub has_enriched_analytics: Option<Option<bool>>,
+    /// See [`StoredFlag`].
+    pub bucketing_identifier: Option<Option<String>>,
+    /// See [`StoredFlag`].
+    pub evaluation_runtime: Option<Option<String>>,
+    /// See [`StoredFlag`].
+    pub evaluation_contexts: Option<Vec<String>>,
+    /// See [`StoredFlag`].
+    pub is_remote_configuration: Option<bool>,
+    /// See [`StoredFlag`].
+    pub archived: Option<bool>,
+    /// What the client saw before it made the change.
+    pub seen: Option<Seen>,
+}
+
+/// The state of a flag that a change was made for.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Its version.
+    pub version: i64,
+    /// Its fields as the API shows them, if the client says.
+    pub fields: Option<Map<String, Value>>,
 }
 
 /// A flag before and after an update; the activity log shows the difference.
@@ -183,7 +264,12 @@ impl Metadata {
         let live = write.base.flags(project);
         check_key(&new.key, None, live)?;
         let filters = flag_rules::initial(new.filters)?;
-        check_filters(&filters, &Graph { flag: None, key: &new.key, live })?;
+        let cohorts = write.base.cohorts(project);
+        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
+        locking::check_bucketing(
+            new.bucketing_identifier.as_deref(),
+            new.ensure_experience_continuity,
+        )?;
         let now = self.now();
         let flag = StoredFlag {
             // Taken before the deleted flag goes, so that its id is not given again.
@@ -208,9 +294,16 @@ impl Metadata {
             usage_dashboard: None,
             analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
             has_enriched_analytics: new.has_enriched_analytics,
+            bucketing_identifier: new.bucketing_identifier,
+            evaluation_runtime: new.evaluation_runtime,
+            evaluation_contexts: new.evaluation_contexts,
+            is_remote_configuration: new.is_remote_configuration,
+            archived: false,
+            last_modified_by: Some(user),
         };
         rows::purge_deleted(write.connection(), project, &flag.key, flag.id).await?;
         rows::insert(write.connection(), &flag).await.map_err(key_race)?;
+        write.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
         write.save(project, flag.id).await
     }
 
@@ -219,21 +312,28 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
-    /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`).
+    /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
+    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes.
     pub async fn update_flag(
         &self,
         project: ProjectId,
+        user: UserId,
         id: FlagId,
         patch: FlagPatch,
     ) -> Result<FlagUpdate, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
         let before = before.ok_or(MetadataError::NotFound("flag"))?;
-        let after = patched(&before, patch, self.now(), write.base.flags(project))?;
+        let base = Arc::clone(&write.base);
+        locking::check(&before, &patch, &base)?;
+        let mut after = patched(&before, patch, self.now(), &base)?;
+        after.last_modified_by = Some(user);
         if after.key != before.key {
             rows::purge_deleted(write.connection(), project, &after.key, id).await?;
         }
         rows::update(write.connection(), &after).await.map_err(key_race)?;
+        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
+        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
         let after = write.save(project, id).await?;
         Ok(FlagUpdate { before: Arc::new(before), after })
     }
@@ -291,10 +391,11 @@ fn patched(
     stored: &StoredFlag,
     patch: FlagPatch,
     now: UnixMicros,
-    live: &[Arc<StoredFlag>],
+    base: &Snapshot,
 ) -> Result<StoredFlag, Violation> {
     let mut flag = stored.clone();
-    let graph = Graph { flag: Some(stored.id), key: &stored.key, live };
+    let (live, cohorts) = (base.flags(stored.project), base.cohorts(stored.project));
+    let graph = Graph { flag: Some(stored.id), key: &stored.key, live, cohorts };
     let is_restored = stored.deleted && patch.deleted == Some(false);
     if patch.key.is_some() || is_restored {
         flag.key = patch.key.unwrap_or(flag.key);
@@ -330,6 +431,16 @@ fn patched(
         union(flag.analytics_dashboards, patch.analytics_dashboards.unwrap_or_default());
     flag.has_enriched_analytics =
         patch.has_enriched_analytics.unwrap_or(flag.has_enriched_analytics);
+    flag.bucketing_identifier = patch.bucketing_identifier.unwrap_or(flag.bucketing_identifier);
+    flag.evaluation_runtime = patch.evaluation_runtime.unwrap_or(flag.evaluation_runtime);
+    flag.evaluation_contexts = patch.evaluation_contexts.unwrap_or(flag.evaluation_contexts);
+    flag.is_remote_configuration =
+        patch.is_remote_configuration.unwrap_or(flag.is_remote_configuration);
+    flag.archived = patch.archived.unwrap_or(flag.archived);
+    locking::check_bucketing(
+        flag.bucketing_identifier.as_deref(),
+        flag.ensure_experience_continuity,
+    )?;
     flag.updated_at = now;
     flag.version = flag.version.saturating_add(1);
     Ok(flag)

@@ -17,6 +17,9 @@ const PROJECT_PREFIX: &str = "phc_";
 /// What a personal key starts with, as in PostHog.
 const PERSONAL_PREFIX: &str = "phx_";
 
+/// What the secret key of a project starts with, as in PostHog.
+const SECRET_PREFIX: &str = "phs_";
+
 /// Digits of a generated secret: 62^43 > 2^256, so 43 hold all of 32 bytes.
 const DIGITS: usize = 43;
 
@@ -46,6 +49,11 @@ impl Seed {
     /// The clear value of a personal key: `phx_` and 43 of `0-9A-Za-z`.
     pub(super) fn personal_key(&self) -> String {
         format!("{PERSONAL_PREFIX}{}", base62(self.derive("personal key")))
+    }
+
+    /// The clear value of a project's secret key: `phs_` and 43 of `0-9A-Za-z`.
+    pub(super) fn secret_key(&self) -> String {
+        format!("{SECRET_PREFIX}{}", base62(self.derive("secret key")))
     }
 
     /// A distinct id for a user: 43 of `0-9A-Za-z`.

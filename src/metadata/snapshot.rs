@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
+use crate::flags::cohorts::CohortSet;
 use crate::flags::definition::Stored;
 use crate::flags::set::Entry;
 use crate::flags::set::FlagSet;
@@ -21,6 +22,11 @@ use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
+use crate::metadata::cohorts;
+use crate::metadata::cohorts::CohortId;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_settings;
+use crate::metadata::flag_settings::FlagSettings;
 use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
@@ -40,11 +46,24 @@ pub struct Snapshot {
     flags: HashMap<ProjectId, Arc<[Arc<StoredFlag>]>>,
     /// The same flags, ready to be evaluated.
     flag_sets: HashMap<ProjectId, Arc<FlagSet>>,
+    /// Cohorts that are not deleted, newest first. A project without cohorts may be absent.
+    cohorts: HashMap<ProjectId, Arc<[Arc<StoredCohort>]>>,
+    /// The same cohorts, ready to be asked. As flag sets, for projects that have some.
+    cohort_sets: HashMap<ProjectId, Arc<CohortSet>>,
+    /// What the flags of a project share, where it is not the default.
+    flag_settings: HashMap<ProjectId, Arc<FlagSettings>>,
+    /// Replaced whenever anything changes that definitions for local evaluation contain.
+    revisions: HashMap<ProjectId, Arc<Revision>>,
     /// By position. A project without groups is absent.
     group_types: HashMap<ProjectId, Arc<[String]>>,
 }
 
-/// Flag sets follow from the flags.
+/// Stands for one state of a project's flags, cohorts and group types: another `Arc` for another
+/// state, so that what was made from one can be told from what was made from another.
+#[derive(Debug)]
+pub struct Revision;
+
+/// Flag sets and cohort sets follow from flags and cohorts.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.organizations == other.organizations
@@ -53,6 +72,8 @@ impl PartialEq for Snapshot {
             && self.users == other.users
             && self.keys == other.keys
             && self.flags == other.flags
+            && self.cohorts == other.cohorts
+            && self.flag_settings == other.flag_settings
             && self.group_types == other.group_types
     }
 }
@@ -109,6 +130,43 @@ impl Snapshot {
         self.flag_sets.get(&project)
     }
 
+    /// The cohorts of a project that are not deleted, newest first.
+    pub fn cohorts(&self, project: ProjectId) -> &[Arc<StoredCohort>] {
+        self.cohorts.get(&project).map_or(&[], |cohorts| cohorts)
+    }
+
+    /// A cohort that is not deleted.
+    pub fn cohort(&self, project: ProjectId, id: CohortId) -> Option<&Arc<StoredCohort>> {
+        self.cohorts(project).iter().find(|cohort| cohort.id == id)
+    }
+
+    /// The cohorts of a project, ready to be asked.
+    pub fn cohort_set(&self, project: ProjectId) -> Option<&Arc<CohortSet>> {
+        self.cohort_sets.get(&project)
+    }
+
+    /// What the flags of a project share.
+    pub fn flag_settings(&self, project: ProjectId) -> Option<&Arc<FlagSettings>> {
+        self.flag_settings.get(&project)
+    }
+
+    /// Stands for the state of the project's flags, cohorts and group types; `None` if it never had
+    /// any.
+    pub fn revision(&self, project: ProjectId) -> Option<&Arc<Revision>> {
+        self.revisions.get(&project)
+    }
+
+    /// The project that has this secret key.
+    pub fn project_by_secret(&self, hash: KeyHash) -> Option<ProjectId> {
+        let mut settings = self.flag_settings.values();
+        settings.find(|settings| settings.secret == Some(hash)).map(|settings| settings.project)
+    }
+
+    /// How the flags and cohorts of a project compare truth values.
+    pub fn matching(&self, project: ProjectId) -> Matching {
+        self.flag_settings(project).map_or(Matching::Legacy, |settings| settings.matching)
+    }
+
     /// Reads the whole store.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
@@ -125,6 +183,17 @@ impl Snapshot {
         let mut flags: HashMap<ProjectId, Vec<Arc<StoredFlag>>> = HashMap::new();
         for flag in flags::rows::live(connection).await? {
             flags.entry(flag.project).or_default().push(Arc::new(flag));
+        }
+        for settings in flag_settings::all(connection).await? {
+            snapshot.flag_settings.insert(settings.project, Arc::new(settings));
+        }
+        let mut cohorts: HashMap<ProjectId, Vec<Arc<StoredCohort>>> = HashMap::new();
+        for cohort in cohorts::rows::live(connection).await? {
+            cohorts.entry(cohort.project).or_default().push(Arc::new(cohort));
+        }
+        for (project, mut cohorts) in cohorts {
+            cohorts.sort_by_key(|cohort| latest_first(cohort));
+            snapshot.put_cohorts(project, cohorts);
         }
         for (project, mut flags) in flags {
             flags.sort_by_key(|flag| newest_first(flag));
@@ -177,6 +246,7 @@ impl Snapshot {
     pub(super) fn put_group_type(&mut self, project: ProjectId, name: String) {
         let names = self.group_types(project).iter().cloned().chain([name]);
         self.group_types.insert(project, names.collect());
+        self.revise(project);
     }
 
     /// Adds a flag or replaces the one with its id; takes it out if it is deleted.
@@ -191,35 +261,79 @@ impl Snapshot {
         self.put_flags(project, flags);
     }
 
+    /// Adds a cohort or replaces the one with its id; takes it out if it is deleted.
+    pub(super) fn put_cohort(&mut self, cohort: Arc<StoredCohort>) {
+        let project = cohort.project;
+        let others = self.cohorts(project).iter().filter(|other| other.id != cohort.id);
+        let mut cohorts: Vec<_> = others.cloned().collect();
+        if !cohort.deleted {
+            let place =
+                cohorts.partition_point(|other| latest_first(other) < latest_first(&cohort));
+            cohorts.insert(place, cohort);
+        }
+        self.put_cohorts(project, cohorts);
+    }
+
+    fn revise(&mut self, project: ProjectId) {
+        self.revisions.insert(project, Arc::new(Revision));
+    }
+
+    fn put_cohorts(&mut self, project: ProjectId, cohorts: Vec<Arc<StoredCohort>>) {
+        self.revise(project);
+        let matching = self.matching(project);
+        let set = CohortSet::new(cohorts.iter().map(|cohort| cohort.evaluable(matching)));
+        self.cohort_sets.insert(project, Arc::new(set));
+        self.cohorts.insert(project, cohorts.into());
+        if self.cohorts(project).is_empty() {
+            self.cohort_sets.remove(&project);
+            self.cohorts.remove(&project);
+        }
+    }
+
+    /// Replaces the settings, by which flags and cohorts are read again.
+    pub(super) fn put_flag_settings(&mut self, settings: FlagSettings) {
+        let project = settings.project;
+        self.flag_settings.insert(project, Arc::new(settings));
+        self.put_cohorts(project, self.cohorts(project).to_vec());
+        self.put_flags(project, self.flags(project).to_vec());
+    }
+
     fn put_flags(&mut self, project: ProjectId, flags: Vec<Arc<StoredFlag>>) {
+        self.revise(project);
         if flags.is_empty() {
             self.flags.remove(&project);
             self.flag_sets.remove(&project);
             return;
         }
-        let entries = flags.iter().map(|flag| Arc::new(entry(flag)));
+        let matching = self.matching(project);
+        let entries = flags.iter().map(|flag| Arc::new(entry(flag, matching)));
         self.flag_sets.insert(project, Arc::new(FlagSet::new(entries)));
         self.flags.insert(project, flags.into());
     }
 }
 
 /// The flag as its evaluation reads it.
-fn entry(flag: &StoredFlag) -> Entry {
+fn entry(flag: &StoredFlag, matching: Matching) -> Entry {
     Entry::read(&Stored {
         id: flag.id.0,
         key: &flag.key,
         version: flag.version,
         active: flag.active,
         continuity: flag.ensure_experience_continuity,
-        bucketing: None,
-        runtime: None,
-        contexts: &[],
+        bucketing: flag.bucketing_identifier.as_deref(),
+        runtime: flag.evaluation_runtime.as_deref(),
+        contexts: &flag.evaluation_contexts,
         filters: &flag.filters,
-        matching: Matching::Legacy,
+        matching,
     })
 }
 
 /// Sort key of the order in which flags are listed.
 fn newest_first(flag: &StoredFlag) -> std::cmp::Reverse<(i64, FlagId)> {
     std::cmp::Reverse((flag.created_at.0, flag.id))
+}
+
+/// Sort key of the order in which cohorts are listed.
+fn latest_first(cohort: &StoredCohort) -> std::cmp::Reverse<(i64, CohortId)> {
+    std::cmp::Reverse((cohort.created_at.0, cohort.id))
 }

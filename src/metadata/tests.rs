@@ -23,6 +23,7 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::secrets::Seed;
 
+mod cohorts;
 mod definitions;
 mod warnings;
 
@@ -75,7 +76,7 @@ impl Bench {
     }
 
     async fn update(&self, id: FlagId, patch: FlagPatch) -> Arc<flags::StoredFlag> {
-        self.metadata.update_flag(PROJECT, id, patch).await.expect("update").after
+        self.metadata.update_flag(PROJECT, USER, id, patch).await.expect("update").after
     }
 }
 
@@ -401,7 +402,7 @@ async fn an_update_changes_what_it_names() {
         has_enriched_analytics: Some(Some(true)),
         ..FlagPatch::default()
     };
-    let update = bench.metadata.update_flag(PROJECT, flag.id, patch).await.expect("update");
+    let update = bench.metadata.update_flag(PROJECT, USER, flag.id, patch).await.expect("update");
     assert_eq!(update.before, flag);
     let after = update.after;
     let expected = flags::StoredFlag {
@@ -440,7 +441,7 @@ async fn an_update_changes_what_it_names() {
                "payloads": {"true": "{\"a\":1}"}})
     );
     let broken = set_filters(json!({"payloads": {"false": "1"}}));
-    let rejected = bench.metadata.update_flag(PROJECT, flag.id, broken).await;
+    let rejected = bench.metadata.update_flag(PROJECT, USER, flag.id, broken).await;
     assert_eq!(code(rejected), "invalid_input");
     assert_eq!(*bench.metadata.flag(PROJECT, flag.id).await.expect("flag"), *merged);
     bench.check_snapshot().await;
@@ -458,7 +459,7 @@ async fn keys_of_flags_are_unique_among_the_living() {
     assert_eq!(violation.detail, "There is already a feature flag with this key.");
     assert_eq!(violation.attr, Some("key"));
     assert_eq!(taken.kind(), Kind::Invalid);
-    assert_eq!(code(metadata.update_flag(PROJECT, b.id, set_key("a")).await), "unique");
+    assert_eq!(code(metadata.update_flag(PROJECT, USER, b.id, set_key("a")).await), "unique");
     assert_eq!(bench.update(b.id, set_key("b")).await.version, 2, "its own key is free");
 
     // Creating a flag removes the deleted one with its key, for good.
@@ -511,7 +512,7 @@ async fn deleted_flags_can_be_read_and_restored() {
         .expect("rename behind the store's back");
     write.commit_unseen().await.expect("commit");
     metadata.shared.is_behind.store(true, Ordering::Release);
-    let clash = metadata.update_flag(PROJECT, hidden.id, set_deleted(false)).await;
+    let clash = metadata.update_flag(PROJECT, USER, hidden.id, set_deleted(false)).await;
     assert_eq!(code(clash), "unique");
 }
 
@@ -522,7 +523,7 @@ async fn flags_are_of_one_project() {
     let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
     let flag = bench.create("a").await;
     assert_eq!(kind(metadata.flag(other, flag.id).await), Kind::NotFound);
-    let update = metadata.update_flag(other, flag.id, set_deleted(true)).await;
+    let update = metadata.update_flag(other, USER, flag.id, set_deleted(true)).await;
     assert_eq!(kind(update), Kind::NotFound);
     assert_eq!(metadata.snapshot().flags(other), []);
     assert_eq!(metadata.list_flags(other, 100, 0).count, 0);
@@ -545,11 +546,14 @@ async fn dependencies_hold_across_flags() {
     let b = bench.create("b").await;
     bench.update(b.id, set_filters(needs(a.id))).await;
     for patch in [set_deleted(true), set_active(false), set_filters(needs(b.id))] {
-        assert_eq!(code(metadata.update_flag(PROJECT, a.id, patch).await), "invalid_input");
+        assert_eq!(code(metadata.update_flag(PROJECT, USER, a.id, patch).await), "invalid_input");
     }
     bench.update(b.id, set_active(false)).await;
     bench.update(a.id, set_active(false)).await;
-    assert_eq!(code(metadata.update_flag(PROJECT, b.id, set_active(true)).await), "invalid_input");
+    assert_eq!(
+        code(metadata.update_flag(PROJECT, USER, b.id, set_active(true)).await),
+        "invalid_input"
+    );
     bench.update(a.id, set_active(true)).await;
     bench.update(b.id, set_active(true)).await;
     // Dependencies are within a project.

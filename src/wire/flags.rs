@@ -5,6 +5,7 @@
 
 pub mod request;
 pub mod response;
+pub mod runtime;
 
 use form_urlencoded::parse;
 
@@ -45,6 +46,8 @@ pub struct Query {
     pub surveys_only: bool,
     /// `only_use_override_person_properties`: stored properties are not used.
     pub supplied_only: bool,
+    /// `detailed_analysis`: every step of every evaluation is told.
+    pub detailed: bool,
 }
 
 impl Query {
@@ -58,12 +61,14 @@ impl Query {
         let mut token = None;
         let mut surveys_only = false;
         let mut supplied_only = false;
+        let mut detailed = false;
         for (key, value) in parse(query.as_bytes()) {
             match &*key {
                 "v" => version = Some(value.parse().unwrap_or(1)),
                 "config" => config = Some(is_true(&value)),
                 "token" | "api_key" => token = Some(value.into_owned()),
                 "only_evaluate_survey_feature_flags" => surveys_only = is_true(&value),
+                "detailed_analysis" => detailed = is_true(&value),
                 "only_use_override_person_properties" => supplied_only = is_true(&value),
                 _ => {}
             }
@@ -73,7 +78,7 @@ impl Query {
             Endpoint::Flags => flags_shape(version, config),
         };
         let token = token.filter(|token| !token.is_empty());
-        Self { endpoint, shape, with_config, token, surveys_only, supplied_only }
+        Self { endpoint, shape, with_config, token, surveys_only, supplied_only, detailed }
     }
 }
 

@@ -11,6 +11,7 @@ mod differences;
 mod drivers;
 mod stored;
 
+pub(crate) use drivers::source;
 pub(crate) use drivers::tools;
 
 use std::io::Write;

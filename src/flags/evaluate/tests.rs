@@ -12,7 +12,6 @@ use super::Cohorts;
 use super::Dependencies;
 use super::Dependency;
 use super::Failure;
-use super::NoCohorts;
 use super::Reason;
 use super::Surroundings;
 use super::UnknownCohort;
@@ -20,6 +19,8 @@ use super::Verdict;
 use super::evaluate;
 use crate::clock::UnixMicros;
 use crate::event::predicate::Matching;
+use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Definition;
 use crate::flags::definition::Stored;
 use crate::flags::subject::GroupTypes;
@@ -512,7 +513,9 @@ fn cohorts_are_asked_when_all_else_matches() {
         let filters = json!({"groups": groups});
         let flag = flag(&filters);
         assert_eq!(run(&flag, &subject).map(|verdict| verdict.enabled), expected, "{filters}");
-        let surroundings = Surroundings { flags: &others(), cohorts: &NoCohorts };
+        let nothing = CohortSet::default();
+        let cohorts = Memberships::new(&nothing, &|| None);
+        let surroundings = Surroundings { flags: &others(), cohorts: &cohorts };
         let verdict = evaluate(&flag, &subject, surroundings);
         assert_eq!(verdict.map(|verdict| verdict.enabled), without, "{filters}");
     }

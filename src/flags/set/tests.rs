@@ -13,9 +13,10 @@ use super::FlagSet;
 use super::Selection;
 use crate::clock::UnixMicros;
 use crate::event::predicate::Matching;
+use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Runtime;
 use crate::flags::definition::Stored;
-use crate::flags::evaluate::NoCohorts;
 use crate::flags::subject::GroupTypes;
 use crate::flags::subject::Subject;
 use crate::flags::verdict::Failure;
@@ -65,7 +66,9 @@ fn on_if(conditions: &[(i64, Value)]) -> Value {
 }
 
 fn evaluate<'s>(set: &'s FlagSet, selection: &Selection<'_>) -> Answers<'s> {
-    set.evaluate(&Subject::new("user-1", UnixMicros(0)), selection, &NoCohorts)
+    let nothing = CohortSet::default();
+    let cohorts = Memberships::new(&nothing, &|| None);
+    set.evaluate(&Subject::new("user-1", UnixMicros(0)), selection, &cohorts)
 }
 
 /// Keys of the answers, in order, with `+` for on, `-` for off, `?` for missing, `!` for failed.
@@ -233,7 +236,9 @@ fn the_python_sdk_evaluates_alike() {
             let group = Map::from_iter([("organization".to_owned(), sdk.group.clone())]);
             subject.supplied = Some(&sdk.person);
             subject.add_groups(&types, Some(&sdk.groups), Some(&group));
-            let answers = set.evaluate(&subject, &Selection::default(), &NoCohorts);
+            let nothing = CohortSet::default();
+            let cohorts = Memberships::new(&nothing, &|| None);
+            let answers = set.evaluate(&subject, &Selection::default(), &cohorts);
             assert!(!answers.has_errors);
             for answer in &answers.flags {
                 let Some(expected) = sdk.flags.get(answer.key) else { continue };

@@ -3,7 +3,15 @@
 //!
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
+pub mod actions;
 mod body;
+pub mod copy;
+mod filter;
+pub mod questions;
+pub mod role_access;
+pub mod status;
+
+pub use body::UserBody;
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -11,30 +19,42 @@ use hyper::header::HeaderValue;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::page::Page;
+use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
+use crate::http::routes::feature_flags::filter::Wanted;
 use crate::metadata::MetadataError;
+use crate::metadata::activity::Scope;
 use crate::metadata::flags::FlagId;
+use crate::metadata::snapshot::Snapshot;
+
+/// What the scopes of keys call flags.
+const SCOPE: &str = "feature_flag";
 
 /// The methods of one flag that are not refused.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
-/// `GET feature_flags/`: the flags that are not deleted, newest first.
+/// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
     let page = Page::of(&request);
-    let found = app.metadata.list_flags(asker.project.id, page.limit, page.offset);
-    let bodies = found.flags.iter().map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
+    let wanted = Wanted::of_request(app, &asker, &request).await?;
+    let flags = snapshot.flags(asker.project.id).iter();
+    let mut found: Vec<_> = flags.filter(|flag| wanted.includes(flag)).collect();
+    filter::sort(&mut found, request.query("order").as_deref());
+    let shown = found.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
     let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, found.count, bodies);
+    let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
@@ -63,17 +83,40 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// a field that is absent as it was.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let (project, id) = (call.asker.project.id, flag_id(call.id())?);
+    let id = flag_id(call.id())?;
     let Call { asker, request, .. } = call;
+    let (project, user) = (asker.project.id, asker.user.id);
     // An unknown flag is told before a bad body.
     app.metadata.flag(project, id).await.map_err(problem)?;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
     let metadata = app.metadata.clone();
-    let write = async move { metadata.update_flag(project, id, patch).await };
+    let write = async move { metadata.update_flag(project, user, id, patch).await };
     let written = app.tasks.0.detach("update-flag", write).await;
     let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
+}
+
+/// `GET feature_flags/:id/activity/`; without an id of all flags.
+pub async fn activity(
+    app: &App,
+    project: &str,
+    id: Option<&str>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    if let Some(id) = id {
+        // Without a body, unlike other answers of its kind.
+        let gone = || Response::empty(StatusCode::NOT_FOUND);
+        let Ok(id) = id.parse().map(FlagId) else { return Ok(gone()) };
+        match app.metadata.flag(asker.project.id, id).await {
+            Err(MetadataError::NotFound(_)) => return Ok(gone()),
+            found => found.map_err(problem)?,
+        };
+    }
+    let scope = (Scope::FeatureFlag, SCOPE);
+    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
 }
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
@@ -82,12 +125,35 @@ pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(hyper::header::ALLOW, ALLOW))
 }
 
+/// What a request does to flags, as scopes call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Read,
+    Write,
+}
+
+/// Who asks, if they may.
+fn asker(
+    snapshot: &Snapshot,
+    project: &str,
+    request: &Request,
+    action: Action,
+) -> Result<Principal, Problem> {
+    let principal = auth::of_project(snapshot, request, project)?;
+    let action = match action {
+        Action::Read => "read",
+        Action::Write => "write",
+    };
+    auth::may(&principal, SCOPE, action)?;
+    Ok(principal)
+}
+
 fn flag_id(text: &str) -> Result<FlagId, Problem> {
     text.parse().map(FlagId).map_err(|_| Problem::not_found("Not found."))
 }
 
 /// The answer to a failed look-up or write.
-fn problem(error: MetadataError) -> Problem {
+pub(super) fn problem(error: MetadataError) -> Problem {
     match error {
         MetadataError::NotFound(_) => Problem::not_found("Not found."),
         MetadataError::Rejected(violation) => {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
-use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -14,16 +13,17 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::flags::definition::Runtime;
-use crate::flags::evaluate::NoCohorts;
+use crate::flags::evaluate::Cohorts;
 use crate::flags::set::Answer;
+use crate::flags::set::Answers;
 use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
-use crate::flags::subject::GroupTypes;
 use crate::flags::subject::Subject;
+use crate::http::knowledge::Knowledge;
+use crate::http::knowledge::Question;
 use crate::http::request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::identity::view::View;
 use crate::metadata::snapshot::Snapshot;
 use crate::wire::encoding::decode;
 use crate::wire::encoding::hints::Hints;
@@ -34,6 +34,7 @@ use crate::wire::flags::request::Request;
 use crate::wire::flags::request::RequestError;
 use crate::wire::flags::response;
 use crate::wire::flags::response::FlagRecord;
+use crate::wire::flags::runtime;
 
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
@@ -83,6 +84,8 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
         PathKind::Legacy,
     );
     let (request_id, client) = (response_id(&request), request.client_ip);
+    let from_browser = runtime::BROWSER_HEADERS.iter().any(|name| request.header(name).is_some());
+    let runtime = runtime::guess(request.header("user-agent"), from_browser);
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body = decode(body, &hints, BODY_MAX_BYTES).map_err(|error| match error.kind() {
         Kind::TooLarge => Problem::of(Kind::TooLarge, &error),
@@ -90,6 +93,7 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
     })?;
     let mut asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
     add_place(app, client, &mut asked);
+    asked.evaluation_runtime.get_or_insert_with(|| runtime.to_owned());
     let metadata = app.metadata.snapshot();
     let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?;
     let answering = Answering { app, metadata: &metadata, query: &query, asked: &asked };
@@ -137,90 +141,70 @@ impl Answering<'_> {
         let encoded = match flags {
             None => response.encode([].iter()),
             Some(flags) => {
-                let known = self.known(project).await?;
-                let mut subject = Subject::new(self.asked.distinct_id.as_str(), now);
-                self.describe(project, &mut subject, &known);
-                let answers = self.evaluate(flags, &subject);
+                let question = self.question(project);
+                let known = Knowledge::look_up(self.app, self.metadata, &question).await?;
+                let (answers, traces) =
+                    known.ask(self.metadata, &question, now, |subject, cohorts| {
+                        let answers = flags.evaluate(subject, &self.selection(), cohorts);
+                        let traces = self.traces(project, flags, &answers, (subject, cohorts));
+                        (answers, traces)
+                    });
                 response.has_errors = answers.has_errors;
-                let records: Vec<FlagRecord<'_>> = answers.flags.iter().map(record).collect();
+                let traces = traces.into_iter().map(Some).chain(std::iter::repeat(None));
+                let records: Vec<FlagRecord<'_>> = answers
+                    .flags
+                    .iter()
+                    .zip(traces)
+                    .map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) })
+                    .collect();
                 response.encode(records.iter())
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))
     }
 
-    /// What is stored of the person and of the groups, as of every acknowledged event.
-    async fn known(&self, project: ProjectId) -> Result<Known, Problem> {
-        let mut known = Known::default();
-        if self.query.supplied_only {
-            return Ok(known);
+    fn question(&self, project: ProjectId) -> Question<'_> {
+        Question {
+            project,
+            distinct_id: &self.asked.distinct_id,
+            anon_distinct_id: self.asked.anon_distinct_id.as_deref(),
+            device_id: self.asked.device_id.as_deref(),
+            groups: &self.asked.groups,
+            person_properties: &self.asked.person_properties,
+            group_properties: &self.asked.group_properties,
+            supplied_only: self.query.supplied_only,
         }
-        let failed = |kind, error: &(dyn std::error::Error + 'static)| Problem::of(kind, error);
-        self.app.engine.wait().await.map_err(|error| failed(error.kind(), &error))?;
-        let view = self.app.identities.view();
-        let person = view.person_of(project, &self.asked.distinct_id);
-        let person = person.map_err(|error| failed(error.kind(), &error))?;
-        known.person = person.map(|person| person.properties);
-        self.groups(project, &view, &mut known).map_err(|error| failed(error.kind(), &error))?;
-        Ok(known)
     }
 
-    fn groups(
+    /// The steps of every answer, in their order; none unless they are asked for.
+    fn traces(
         &self,
         project: ProjectId,
-        view: &View,
-        known: &mut Known,
-    ) -> Result<(), crate::identity::IdentityError> {
-        for (index, name) in (0_u8..).zip(self.metadata.group_types(project)) {
-            let Some(key) = self.asked.groups.get(name).and_then(group_key) else { continue };
-            if let Some(group) = view.group(project, index, &key)? {
-                known.groups.insert(index, group.properties);
-            }
+        flags: &FlagSet,
+        answers: &Answers<'_>,
+        (subject, cohorts): (&Subject<'_>, &dyn Cohorts),
+    ) -> Vec<Value> {
+        if !self.query.detailed {
+            return Vec::new();
         }
-        Ok(())
+        let stored = self.metadata.flags(project);
+        let trace = |answer: &Answer<'_>| {
+            let stored = stored.iter().find(|stored| stored.key == answer.key);
+            let filters = stored.map_or(&Value::Null, |stored| &stored.filters);
+            let trace = flags.trace(answers, answer.key, filters, subject, cohorts);
+            serde_json::to_value(trace).unwrap_or_default()
+        };
+        answers.flags.iter().map(trace).collect()
     }
 
-    fn describe<'s>(&'s self, project: ProjectId, subject: &mut Subject<'s>, known: &'s Known) {
-        subject.device_id = self.asked.device_id.as_deref();
-        subject.anon_distinct_id = self.asked.anon_distinct_id.as_deref();
-        subject.stored = known.person.as_ref();
-        subject.supplied = Some(&self.asked.person_properties);
-        let types = self.metadata.group_types(project);
-        let types = GroupTypes::new((0..).zip(types.iter().map(String::as_str)));
-        subject.add_groups(&types, Some(&self.asked.groups), Some(&self.asked.group_properties));
-        for (index, properties) in &known.groups {
-            subject.store_group(*index, properties);
-        }
-    }
-
-    fn evaluate<'s>(
-        &self,
-        flags: &'s FlagSet,
-        subject: &Subject<'_>,
-    ) -> crate::flags::set::Answers<'s> {
+    fn selection(&self) -> Selection<'_> {
         let runtime = self.asked.evaluation_runtime.as_deref();
-        let selection = Selection {
+        Selection {
             keys: self.asked.flag_keys.as_deref(),
             runtime: runtime.map(|name| Runtime::parse(Some(name))),
             contexts: &self.asked.evaluation_contexts,
             surveys_only: self.query.surveys_only,
-        };
-        flags.evaluate(subject, &selection, &NoCohorts)
-    }
-}
-
-/// What the identity store has of the subject.
-#[derive(Debug, Default)]
-struct Known {
-    person: Option<Map<String, Value>>,
-    groups: BTreeMap<u8, Map<String, Value>>,
-}
-
-fn group_key(value: &Value) -> Option<Cow<'_, str>> {
-    match value {
-        Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text)),
-        Value::Number(number) => Some(Cow::Owned(number.to_string())),
-        _ => None,
+        }
     }
 }
 
@@ -236,6 +220,7 @@ fn record<'a>(answer: &'a Answer<'_>) -> FlagRecord<'a> {
         condition_index: None,
         payload: None,
         failed: false,
+        conditions: None,
     };
     match &answer.result {
         Ok(verdict) => FlagRecord {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
@@ -22,6 +23,8 @@ pub struct Graph<'a> {
     pub key: &'a str,
     /// The flags of the project that are not deleted, with the one in question or without.
     pub live: &'a [Arc<StoredFlag>],
+    /// The cohorts of the project that are not deleted.
+    pub cohorts: &'a [Arc<StoredCohort>],
 }
 
 impl<'a> Graph<'a> {

@@ -12,7 +12,7 @@ use crate::event::id::ProjectId;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 
-const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[] };
+const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[], cohorts: &[] };
 
 /// Checks `filters` without other flags; `expected` is code and detail of the violation.
 fn check(filters: Value, expected: Result<(), (&str, &str)>) {
@@ -70,6 +70,12 @@ fn flag(id: i64, key: &str, active: bool, needs: &[i64]) -> Arc<StoredFlag> {
         usage_dashboard: None,
         analytics_dashboards: Vec::new(),
         has_enriched_analytics: None,
+        bucketing_identifier: None,
+        evaluation_runtime: None,
+        evaluation_contexts: Vec::new(),
+        is_remote_configuration: false,
+        archived: false,
+        last_modified_by: None,
     })
 }
 
@@ -229,7 +235,6 @@ fn kinds_of_properties_go_with_whom_the_condition_counts() {
     for (filters, expected) in [
         (filters(json!(null), &of_person), Ok(())),
         (filters(json!(null), &json!({"key": "k", "value": "x"})), Ok(())),
-        (filters(json!(null), &json!({"key": "id", "type": "cohort", "value": 1})), Ok(())),
         (filters(json!(null), &json!({"key": "k", "type": "person_metadata", "value": 1})), Ok(())),
         (filters(json!(null), &of_group(0)), Err(persons)),
         (filters(json!(null), &json!({"key": "k", "type": "event", "value": "x"})), Err(persons)),
@@ -402,7 +407,7 @@ fn dates_are_dates() {
 #[test]
 fn dependencies() {
     let live = [flag(1, "on", true, &[]), flag(2, "off", false, &[]), flag(3, "me", true, &[])];
-    let me = Graph { flag: Some(FlagId(3)), key: "me", live: &live };
+    let me = Graph { flag: Some(FlagId(3)), key: "me", live: &live, cohorts: &[] };
     let invalid = |detail| Err(("invalid_input", detail));
     for (key, expected) in [
         (json!("1"), Ok(())),
@@ -444,8 +449,8 @@ fn dependencies_form_no_cycle() {
         flag(4, "d", true, &[]),
         flag(5, "e", true, &[2, 3]),
     ];
-    let a = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
-    let d = Graph { flag: Some(FlagId(4)), key: "d", live: &live };
+    let a = Graph { flag: Some(FlagId(1)), key: "a", live: &live, cohorts: &[] };
+    let d = Graph { flag: Some(FlagId(4)), key: "d", live: &live, cohorts: &[] };
     check_in(a, with_dependency(json!("4")), Ok(()));
     check_in(d, with_dependency(json!("5")), Ok(()));
     let direct = "Circular dependency detected: a → b → a";
@@ -459,20 +464,29 @@ fn dependencies_form_no_cycle() {
 fn long_chains_are_followed() {
     let length = 50_000;
     let live: Vec<_> = (1..=length).map(|id| flag(id, "f", true, &[id + 1])).collect();
-    let last = Graph { flag: Some(FlagId(length + 1)), key: "last", live: &live };
+    let last = Graph { flag: Some(FlagId(length + 1)), key: "last", live: &live, cohorts: &[] };
     let violation = check_filters(&with_dependency(json!(1)), &last);
     let detail = violation.map_err(|violation| violation.detail);
     assert!(detail.is_err_and(|detail| detail.starts_with("Circular dependency detected: last")));
 }
 
 #[test]
+fn cohorts_exist() {
+    for value in [json!(1), json!("1")] {
+        let cohort = json!({"key": "id", "type": "cohort", "value": value});
+        let expected = ("cohort_does_not_exist", "Cohort with id 1 does not exist");
+        check(json!({"groups": [{"properties": [cohort]}]}), Err(expected));
+    }
+}
+
+#[test]
 fn flags_that_others_need_stay() {
     let mut live = vec![flag(1, "a", true, &[]), flag(8, "off", false, &[1])];
-    let free = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    let free = Graph { flag: Some(FlagId(1)), key: "a", live: &live, cohorts: &[] };
     assert_eq!(free.check_deletable(), Ok(()));
     assert_eq!(free.check_disableable(), Ok(()));
     live.extend([flag(3, "z", true, &[1]), flag(2, "b", true, &[7, 1])]);
-    let needed = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    let needed = Graph { flag: Some(FlagId(1)), key: "a", live: &live, cohorts: &[] };
     for (found, action) in
         [(needed.check_deletable(), "delete"), (needed.check_disableable(), "disable")]
     {
@@ -483,7 +497,7 @@ fn flags_that_others_need_stay() {
         assert_eq!(found, Err(Violation::general(detail)));
     }
     live.extend((10..15).map(|id| flag(id, "n", true, &[1])));
-    let many = Graph { flag: Some(FlagId(1)), key: "a", live: &live };
+    let many = Graph { flag: Some(FlagId(1)), key: "a", live: &live, cohorts: &[] };
     let detail = many.check_deletable().map_err(|violation| violation.detail);
     assert!(detail.is_err_and(|detail| detail.contains("n (ID: 13), and 2 more. Please")));
 }
@@ -491,7 +505,7 @@ fn flags_that_others_need_stay() {
 #[test]
 fn a_flag_is_switched_on_after_what_it_needs() {
     let live = [flag(1, "on", true, &[]), flag(2, "off", false, &[])];
-    let graph = Graph { flag: Some(FlagId(3)), key: "me", live: &live };
+    let graph = Graph { flag: Some(FlagId(3)), key: "me", live: &live, cohorts: &[] };
     assert_eq!(graph.check_enableable(&with_dependency(json!("1"))), Ok(()));
     let detail = "Cannot enable this feature flag because it depends on disabled flags: \
                   off (ID: 2). Please enable the dependency flags first.";

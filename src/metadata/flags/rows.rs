@@ -28,6 +28,16 @@ pub(super) async fn purge_deleted(
     except: FlagId,
 ) -> Result<(), MetadataError> {
     sqlx::query(
+        "DELETE FROM flag_role_access WHERE flag_id IN
+         (SELECT id FROM feature_flags
+          WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
+    )
+    .bind(project.0)
+    .bind(key)
+    .bind(except.0)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
         "DELETE FROM feature_flags WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3",
     )
     .bind(project.0)
@@ -47,9 +57,11 @@ pub(super) async fn insert(
         "INSERT INTO feature_flags
          (name, key, filters, active, deleted, created_at, updated_at, version,
           ensure_experience_continuity, rollback_conditions, performed_rollback, tags,
-          usage_dashboard, analytics_dashboards, has_enriched_analytics, id, project_id,
-          created_by)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+          usage_dashboard, analytics_dashboards, has_enriched_analytics, bucketing_identifier,
+          evaluation_runtime, evaluation_contexts, is_remote_configuration, archived,
+          last_modified_by, id, project_id, created_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+                 $19, $20, $21, $22, $23, $24)",
     )
     .bind(&flag.name)
     .bind(&flag.key)
@@ -66,6 +78,12 @@ pub(super) async fn insert(
     .bind(flag.usage_dashboard)
     .bind(disk::to_json(&flag.analytics_dashboards))
     .bind(flag.has_enriched_analytics)
+    .bind(flag.bucketing_identifier.as_deref())
+    .bind(flag.evaluation_runtime.as_deref())
+    .bind(disk::to_json(&flag.evaluation_contexts))
+    .bind(flag.is_remote_configuration)
+    .bind(flag.archived)
+    .bind(flag.last_modified_by.map(|user| user.0))
     .bind(flag.id.0)
     .bind(flag.project.0)
     .bind(flag.created_by.map(|user| user.0))
@@ -84,8 +102,10 @@ pub(super) async fn update(
          SET name = $1, key = $2, filters = $3, active = $4, deleted = $5, created_at = $6,
              updated_at = $7, version = $8, ensure_experience_continuity = $9,
              rollback_conditions = $10, performed_rollback = $11, tags = $12,
-             usage_dashboard = $13, analytics_dashboards = $14, has_enriched_analytics = $15
-         WHERE id = $16 AND project_id = $17",
+             usage_dashboard = $13, analytics_dashboards = $14, has_enriched_analytics = $15,
+             bucketing_identifier = $16, evaluation_runtime = $17, evaluation_contexts = $18,
+             is_remote_configuration = $19, archived = $20, last_modified_by = $21
+         WHERE id = $22 AND project_id = $23",
     )
     .bind(&flag.name)
     .bind(&flag.key)
@@ -102,6 +122,12 @@ pub(super) async fn update(
     .bind(flag.usage_dashboard)
     .bind(disk::to_json(&flag.analytics_dashboards))
     .bind(flag.has_enriched_analytics)
+    .bind(flag.bucketing_identifier.as_deref())
+    .bind(flag.evaluation_runtime.as_deref())
+    .bind(disk::to_json(&flag.evaluation_contexts))
+    .bind(flag.is_remote_configuration)
+    .bind(flag.archived)
+    .bind(flag.last_modified_by.map(|user| user.0))
     .bind(flag.id.0)
     .bind(flag.project.0)
     .execute(connection)
@@ -154,6 +180,12 @@ struct FlagRow {
     usage_dashboard: Option<i64>,
     analytics_dashboards: String,
     has_enriched_analytics: Option<bool>,
+    bucketing_identifier: Option<String>,
+    evaluation_runtime: Option<String>,
+    evaluation_contexts: String,
+    is_remote_configuration: bool,
+    archived: bool,
+    last_modified_by: Option<i64>,
 }
 
 impl TryFrom<FlagRow> for StoredFlag {
@@ -183,6 +215,12 @@ impl TryFrom<FlagRow> for StoredFlag {
             usage_dashboard: row.usage_dashboard,
             analytics_dashboards: disk::from_json(TABLE, &row.analytics_dashboards)?,
             has_enriched_analytics: row.has_enriched_analytics,
+            bucketing_identifier: row.bucketing_identifier,
+            evaluation_runtime: row.evaluation_runtime,
+            evaluation_contexts: disk::from_json(TABLE, &row.evaluation_contexts)?,
+            is_remote_configuration: row.is_remote_configuration,
+            archived: row.archived,
+            last_modified_by: row.last_modified_by.map(UserId),
         })
     }
 }

@@ -40,6 +40,8 @@ pub struct FlagRecord<'a> {
     pub payload: Option<&'a Value>,
     /// Whether the flag could not be evaluated; it is not enabled then.
     pub failed: bool,
+    /// Every step that led here, for a detailed analysis; only in [`Shape::Records`].
+    pub conditions: Option<Value>,
 }
 
 /// What a response says beside the flags.
@@ -143,6 +145,8 @@ struct Record<'a> {
     failed: bool,
     reason: RecordReason<'a>,
     metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditions: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
@@ -181,6 +185,7 @@ impl<'a> Record<'a> {
                 payload: record.payload,
                 has_experiment: false,
             },
+            conditions: record.conditions.as_ref(),
         }
     }
 }

@@ -177,6 +177,7 @@ fn encode(endpoint: Endpoint, query: &str) -> Value {
         condition_index: Some(0),
         payload: None,
         failed: false,
+        conditions: None,
     };
     let records = [
         FlagRecord { payload: Some(&payload), ..record("on", true, None) },

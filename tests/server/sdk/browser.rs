@@ -41,10 +41,8 @@ const REQUESTS: [(&str, &str); 6] = [
 ];
 
 /// Requests of pages that get the SDK from this server.
-const REQUESTS_FOR_SDK: [(&str, &str); 2] = [
-    ("GET", "/array/<token>/array.js"),
-    ("GET", "/static/array.js"),
-];
+const REQUESTS_FOR_SDK: [(&str, &str); 2] =
+    [("GET", "/array/<token>/array.js"), ("GET", "/static/array.js")];
 
 /// Events that every browser sends of itself or is told to, at least once each.
 const EVENTS: [&str; 9] = [

@@ -38,7 +38,7 @@ pub(crate) fn tools() -> PathBuf {
 }
 
 /// The path of a program under `tests/sdk`.
-pub(super) fn source(name: &str) -> PathBuf {
+pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 

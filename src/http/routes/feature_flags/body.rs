@@ -12,6 +12,7 @@ use crate::http::response::Problem;
 use crate::metadata::accounts::User;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
+use crate::metadata::flags::Seen;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
@@ -48,7 +49,28 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         usage_dashboard: None,
         analytics_dashboards: fields.ids("analytics_dashboards")?,
         has_enriched_analytics: fields.nullable_boolean("has_enriched_analytics")?,
+        bucketing_identifier: fields
+            .nullable_choice("bucketing_identifier", &["distinct_id", "device_id"])?,
+        evaluation_runtime: fields
+            .nullable_choice("evaluation_runtime", &["server", "client", "all"])?,
+        evaluation_contexts: fields.texts("evaluation_contexts")?,
+        is_remote_configuration: fields
+            .nullable_boolean("is_remote_configuration")?
+            .map(Option::unwrap_or_default),
+        archived: fields.boolean("archived")?,
+        seen: seen(&mut fields)?,
     })
+}
+
+/// What the client saw before it made the change.
+fn seen(fields: &mut Fields) -> Result<Option<Seen>, Problem> {
+    let original = match fields.nullable_value("original_flag").flatten() {
+        Some(Value::Object(original)) => Some(original),
+        _ => None,
+    };
+    let version = fields.nullable_value("version").flatten();
+    let Some(version) = version.as_ref().and_then(Value::as_i64) else { return Ok(None) };
+    Ok(Some(Seen { version, fields: original }))
 }
 
 /// Reads a new flag.
@@ -67,6 +89,10 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
         tags: given.tags.unwrap_or_default(),
         analytics_dashboards: given.analytics_dashboards.unwrap_or_default(),
         has_enriched_analytics: given.has_enriched_analytics.flatten(),
+        bucketing_identifier: given.bucketing_identifier.flatten(),
+        evaluation_runtime: given.evaluation_runtime.flatten(),
+        evaluation_contexts: given.evaluation_contexts.unwrap_or_default(),
+        is_remote_configuration: given.is_remote_configuration.unwrap_or_default(),
     })
 }
 
@@ -99,11 +125,19 @@ pub(super) struct FlagBody<'a> {
     has_enriched_analytics: Option<bool>,
     version: i64,
     updated_at: String,
+    last_modified_by: Option<UserBody<'a>>,
+    archived: bool,
+    bucketing_identifier: Option<&'a str>,
+    evaluation_runtime: &'a str,
+    evaluation_contexts: &'a [String],
+    is_remote_configuration: bool,
+    /// Payloads are never encrypted here.
+    has_encrypted_payloads: bool,
 }
 
 /// A user inside another object.
 #[derive(Debug, Serialize)]
-struct UserBody<'a> {
+pub struct UserBody<'a> {
     id: i64,
     uuid: String,
     distinct_id: &'a str,
@@ -140,12 +174,23 @@ impl<'a> FlagBody<'a> {
             has_enriched_analytics: flag.has_enriched_analytics,
             version: flag.version,
             updated_at: flag.updated_at.to_rfc3339(),
+            last_modified_by: flag
+                .last_modified_by
+                .and_then(|user| snapshot.user(user))
+                .map(|user| UserBody::new(user)),
+            archived: flag.archived,
+            bucketing_identifier: flag.bucketing_identifier.as_deref(),
+            evaluation_runtime: flag.evaluation_runtime.as_deref().unwrap_or("all"),
+            evaluation_contexts: &flag.evaluation_contexts,
+            is_remote_configuration: flag.is_remote_configuration,
+            has_encrypted_payloads: false,
         }
     }
 }
 
 impl<'a> UserBody<'a> {
-    fn new(user: &'a User) -> Self {
+    /// What is shown of a user.
+    pub fn new(user: &'a User) -> Self {
         Self {
             id: user.id.0,
             uuid: user.uuid.to_string(),
@@ -251,6 +296,31 @@ mod tests {
         assert!(told(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
     }
 
+    /// The fields of the API specification, in its order.
+    const ORDER: [&str; 21] = [
+        "id",
+        "name",
+        "key",
+        "filters",
+        "deleted",
+        "active",
+        "created_by",
+        "created_at",
+        "is_simple_flag",
+        "rollout_percentage",
+        "ensure_experience_continuity",
+        "experiment_set",
+        "surveys",
+        "features",
+        "rollback_conditions",
+        "performed_rollback",
+        "can_edit",
+        "tags",
+        "usage_dashboard",
+        "analytics_dashboards",
+        "has_enriched_analytics",
+    ];
+
     /// Names and order from the table of the API specification; the values follow from what was written.
     #[tokio::test]
     async fn flags_are_shown_as_documented() {
@@ -267,6 +337,14 @@ mod tests {
         let asker = Principal { key, user: Arc::clone(&user), project };
 
         let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker)).unwrap();
+        let creator = json!({
+            "id": user.id.0,
+            "uuid": user.uuid.to_string(),
+            "distinct_id": user.distinct_id,
+            "first_name": user.first_name,
+            "email": user.email,
+            "is_email_verified": user.is_email_verified,
+        });
         let expected = json!({
             "id": flag.id.0,
             "name": "",
@@ -274,14 +352,7 @@ mod tests {
             "filters": {"groups": [{"properties": [], "rollout_percentage": null}]},
             "deleted": false,
             "active": true,
-            "created_by": {
-                "id": user.id.0,
-                "uuid": user.uuid.to_string(),
-                "distinct_id": user.distinct_id,
-                "first_name": user.first_name,
-                "email": user.email,
-                "is_email_verified": user.is_email_verified,
-            },
+            "created_by": creator,
             "created_at": "2026-11-21T12:00:00.000000Z",
             "is_simple_flag": true,
             "rollout_percentage": null,
@@ -298,33 +369,17 @@ mod tests {
             "has_enriched_analytics": null,
             "version": 1,
             "updated_at": "2026-11-21T12:00:00.000000Z",
+            "last_modified_by": creator,
+            "archived": false,
+            "bucketing_identifier": null,
+            "evaluation_runtime": "all",
+            "evaluation_contexts": [],
+            "is_remote_configuration": false,
+            "has_encrypted_payloads": false,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-        let order = [
-            "id",
-            "name",
-            "key",
-            "filters",
-            "deleted",
-            "active",
-            "created_by",
-            "created_at",
-            "is_simple_flag",
-            "rollout_percentage",
-            "ensure_experience_continuity",
-            "experiment_set",
-            "surveys",
-            "features",
-            "rollback_conditions",
-            "performed_rollback",
-            "can_edit",
-            "tags",
-            "usage_dashboard",
-            "analytics_dashboards",
-            "has_enriched_analytics",
-        ];
         let mut rest = text.as_str();
-        for name in order {
+        for name in ORDER {
             let place = rest.find(&format!("\"{name}\":"));
             rest = &rest[place.unwrap_or_else(|| panic!("{name} is missing or too early"))..];
         }

@@ -1,0 +1,320 @@
+//! Cohorts: sets of persons, by a rule on their properties or by a list.
+//!
+//! A [`CohortSet`] is built when cohorts change and then only read: definitions are parsed, cohorts
+//! that lie in a circle are found. [`Memberships`] answers for one person, each cohort at most once.
+//! Where lists of members are stored is not known here.
+
+use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::event::predicate::Matching;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Membership;
+use crate::event::predicate::filter::Scope;
+use crate::flags::evaluate::Cohorts;
+use crate::flags::evaluate::UnknownCohort;
+use crate::flags::subject::Subject;
+
+/// Cohorts inside cohorts, at most: so deep is the stack that asking one of them takes.
+pub const DEPTH_MAX: usize = 100;
+
+/// A cohort that is not deleted.
+#[derive(Debug)]
+pub struct Cohort {
+    /// Unique in the project.
+    pub id: i64,
+    /// Who is in it.
+    pub members: Members,
+}
+
+/// Who is in a cohort.
+#[derive(Debug)]
+pub enum Members {
+    /// These persons, in ascending order, by the uuid that they had when they were added.
+    Listed(Arc<[Uuid]>),
+    /// Those for whom the rule holds.
+    Rule(Rule),
+    /// Nobody: the rule asks for what a person does not have, as events, or cannot be read.
+    Nobody,
+}
+
+/// A rule on persons: a tree of AND and OR over filters.
+#[derive(Debug)]
+pub struct Rule {
+    all: bool,
+    terms: Box<[Term]>,
+}
+
+#[derive(Debug)]
+enum Term {
+    Nested(Rule),
+    Filter { filter: Filter, negated: bool },
+}
+
+/// A rule that cannot be evaluated for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// It is not in the documented shape.
+    Malformed,
+    /// It asks for events, which belong to the history of a person.
+    Behavioral,
+}
+
+/// The cohorts of a project.
+#[derive(Debug, Default)]
+pub struct CohortSet {
+    cohorts: Box<[Cohort]>,
+    by_id: HashMap<i64, usize>,
+    /// By place: the cohort waits for itself, or lies deeper than [`DEPTH_MAX`].
+    is_circular: Box<[bool]>,
+}
+
+impl Rule {
+    /// Reads the `properties` of a cohort's `filters`: `{"type": "AND" | "OR", "values": [...]}`.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`]; a behavioral filter is told only if the rest can be read.
+    pub fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
+        let group = json.as_object().ok_or(RuleError::Malformed)?;
+        let all = match group.get("type").and_then(Value::as_str) {
+            Some("AND") => true,
+            Some("OR") => false,
+            // An empty object is an empty rule.
+            None if !group.contains_key("values") => true,
+            _ => return Err(RuleError::Malformed),
+        };
+        let values = match group.get("values") {
+            None | Some(Value::Null) => &[],
+            Some(Value::Array(values)) => values.as_slice(),
+            Some(_) => return Err(RuleError::Malformed),
+        };
+        let mut terms = Vec::with_capacity(values.len());
+        let mut is_behavioral = false;
+        for value in values {
+            match Term::parse(value, matching) {
+                Ok(term) => terms.push(term),
+                Err(RuleError::Behavioral) => is_behavioral = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if is_behavioral {
+            return Err(RuleError::Behavioral);
+        }
+        Ok(Self { all, terms: terms.into() })
+    }
+
+    /// The cohorts that the rule asks for; with repetitions.
+    pub fn cohorts(&self) -> Vec<i64> {
+        let mut ids = Vec::new();
+        self.collect_cohorts(&mut ids);
+        ids
+    }
+
+    fn collect_cohorts(&self, ids: &mut Vec<i64>) {
+        for term in &self.terms {
+            match term {
+                Term::Nested(rule) => rule.collect_cohorts(ids),
+                Term::Filter { filter: Filter::Cohort { id, .. }, .. } => ids.push(*id),
+                Term::Filter { .. } => {}
+            }
+        }
+    }
+
+    /// Whether the rule holds. A rule without terms holds for everybody, as for the SDKs.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownCohort`]: the answer depends on a cohort that is not known.
+    pub fn holds(
+        &self,
+        person: &Subject<'_>,
+        cohorts: &dyn Cohorts,
+    ) -> Result<bool, UnknownCohort> {
+        for term in &self.terms {
+            if term.holds(person, cohorts)? != self.all {
+                return Ok(!self.all);
+            }
+        }
+        Ok(self.all || self.terms.is_empty())
+    }
+}
+
+impl Term {
+    fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
+        let object = json.as_object().ok_or(RuleError::Malformed)?;
+        if object.contains_key("values") {
+            return Rule::parse(json, matching).map(Self::Nested);
+        }
+        if matches!(object.get("type").and_then(Value::as_str), Some("behavioral" | "event")) {
+            return Err(RuleError::Behavioral);
+        }
+        let filter = Filter::parse(json, matching).map_err(|_| RuleError::Malformed)?;
+        if matches!(filter, Filter::Flag { .. } | Filter::Property { scope: Scope::Group(_), .. }) {
+            return Err(RuleError::Malformed);
+        }
+        let negated = object.get("negation") == Some(&Value::Bool(true));
+        Ok(Self::Filter { filter, negated })
+    }
+
+    fn holds(&self, person: &Subject<'_>, cohorts: &dyn Cohorts) -> Result<bool, UnknownCohort> {
+        let (filter, negated) = match self {
+            Self::Nested(rule) => return rule.holds(person, cohorts),
+            Self::Filter { filter, negated } => (filter, *negated),
+        };
+        let matches = match filter {
+            Filter::Cohort { id, membership } => {
+                cohorts.contains(*id, person)? == (*membership == Membership::In)
+            }
+            Filter::Property { scope: Scope::Person, predicate } => {
+                predicate.matches(person, person.now)
+            }
+            Filter::Property { scope: Scope::PersonMetadata, predicate } => {
+                let value = person.metadata.and_then(|columns| columns.get(&*predicate.key));
+                predicate.matches_value(value, person.now)
+            }
+            Filter::Property { .. } | Filter::Flag { .. } => false,
+        };
+        Ok(matches != negated)
+    }
+}
+
+impl Cohort {
+    /// A cohort by its rule. One that cannot be read has no members.
+    pub fn by_rule(id: i64, rule: &Value, matching: Matching) -> Self {
+        let members = Rule::parse(rule, matching).map_or(Members::Nobody, Members::Rule);
+        Self { id, members }
+    }
+
+    fn needs(&self) -> Vec<i64> {
+        match &self.members {
+            Members::Rule(rule) => rule.cohorts(),
+            Members::Listed(_) | Members::Nobody => Vec::new(),
+        }
+    }
+}
+
+impl CohortSet {
+    /// Builds the set.
+    pub fn new(cohorts: impl IntoIterator<Item = Cohort>) -> Self {
+        let cohorts: Box<[_]> = cohorts.into_iter().collect();
+        let by_id: HashMap<_, _> =
+            cohorts.iter().enumerate().map(|(place, cohort)| (cohort.id, place)).collect();
+        let needs: Vec<Vec<usize>> = cohorts
+            .iter()
+            .map(|cohort| cohort.needs().iter().filter_map(|id| by_id.get(id).copied()).collect())
+            .collect();
+        let is_circular = circular(&needs);
+        Self { cohorts, by_id, is_circular }
+    }
+
+    /// Whether the project has no cohorts.
+    pub fn is_empty(&self) -> bool {
+        self.cohorts.is_empty()
+    }
+
+    /// The cohort with this id.
+    pub fn get(&self, id: i64) -> Option<&Cohort> {
+        self.cohorts.get(*self.by_id.get(&id)?)
+    }
+
+    /// The ids, in no particular order.
+    pub fn ids(&self) -> impl Iterator<Item = i64> {
+        self.cohorts.iter().map(|cohort| cohort.id)
+    }
+
+    /// Whether the cohort lies in a circle, or waits for one that does.
+    pub fn is_circular(&self, id: i64) -> bool {
+        let place = self.by_id.get(&id);
+        place.and_then(|place| self.is_circular.get(*place)).copied().unwrap_or(false)
+    }
+}
+
+/// Which places lie in a circle, wait for one that does, or lie too deep. Depths are computed in
+/// rounds: what has none after [`DEPTH_MAX`] rounds is one of these.
+fn circular(needs: &[Vec<usize>]) -> Box<[bool]> {
+    let mut is_done = vec![false; needs.len()];
+    for _ in 0..DEPTH_MAX {
+        let ready: Vec<usize> = needs
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| !at(&is_done, *place))
+            .filter(|(_, needed)| needed.iter().all(|needed| at(&is_done, *needed)))
+            .map(|(place, _)| place)
+            .collect();
+        if ready.is_empty() {
+            break;
+        }
+        for place in ready {
+            if let Some(done) = is_done.get_mut(place) {
+                *done = true;
+            }
+        }
+    }
+    is_done.into_iter().map(|done| !done).collect()
+}
+
+fn at(flags: &[bool], place: usize) -> bool {
+    flags.get(place).copied().unwrap_or(false)
+}
+
+/// The cohorts of one person.
+///
+/// Members of lists are persons as they were when they were added. Since a person may have been
+/// merged with others meanwhile, one is looked for under all uuids that its distinct ids stand for.
+pub struct Memberships<'a> {
+    set: &'a CohortSet,
+    /// All uuids of the person; `None` if they cannot be read. Called once at most.
+    uuids: &'a dyn Fn() -> Option<Vec<Uuid>>,
+    known: OnceCell<Option<Vec<Uuid>>>,
+    results: RefCell<HashMap<i64, bool>>,
+}
+
+impl std::fmt::Debug for Memberships<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memberships").field("results", &self.results).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Memberships<'a> {
+    /// The cohorts of the person with these uuids, which are asked for only if a list is.
+    pub fn new(set: &'a CohortSet, uuids: &'a dyn Fn() -> Option<Vec<Uuid>>) -> Self {
+        Self { set, uuids, known: OnceCell::new(), results: RefCell::default() }
+    }
+
+    fn compute(&self, cohort: &Cohort, person: &Subject<'_>) -> Result<bool, UnknownCohort> {
+        match &cohort.members {
+            Members::Nobody => Ok(false),
+            Members::Rule(rule) => rule.holds(person, self),
+            Members::Listed(members) if members.is_empty() => Ok(false),
+            Members::Listed(members) => {
+                let uuids = self.known.get_or_init(|| (self.uuids)());
+                let uuids = uuids.as_ref().ok_or(UnknownCohort)?;
+                Ok(uuids.iter().any(|uuid| members.binary_search(uuid).is_ok()))
+            }
+        }
+    }
+}
+
+impl Cohorts for Memberships<'_> {
+    fn contains(&self, cohort_id: i64, person: &Subject<'_>) -> Result<bool, UnknownCohort> {
+        if let Some(known) = self.results.borrow().get(&cohort_id) {
+            return Ok(*known);
+        }
+        let cohort = self.set.get(cohort_id).ok_or(UnknownCohort)?;
+        if self.set.is_circular(cohort_id) {
+            return Err(UnknownCohort);
+        }
+        let inside = self.compute(cohort, person)?;
+        self.results.borrow_mut().insert(cohort_id, inside);
+        Ok(inside)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Why a flag is what it is for a subject: every condition, every filter of it, what it looked at and
+//! what came of it. The same code decides as in an evaluation; this only writes down.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::event::predicate::Properties;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::flags::definition::Aggregation;
+use crate::flags::definition::Condition;
+use crate::flags::definition::Definition;
+use crate::flags::evaluate::Attempt;
+use crate::flags::evaluate::Evaluation;
+use crate::flags::evaluate::Surroundings;
+use crate::flags::subject::Subject;
+
+/// What one condition said.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConditionTrace {
+    /// The condition, from 0; -1 stands for early access, -2 for the holdout.
+    pub index: i64,
+    /// Its filters, in their order.
+    pub properties: Vec<PropertyTrace>,
+    /// In percent.
+    pub rollout_percentage: f64,
+    /// The variant that it gives or gave.
+    pub variant: Option<String>,
+    /// Whether it decides: its filters match and its rollout reaches the subject.
+    pub matched: bool,
+    /// Whether all its filters match.
+    pub properties_matched: bool,
+    /// Whether only the rollout kept the subject out.
+    pub rollout_excluded: bool,
+    /// For people.
+    pub explanation: String,
+}
+
+/// What one filter said.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PropertyTrace {
+    /// As stored.
+    pub key: Value,
+    /// As stored.
+    pub operator: Value,
+    /// As stored.
+    pub value: Value,
+    /// The kind of the filter.
+    pub r#type: String,
+    /// What the subject has; null also if it has nothing.
+    pub actual_value: Value,
+    /// Whether it matches.
+    pub matched: bool,
+    /// For people.
+    pub explanation: String,
+}
+
+/// Traces a flag. `filters` are those that `flag` was read from.
+pub fn trace(
+    flag: &Definition,
+    filters: &Value,
+    subject: &Subject<'_>,
+    surroundings: Surroundings<'_>,
+) -> Vec<ConditionTrace> {
+    let evaluation = Evaluation { flag, subject, surroundings };
+    let mut traces = Vec::new();
+    if let Some(verdict) = evaluation.enrollment() {
+        let joined = if verdict.enabled { "joined" } else { "left" };
+        traces.push(special(-1, 100.0, None, format!("The person {joined} the early access")));
+    }
+    if let (Some(holdout), Some(_)) = (&flag.holdout, evaluation.holdout()) {
+        let variant = Some(holdout.variant.to_string());
+        let why = "The person is held out of experiments".to_owned();
+        traces.push(special(-2, holdout.rollout, variant, why));
+    }
+    let stored = filters.get("groups").and_then(Value::as_array);
+    for (index, condition) in flag.conditions.iter().enumerate() {
+        let stored = stored.and_then(|stored| stored.get(index)).unwrap_or(filters);
+        traces.push(evaluation.trace(index, condition, stored));
+    }
+    traces
+}
+
+fn special(
+    index: i64,
+    rollout: f64,
+    variant: Option<String>,
+    explanation: String,
+) -> ConditionTrace {
+    ConditionTrace {
+        index,
+        properties: Vec::new(),
+        rollout_percentage: rollout,
+        variant,
+        matched: true,
+        properties_matched: true,
+        rollout_excluded: false,
+        explanation,
+    }
+}
+
+impl Evaluation<'_, '_> {
+    fn trace(&self, index: usize, condition: &Condition, stored: &Value) -> ConditionTrace {
+        let stored = stored.get("properties").and_then(Value::as_array);
+        let filters = condition.filters.iter().enumerate();
+        let properties: Vec<PropertyTrace> = filters
+            .map(|(place, filter)| {
+                let stored = stored.and_then(|stored| stored.get(place)).unwrap_or(&Value::Null);
+                self.trace_filter(condition, filter, stored)
+            })
+            .collect();
+        let properties_matched = properties.iter().all(|property| property.matched);
+        let attempt = self.attempt(condition).map(|(attempt, _)| attempt);
+        let (matched, explanation, variant) = match attempt {
+            Ok(Attempt::Match(variant)) => {
+                (true, format!("Matched condition set {}", index + 1), variant)
+            }
+            Ok(Attempt::OutOfRollout) => (false, "Out of rollout bound".to_owned(), None),
+            Ok(Attempt::NoMatch(reason)) => (false, reason.code().replace('_', " "), None),
+            Err(failure) => (false, failure.description().into_owned(), None),
+        };
+        ConditionTrace {
+            index: i64::try_from(index).unwrap_or(i64::MAX),
+            properties,
+            rollout_percentage: condition.rollout,
+            variant: variant.map(str::to_owned),
+            matched,
+            properties_matched,
+            rollout_excluded: matches!(attempt, Ok(Attempt::OutOfRollout)),
+            explanation,
+        }
+    }
+
+    fn trace_filter(
+        &self,
+        condition: &Condition,
+        filter: &Filter,
+        stored: &Value,
+    ) -> PropertyTrace {
+        let matched = self.filter(filter, condition.aggregation).unwrap_or(false);
+        let part = |name: &str| stored.get(name).cloned().unwrap_or_default();
+        let actual = self.actual(filter, condition.aggregation);
+        let verb = if matched { "matches" } else { "does not match" };
+        PropertyTrace {
+            key: part("key"),
+            operator: part("operator"),
+            value: part("value"),
+            r#type: part("type").as_str().unwrap_or("person").to_owned(),
+            actual_value: actual.cloned().unwrap_or_default(),
+            matched,
+            explanation: match (filter, actual) {
+                (Filter::Property { .. }, None) => format!("not set: {verb}"),
+                (Filter::Property { .. }, Some(actual)) => format!("{actual} {verb}"),
+                (Filter::Cohort { id, .. }, _) => format!("the person {verb} cohort {id}"),
+                (Filter::Flag { id, .. }, _) => format!("flag {id} {verb}"),
+            },
+        }
+    }
+
+    /// What a filter on a property looks at.
+    fn actual(&self, filter: &Filter, aggregation: Aggregation) -> Option<&Value> {
+        let Filter::Property { scope, predicate } = filter else { return None };
+        match (*scope, aggregation) {
+            (Scope::Person, _) => self.subject.property(&predicate.key),
+            (Scope::PersonMetadata, _) => self.subject.metadata?.get(&*predicate.key),
+            (Scope::Group(Some(index)), _) | (Scope::Group(None), Aggregation::Group(index)) => {
+                self.subject.group(index)?.property(&predicate.key)
+            }
+            (Scope::Group(None), Aggregation::Person) | (Scope::Event, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::trace;
+    use crate::clock::UnixMicros;
+    use crate::event::predicate::Matching;
+    use crate::flags::cohorts::CohortSet;
+    use crate::flags::cohorts::Memberships;
+    use crate::flags::definition::Definition;
+    use crate::flags::definition::Stored;
+    use crate::flags::evaluate::Dependencies;
+    use crate::flags::evaluate::Dependency;
+    use crate::flags::evaluate::Surroundings;
+    use crate::flags::subject::Subject;
+
+    struct Nothing;
+
+    impl Dependencies for Nothing {
+        fn dependency(&self, _: i64) -> Dependency<'_> {
+            Dependency::Off
+        }
+    }
+
+    #[test]
+    fn every_condition_and_filter_is_explained() {
+        let filters = json!({"groups": [
+            {"properties": [{"key": "plan", "value": "free", "type": "person"}]},
+            {"properties": [{"key": "plan", "value": "pro"}, {"key": "seats", "operator": "is_not_set"}],
+             "rollout_percentage": 0},
+            {"properties": []},
+        ]});
+        let flag = Definition::parse(&Stored {
+            id: 1,
+            key: "beta",
+            version: 1,
+            active: true,
+            continuity: false,
+            bucketing: None,
+            runtime: None,
+            contexts: &[],
+            filters: &filters,
+            matching: Matching::Legacy,
+        })
+        .expect("readable");
+        let Value::Object(person) = json!({"plan": "pro"}) else { panic!("an object") };
+        let person: Map<String, Value> = person;
+        let mut subject = Subject::new("user-1", UnixMicros(0));
+        subject.stored = Some(&person);
+        let (none, uuids) = (CohortSet::default(), || None);
+        let cohorts = Memberships::new(&none, &uuids);
+        let surroundings = Surroundings { flags: &Nothing, cohorts: &cohorts };
+        let traces = trace(&flag, &filters, &subject, surroundings);
+        let short: Vec<_> = traces
+            .iter()
+            .map(|t| (t.index, t.matched, t.properties_matched, t.rollout_excluded))
+            .collect();
+        assert_eq!(
+            short,
+            [(0, false, false, false), (1, false, true, true), (2, true, true, false)]
+        );
+        let first = &traces[0].properties[0];
+        assert_eq!((&first.key, &first.actual_value), (&json!("plan"), &json!("pro")));
+        assert!(!first.matched);
+        let absent = &traces[1].properties[1];
+        assert_eq!((&absent.actual_value, absent.matched), (&Value::Null, true));
+    }
+}

@@ -1,0 +1,123 @@
+//! The activity log: of one object, of all objects of a kind, of the project.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::feature_flags::problem;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Entry;
+use crate::metadata::activity::Scope;
+use crate::metadata::snapshot::Snapshot;
+
+/// Entries of a page unless the request says otherwise; PostHog's number.
+const LIMIT_DEFAULT: usize = 10;
+
+/// Entries of a page at most.
+const LIMIT_MAX: usize = 1000;
+
+/// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and the like: a page of what became
+/// of one object, or of all of the kind.
+pub async fn of_scope(
+    app: &App,
+    project: &str,
+    (scope, object): (Scope, &'static str),
+    item: Option<&str>,
+    request: &Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let principal = auth::of_project(&snapshot, request, project)?;
+    auth::may(&principal, object, "read")?;
+    auth::may(&principal, "activity_log", "read")?;
+    let asked = Asked { scopes: vec![scope], item: item.map(str::to_owned), user: None };
+    page(app, &snapshot, principal.project.id, &asked, request).await
+}
+
+/// The log of one object, which the caller has found to exist, for a caller who may read it.
+pub async fn page(
+    app: &App,
+    snapshot: &Snapshot,
+    project: ProjectId,
+    asked: &Asked,
+    request: &Request,
+) -> Result<Response, Problem> {
+    let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
+    let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
+    let page = number("page").filter(|page| *page > 0).unwrap_or(1);
+    let offset = (page - 1).saturating_mul(limit);
+    let found = app.metadata.activity(project, asked, limit, offset).await.map_err(problem)?;
+    let base = app.config.http.public_url.as_deref();
+    let link = |page: usize| Page::link_to(request, base, &[("page", page), ("limit", limit)]);
+    let results: Vec<Value> = found.entries.iter().map(|entry| body(entry, snapshot)).collect();
+    let body = json!({
+        "results": results,
+        "next": (offset + found.entries.len() < found.count).then(|| link(page + 1)),
+        "previous": (page > 1).then(|| link(page - 1)),
+        "total_count": found.count,
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `GET activity_log/`: everything that was changed in the project; `scope`, `scopes` (a list with
+/// commas), `item_id` and `user` (a uuid) select.
+pub async fn of_project(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let principal = auth::of_project(&snapshot, request, project)?;
+    auth::may(&principal, "activity_log", "read")?;
+    let names = ["scope", "scopes"].map(|name| request.query(name).unwrap_or_default());
+    let names = names.iter().flat_map(|names| names.split(','));
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let scopes: Vec<Scope> = names.iter().filter_map(|name| Scope::parse(name)).collect();
+    let user = request.query("user");
+    let user = user.map(|wanted| {
+        let known = snapshot.users().find(|user| user.uuid.to_string() == *wanted);
+        // Nobody's entries are asked for by a user that is none.
+        known.map_or(UserId(-1), |user| user.id)
+    });
+    let item = request.query("item_id").map(|item| item.into_owned());
+    let asked = Asked { scopes: scopes.clone(), item, user };
+    if scopes.is_empty() && !names.is_empty() {
+        let none = Asked { user: Some(UserId(-1)), ..asked };
+        return self::page(app, &snapshot, principal.project.id, &none, request).await;
+    }
+    self::page(app, &snapshot, principal.project.id, &asked, request).await
+}
+
+fn body(entry: &Entry, snapshot: &Snapshot) -> Value {
+    let user = entry.user.and_then(|user| snapshot.user(user));
+    let user = match user {
+        Some(user) => json!({
+            "id": user.id.0,
+            "uuid": user.uuid.to_string(),
+            "first_name": user.first_name,
+            "email": user.email,
+        }),
+        None => json!({"first_name": "System", "email": null, "is_system": true}),
+    };
+    let part = |name: &str| entry.detail.get(name).unwrap_or(&Value::Null);
+    json!({
+        "id": entry.id.to_string(),
+        "user": user,
+        "activity": entry.activity,
+        "scope": entry.scope,
+        "item_id": entry.item,
+        "detail": {
+            "id": entry.item,
+            "changes": part("changes"),
+            "merge": null,
+            "trigger": null,
+            "name": part("name"),
+            "short_id": null,
+            "type": null,
+        },
+        "created_at": entry.created_at.to_rfc3339(),
+    })
+}

@@ -1,0 +1,348 @@
+//! Cohorts, managed: list, create, retrieve, change, members. What a rule may look like is decided by
+//! `metadata`, who is inside by `flags`.
+//!
+//! The size of a cohort with a rule is counted after each change, beside the request; the answer to a
+//! later request has it. A cohort is deleted by a change of `deleted`; DELETE is refused.
+
+mod body;
+
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header::ALLOW;
+use hyper::header::HeaderValue;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::flags::cohorts::Members;
+use crate::flags::cohorts::Memberships;
+use crate::flags::evaluate::Cohorts;
+use crate::flags::subject::Subject;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::fields::Fields;
+use crate::http::knowledge::uuids_of;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::cohorts::body::CohortBody;
+use crate::http::routes::feature_flags::problem;
+use crate::http::routes::query;
+use crate::identity::person::Person;
+use crate::identity::view::View;
+use crate::metadata::activity::Scope;
+use crate::metadata::cohorts::CohortId;
+use crate::metadata::cohorts::CohortPatch;
+use crate::metadata::cohorts::NewCohort;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::snapshot::Snapshot;
+
+/// What the scopes of keys call cohorts.
+const SCOPE: &str = "cohort";
+
+/// `GET cohorts/`: those that are not deleted, newest first; `search` in their names, `type` as
+/// `static` or `dynamic`.
+pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, request, "read")?;
+    let search = request.query("search").unwrap_or_default().to_lowercase();
+    let kind = request.query("type");
+    let is_asked = |cohort: &StoredCohort| {
+        let kind = kind.as_deref().is_none_or(|kind| (kind == "static") == cohort.is_static);
+        kind && cohort.name.to_lowercase().contains(&search)
+    };
+    let found: Vec<_> =
+        snapshot.cohorts(asker.project.id).iter().filter(|cohort| is_asked(cohort)).collect();
+    let page = Page::of(request);
+    let shown = found.iter().skip(page.offset).take(page.limit);
+    let bodies: Vec<_> = shown.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(request, public_url, found.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST cohorts/`. A static one may bring its first members, as uuids of persons or as distinct ids.
+pub async fn create(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "write")?;
+    let mut fields = Fields::read(request).await?;
+    fields.require("name")?;
+    let patch = body::patch(&mut fields)?;
+    let is_static = fields.boolean("is_static")?.unwrap_or_default();
+    let listed = body::members(&mut fields)?;
+    let members = persons(app, asker.project.id, &listed).await?;
+    let new = NewCohort {
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        filters: patch.filters,
+        is_static,
+        members,
+    };
+    let cohort = store(app, &asker, new).await?;
+    Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
+}
+
+/// Stores a new cohort and begins to count it.
+pub(super) async fn store(
+    app: &App,
+    asker: &Principal,
+    new: NewCohort,
+) -> Result<std::sync::Arc<StoredCohort>, Problem> {
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.create_cohort(project, user, new).await };
+    let written = app.tasks.0.detach("create-cohort", write).await;
+    let cohort = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    begin_count(app, &cohort);
+    Ok(cohort)
+}
+
+/// `GET cohorts/:id/`, of a deleted one too.
+pub async fn retrieve(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "read")?;
+    let cohort = app.metadata.cohort(asker.project.id, cohort_id(id)?).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
+}
+
+/// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
+pub async fn update(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "write")?;
+    let id = cohort_id(id)?;
+    app.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
+    let is_put = request.method == Method::PUT;
+    let mut fields = Fields::read(request).await?;
+    if is_put {
+        fields.require("name")?;
+    }
+    let patch = body::patch(&mut fields)?;
+    let is_another_rule = patch.filters.is_some() || patch.deleted == Some(false);
+    let cohort = change(app, &asker, id, patch).await?;
+    if is_another_rule {
+        begin_count(app, &cohort);
+    }
+    Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
+}
+
+async fn change(
+    app: &App,
+    asker: &Principal,
+    id: CohortId,
+    patch: CohortPatch,
+) -> Result<std::sync::Arc<StoredCohort>, Problem> {
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.update_cohort(project, user, id, patch).await };
+    let written = app.tasks.0.detach("update-cohort", write).await;
+    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)
+}
+
+/// `DELETE cohorts/:id/`: refused without a body, as for flags.
+pub fn delete(
+    app: &App,
+    project: &str,
+    request: &Request,
+    allow: &'static str,
+) -> Result<Response, Problem> {
+    asker(&app.metadata.snapshot(), project, request, "write")?;
+    let allow = HeaderValue::from_static(allow);
+    Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, allow))
+}
+
+/// `PATCH` or `POST cohorts/:id/add_persons_to_static_cohort/` with `person_ids` (uuids) or
+/// `distinct_ids`, and `remove_person_from_static_cohort/` with `person_id`.
+pub async fn change_members(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, "write")?;
+    let (project, user, id) = (asker.project.id, asker.user.id, cohort_id(id)?);
+    let is_removal = request.path().contains("/remove_person");
+    let mut fields = Fields::read(request).await?;
+    let listed = body::members(&mut fields)?;
+    if listed.is_empty() {
+        let detail = if is_removal { "person_id is required" } else { "person_ids is required" };
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    }
+    let persons = persons(app, project, &listed).await?;
+    let metadata = app.metadata.clone();
+    let write = async move {
+        match is_removal {
+            true => metadata.change_members((project, user), id, &[], &persons).await,
+            false => metadata.change_members((project, user), id, &persons, &[]).await,
+        }
+    };
+    let written = app.tasks.0.detach("change-members", write).await;
+    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &json!({})))
+}
+
+/// `GET cohorts/:id/persons/`: the members, a page of them, found by a scan.
+pub async fn members(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "read")?;
+    let (project, id) = (asker.project.id, cohort_id(id)?);
+    snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
+    let page = Page::of(&request);
+    let (collector, mut place) = (std::sync::Arc::new(parking_lot::Mutex::new(Vec::new())), 0);
+    let collected = std::sync::Arc::clone(&collector);
+    let mut test = membership(app, &snapshot, project, id);
+    let counted = app.engine.count_persons(project, move |view, person| {
+        let inside = test(view, person);
+        if inside {
+            if place >= page.offset && place - page.offset < page.limit {
+                let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
+                collected.lock().push(body::member(person, &ids));
+            }
+            place += 1;
+        }
+        inside
+    });
+    let counted = counted.await.map_err(query::problem)?;
+    let results = std::mem::take(&mut *collector.lock());
+    let count = usize::try_from(counted.matching).unwrap_or(usize::MAX);
+    let public_url = app.config.http.public_url.as_deref();
+    Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, results)))
+}
+
+/// Whether a person is in the cohort, as flags see it.
+fn membership(
+    app: &App,
+    snapshot: &Snapshot,
+    project: ProjectId,
+    id: CohortId,
+) -> impl FnMut(&View, &Person) -> bool + Send + use<> {
+    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    let now = app.clock.now();
+    move |view, person| {
+        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
+            Memberships::new(&set, uuids).contains(id.0, subject).unwrap_or(false)
+        })
+    }
+}
+
+/// What is asked of a person as a subject, with its uuids.
+pub(super) fn with_subject<T>(
+    view: &View,
+    project: ProjectId,
+    (person, distinct_id): (&Person, String),
+    now: UnixMicros,
+    ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
+) -> T {
+    let created_at = ("created_at".to_owned(), Value::String(person.created_at.to_rfc3339()));
+    let columns = Map::from_iter([created_at]);
+    let mut subject = Subject::new(distinct_id, now);
+    subject.stored = Some(&person.properties);
+    subject.metadata = Some(&columns);
+    ask(&subject, &|| uuids_of(view, project, person))
+}
+
+/// A cohort as clients get it.
+pub(super) fn shown<'a>(
+    cohort: &'a StoredCohort,
+    snapshot: &'a Snapshot,
+) -> impl serde::Serialize + use<'a> {
+    CohortBody::new(cohort, snapshot)
+}
+
+/// `GET cohorts/:id/activity/`; without an id of all cohorts.
+pub async fn activity(
+    app: &App,
+    project: &str,
+    id: Option<&str>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, "read")?;
+    if let Some(id) = id {
+        app.metadata.cohort(asker.project.id, cohort_id(id)?).await.map_err(problem)?;
+    }
+    let scope = (Scope::Cohort, SCOPE);
+    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
+}
+
+/// Counts the members of a cohort with a rule, beside the request.
+fn begin_count(app: &App, cohort: &StoredCohort) {
+    let (project, id, version) = (cohort.project, cohort.id, cohort.version);
+    if cohort.is_static || cohort.deleted {
+        return;
+    }
+    let snapshot = app.metadata.snapshot();
+    let set = snapshot.cohort_set(project);
+    let is_countable = set
+        .and_then(|set| set.get(id.0))
+        .is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
+    let (engine, metadata) = (app.engine.clone(), app.metadata.clone());
+    let test = membership(app, &snapshot, project, id);
+    app.tasks.0.spawn("count-cohort", async move {
+        let count = match is_countable {
+            true => engine.count_persons(project, test).await.ok(),
+            false => None,
+        };
+        let count = count.and_then(|count| i64::try_from(count.matching).ok());
+        let noted = metadata.note_cohort_size(project, id, version, count).await;
+        if let Err(error) = noted {
+            tracing::warn!(cohort = id.0, %error, "the size of a cohort was not noted");
+        }
+    });
+}
+
+/// The uuids of persons that a request names by uuid or distinct id. Those that are not there are
+/// left out.
+async fn persons(
+    app: &App,
+    project: ProjectId,
+    listed: &body::Listed,
+) -> Result<Vec<Uuid>, Problem> {
+    if listed.is_empty() {
+        return Ok(Vec::new());
+    }
+    app.engine.wait().await.map_err(query::problem)?;
+    let view = app.identities.view();
+    let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
+    let mut persons = Vec::new();
+    for uuid in &listed.uuids {
+        persons.extend(view.person_by_uuid(project, *uuid).map_err(failed)?.map(|p| p.uuid));
+    }
+    for distinct_id in &listed.distinct_ids {
+        persons.extend(view.person_of(project, distinct_id).map_err(failed)?.map(|p| p.uuid));
+    }
+    Ok(persons)
+}
+
+fn asker(
+    snapshot: &Snapshot,
+    project: &str,
+    request: &Request,
+    action: &str,
+) -> Result<Principal, Problem> {
+    let principal = auth::of_project(snapshot, request, project)?;
+    auth::may(&principal, SCOPE, action)?;
+    Ok(principal)
+}
+
+fn cohort_id(text: &str) -> Result<CohortId, Problem> {
+    text.parse().map(CohortId).map_err(|_| Problem::not_found("Not found."))
+}

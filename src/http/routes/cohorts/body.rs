@@ -1,0 +1,147 @@
+//! Cohorts as JSON, in PostHog's shape.
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::error::Kind;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::routes::feature_flags::UserBody;
+use crate::identity::person::Person;
+use crate::metadata::cohorts::CohortPatch;
+use crate::metadata::cohorts::MEMBERS_MAX;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::snapshot::Snapshot;
+
+/// A cohort as clients get it.
+#[derive(Debug, Serialize)]
+pub(super) struct CohortBody<'a> {
+    id: i64,
+    name: &'a str,
+    description: &'a str,
+    /// The format of before `filters`; always empty.
+    groups: [bool; 0],
+    deleted: bool,
+    filters: &'a Value,
+    /// A query instead of a rule; there is none.
+    query: Option<bool>,
+    is_calculating: bool,
+    created_by: Option<UserBody<'a>>,
+    created_at: String,
+    last_calculation: Option<String>,
+    errors_calculating: i64,
+    count: Option<i64>,
+    is_static: bool,
+    cohort_type: &'static str,
+    experiment_set: [i64; 0],
+    version: i64,
+}
+
+impl<'a> CohortBody<'a> {
+    /// What is shown of `cohort`; `snapshot` has its creator.
+    pub(super) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
+        let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
+        Self {
+            id: cohort.id.0,
+            name: &cohort.name,
+            description: &cohort.description,
+            groups: [],
+            deleted: cohort.deleted,
+            filters: &cohort.filters,
+            query: None,
+            is_calculating: cohort.count.is_none() && cohort.errors_calculating == 0,
+            created_by: created_by.map(|user| UserBody::new(user)),
+            created_at: cohort.created_at.to_rfc3339(),
+            last_calculation: cohort.last_calculation.map(|time| time.to_rfc3339()),
+            errors_calculating: cohort.errors_calculating,
+            count: cohort.count,
+            is_static: cohort.is_static,
+            cohort_type: if cohort.is_static { "static" } else { "person_property" },
+            experiment_set: [],
+            version: cohort.version,
+        }
+    }
+}
+
+/// Persons that a body names.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// By uuid.
+    pub(super) uuids: Vec<Uuid>,
+    /// By distinct id.
+    pub(super) distinct_ids: Vec<String>,
+}
+
+impl Listed {
+    /// Whether it names nobody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.uuids.is_empty() && self.distinct_ids.is_empty()
+    }
+}
+
+/// Reads a change. `groups`, the format of before `filters`, becomes a rule: an OR of ANDs.
+pub(super) fn patch(fields: &mut Fields) -> Result<CohortPatch, Problem> {
+    let groups = fields.nullable_value("groups").flatten();
+    let groups = groups.filter(|groups| groups.as_array().is_some_and(|groups| !groups.is_empty()));
+    let filters = fields.nullable_value("filters").flatten();
+    Ok(CohortPatch {
+        name: fields.text("name")?,
+        description: match fields.nullable_value("description") {
+            None => None,
+            Some(None) => Some(String::new()),
+            Some(Some(Value::String(text))) => Some(text),
+            Some(Some(_)) => {
+                return Err(refused("description", "invalid_input", "Not a valid string."));
+            }
+        },
+        filters: filters.or_else(|| groups.as_ref().map(rule_of_groups)),
+        deleted: fields.boolean("deleted")?,
+    })
+}
+
+fn rule_of_groups(groups: &Value) -> Value {
+    let groups = groups.as_array().into_iter().flatten();
+    let values: Vec<Value> = groups
+        .map(
+            |group| json!({"type": "AND", "values": group.get("properties").unwrap_or(&json!([]))}),
+        )
+        .collect();
+    json!({"properties": {"type": "OR", "values": values}})
+}
+
+/// Reads the persons that a body names, under the names of PostHog's API, and `distinct_ids`.
+pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
+    let mut listed = Listed::default();
+    let mut texts = Vec::new();
+    for name in ["_create_static_person_ids", "person_ids"] {
+        texts.extend(fields.texts(name)?.unwrap_or_default());
+    }
+    texts.extend(fields.text("person_id")?);
+    for text in texts {
+        let uuid = Uuid::try_parse(&text).map_err(|_| {
+            refused("person_ids", "invalid_input", format!("\"{text}\" is not a valid UUID."))
+        })?;
+        listed.uuids.push(uuid);
+    }
+    listed.distinct_ids = fields.texts("distinct_ids")?.unwrap_or_default();
+    if listed.uuids.len() + listed.distinct_ids.len() > MEMBERS_MAX {
+        let detail = format!("A static cohort has at most {MEMBERS_MAX} members.");
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    }
+    Ok(listed)
+}
+
+/// A person in a list of members.
+pub(super) fn member(person: &Person, distinct_ids: &[String]) -> Value {
+    json!({
+        "id": person.number,
+        "uuid": person.uuid.to_string(),
+        "distinct_ids": distinct_ids,
+        "properties": person.properties,
+        "created_at": person.created_at.to_rfc3339(),
+        "is_identified": person.is_identified,
+    })
+}

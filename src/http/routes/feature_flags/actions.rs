@@ -1,0 +1,346 @@
+//! What is done to flags beside editing them: dashboards, on and off, who depends on one, its status,
+//! its versions, many at once.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::flags::cohorts::Memberships;
+use crate::flags::set::Selection;
+use crate::http::auth::Principal;
+use crate::http::fields::Fields;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::cohorts;
+use crate::http::routes::feature_flags::Action;
+use crate::http::routes::feature_flags::asker;
+use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::feature_flags::flag_id;
+use crate::http::routes::feature_flags::problem;
+use crate::http::routes::query;
+use crate::metadata::MetadataError;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Scope;
+use crate::metadata::cohorts::MEMBERS_MAX;
+use crate::metadata::cohorts::NewCohort;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::StoredFlag;
+
+/// Entries of the log that a look at an old version reads at once.
+const HISTORY_PAGE: usize = 500;
+
+/// Flags that one request may delete.
+const BULK_MAX: usize = 10_000;
+
+/// `POST feature_flags/:id/dashboard/`.
+pub async fn dashboard(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let id = flag_id(id)?;
+    let write = async move { metadata.create_usage_dashboard(project, user, id).await };
+    let written = app.tasks.0.detach("create-dashboard", write).await;
+    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+        Ok(_) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
+        Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
+        Err(_) => Ok(unsuccessful("Unable to generate usage dashboard")),
+    }
+}
+
+/// `POST feature_flags/:id/enrich_usage_dashboard/`.
+pub async fn enrich(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
+    let (metadata, project, id) = (app.metadata.clone(), asker.project.id, flag_id(id)?);
+    let write = async move { metadata.enrich_usage_dashboard(project, id).await };
+    let written = app.tasks.0.detach("enrich-dashboard", write).await;
+    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+        Ok(()) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
+        Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
+        Err(MetadataError::Rejected(violation)) => Ok(unsuccessful(&violation.detail)),
+        Err(_) => Ok(unsuccessful("Unable to enrich usage dashboard")),
+    }
+}
+
+fn unsuccessful(error: &str) -> Response {
+    Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
+}
+
+/// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment says which.
+pub async fn switch(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let patch = match word {
+        "enable" => FlagPatch { active: Some(true), ..FlagPatch::default() },
+        "disable" => FlagPatch { active: Some(false), ..FlagPatch::default() },
+        word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
+    };
+    let flag = change(app, &asker, flag_id(id)?, patch).await?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+}
+
+async fn change(
+    app: &App,
+    asker: &Principal,
+    id: FlagId,
+    patch: FlagPatch,
+) -> Result<Arc<StoredFlag>, Problem> {
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.update_flag(project, user, id, patch).await };
+    let written = app.tasks.0.detach("update-flag", write).await;
+    let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(update.after)
+}
+
+/// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
+pub async fn dependents(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let (project, id) = (asker.project.id, flag_id(id)?);
+    app.metadata.flag(project, id).await.map_err(problem)?;
+    let set = snapshot.flag_set(project);
+    let entries = set.iter().flat_map(|set| set.entries());
+    let dependents = entries.filter(|entry| {
+        let definition = entry.definition.as_ref().ok();
+        definition.is_some_and(|flag| flag.dependencies().any(|needed| needed == id.0))
+    });
+    let flags = snapshot.flags(project);
+    let bodies = dependents.map(|entry| {
+        let name = flags.iter().find(|flag| flag.id.0 == entry.id).map(|flag| flag.name.as_str());
+        json!({"id": entry.id, "key": entry.key, "name": name})
+    });
+    Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
+}
+
+/// `GET feature_flags/:id/versions/:n/`: the flag as it was at that version, from the log of changes.
+pub async fn version(
+    app: &App,
+    project: &str,
+    (id, version): (&str, &str),
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
+    let fields = at_version(app, &flag, version).await?;
+    let mut body = Map::from_iter([
+        ("id".to_owned(), flag.id.0.into()),
+        ("version".to_owned(), version.parse::<i64>().unwrap_or(0).into()),
+        ("current_version".to_owned(), flag.version.into()),
+    ]);
+    body.extend(fields);
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `POST feature_flags/:id/versions/:n/revert/`: makes the flag again what it was; a new version.
+pub async fn revert(
+    app: &App,
+    project: &str,
+    (id, version): (&str, &str),
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
+    let mut fields = at_version(app, &flag, version).await?;
+    // What the server decides, and what is only ever added, stays.
+    for name in ["usage_dashboard", "performed_rollback", "analytics_dashboards"] {
+        fields.remove(name);
+    }
+    let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
+    let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
+    let flag = change(app, &asker, flag.id, patch).await?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+}
+
+/// The fields of a flag at a version: those of now, with every later change undone.
+async fn at_version(
+    app: &App,
+    flag: &StoredFlag,
+    version: &str,
+) -> Result<Map<String, Value>, Problem> {
+    let not_found = || Problem::not_found("Not found.");
+    let wanted = version.parse::<i64>().map_err(|_| not_found())?;
+    if !(1..=flag.version).contains(&wanted) {
+        return Err(not_found());
+    }
+    let (mut fields, mut at, mut offset) = (flag.logged(), flag.version, 0);
+    let asked =
+        Asked { scopes: vec![Scope::FeatureFlag], item: Some(flag.id.to_string()), user: None };
+    while at > wanted {
+        let page = app.metadata.activity(flag.project, &asked, HISTORY_PAGE, offset).await;
+        let page = page.map_err(problem)?;
+        if page.entries.is_empty() {
+            return Err(not_found());
+        }
+        offset += page.entries.len();
+        for entry in page.entries {
+            let all = entry.detail.get("changes").and_then(Value::as_array);
+            let all = all.map_or(&[][..], Vec::as_slice);
+            let is_of_flag = |change: &&Value| {
+                change.get("field").and_then(Value::as_str) != Some("role_access")
+            };
+            let changes: Vec<&Value> = all.iter().filter(is_of_flag).collect();
+            // A change of rights is no version.
+            let is_version = entry.activity == "updated" && (!changes.is_empty() || all.is_empty());
+            if !is_version || at == wanted {
+                continue;
+            }
+            for change in changes {
+                if let Some(name) = change.get("field").and_then(Value::as_str) {
+                    let before = change.get("before").cloned().unwrap_or_default();
+                    fields.insert(name.to_owned(), before);
+                }
+            }
+            at -= 1;
+        }
+    }
+    Ok(fields)
+}
+
+/// `POST feature_flags/:id/create_static_cohort_for_flag/`: a list of those for whom the flag is on.
+pub async fn static_cohort(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    crate::http::auth::may(&asker, "cohort", "write")?;
+    let (project, id) = (asker.project.id, flag_id(id)?);
+    let flag = app.metadata.flag(project, id).await.map_err(problem)?;
+    let flags = snapshot.flag_set(project).cloned().unwrap_or_default();
+    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    let (now, key) = (app.clock.now(), flag.key.clone());
+    let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let found = Arc::clone(&members);
+    let counted = app.engine.count_persons(project, move |view, person| {
+        let keys = [key.clone()];
+        let selection = Selection { keys: Some(&keys), ..Selection::default() };
+        // Persons are hashed by their first distinct id, as PostHog does here.
+        let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
+        let first = ids.into_iter().next().unwrap_or_default();
+        let is_on = cohorts::with_subject(view, project, (person, first), now, |subject, uuids| {
+            let answers = flags.evaluate(subject, &selection, &Memberships::new(&set, uuids));
+            answers.flags.iter().any(|a| a.result.as_ref().is_ok_and(|verdict| verdict.enabled))
+        });
+        let mut members = found.lock();
+        if is_on && members.len() <= MEMBERS_MAX {
+            members.push(person.uuid);
+        }
+        is_on
+    });
+    counted.await.map_err(query::problem)?;
+    let members = std::mem::take(&mut *members.lock());
+    let new = NewCohort {
+        name: format!("Users with feature flag {} enabled at {}", flag.key, now.to_rfc3339()),
+        is_static: true,
+        members,
+        ..NewCohort::default()
+    };
+    let cohort = cohorts::store(app, &asker, new).await?;
+    let body = json!({"cohort": cohorts::shown(&cohort, &app.metadata.snapshot())});
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// `POST feature_flags/bulk_keys/` with `ids`.
+pub async fn bulk_keys(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let mut fields = Fields::read(request).await?;
+    let ids = fields.ids("ids")?.unwrap_or_default();
+    let flags = snapshot.flags(asker.project.id).iter();
+    let found = flags.filter(|flag| ids.contains(&flag.id.0));
+    let keys: Map<String, Value> =
+        found.map(|flag| (flag.id.to_string(), Value::String(flag.key.clone()))).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"keys": keys})))
+}
+
+/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page.
+pub async fn matching_ids(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let wanted = Wanted::of_request(app, &asker, &request).await?;
+    let flags = snapshot.flags(asker.project.id).iter();
+    let ids: Vec<i64> = flags.filter(|f| wanted.includes(f)).map(|flag| flag.id.0).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
+}
+
+/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` as the list takes them.
+pub async fn bulk_delete(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Write)?;
+    let mut fields = Fields::read(request).await?;
+    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
+    let filters = fields.nullable_value("filters").flatten();
+    let ids = match (fields.ids("ids")?, filters) {
+        (Some(_), Some(_)) => return Err(invalid("Provide either filters or ids, not both")),
+        (Some(ids), None) if !ids.is_empty() => ids,
+        (None, Some(Value::Object(filters))) => {
+            let wanted = Wanted::of_filters(app, &asker, &filters).await?;
+            let flags = snapshot.flags(asker.project.id).iter();
+            flags.filter(|flag| wanted.includes(flag)).map(|flag| flag.id.0).collect()
+        }
+        _ => return Err(invalid("Must provide either filters or ids")),
+    };
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    for id in ids.into_iter().take(BULK_MAX) {
+        let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
+        let Some(flag) = found else {
+            errors.push(json!({"id": id, "reason": "Flag not found"}));
+            continue;
+        };
+        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+        let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
+        let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
+        match app.tasks.0.detach("delete-flag", write).await {
+            Ok(Ok(_)) => deleted.push(json!({
+                "id": id,
+                "key": flag.key,
+                "rollout_state": rollout_state(flag),
+                "active_variant": null,
+            })),
+            Ok(Err(error)) => {
+                errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
+            }
+            Err(error) => return Err(Problem::of(error.kind(), &error)),
+        }
+    }
+    Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))
+}
+
+fn rollout_state(flag: &StoredFlag) -> &'static str {
+    match super::status::Rollout::of(flag) {
+        rollout if rollout.is_full => "fully_rolled_out",
+        rollout if rollout.max == 0.0 || !flag.active => "not_rolled_out",
+        _ => "partial",
+    }
+}

@@ -1,0 +1,352 @@
+//! What flags answer, asked through the management API: reasons, the caller's own flags, how many
+//! persons a condition reaches, why one flag is what it is.
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::event::predicate::filter::group_type;
+use crate::flags::cohorts::Memberships;
+use crate::flags::definition::Aggregation;
+use crate::flags::definition::Definition;
+use crate::flags::definition::Stored;
+use crate::flags::evaluate::Dependencies;
+use crate::flags::evaluate::Dependency;
+use crate::flags::evaluate::Surroundings;
+use crate::flags::evaluate::evaluate;
+use crate::flags::set::Answer;
+use crate::flags::set::Selection;
+use crate::flags::subject::GroupTypes;
+use crate::flags::subject::Subject;
+use crate::flags::verdict::Verdict;
+use crate::http::fields::Fields;
+use crate::http::knowledge::Knowledge;
+use crate::http::knowledge::Question;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::cohorts::with_subject;
+use crate::http::routes::feature_flags::Action;
+use crate::http::routes::feature_flags::asker;
+use crate::http::routes::feature_flags::flag_id;
+use crate::http::routes::feature_flags::problem;
+use crate::http::routes::query;
+use crate::metadata::snapshot::Snapshot;
+use crate::query::audience::Audience;
+
+/// Parameters of a question about one distinct id, and nothing supplied.
+struct Plain {
+    groups: Map<String, Value>,
+    empty: Map<String, Value>,
+}
+
+impl Plain {
+    /// `groups` is a JSON object in the query.
+    fn of(request: &Request) -> Self {
+        let groups = request.query("groups");
+        let groups = groups.and_then(|groups| serde_json::from_str(&groups).ok());
+        Self { groups: groups.unwrap_or_default(), empty: Map::new() }
+    }
+
+    fn question<'q>(&'q self, project: ProjectId, distinct_id: &'q str) -> Question<'q> {
+        Question {
+            project,
+            distinct_id,
+            anon_distinct_id: None,
+            device_id: None,
+            groups: &self.groups,
+            person_properties: &self.empty,
+            group_properties: &self.empty,
+            supplied_only: false,
+        }
+    }
+}
+
+/// Shows the answers for all active flags to `show`.
+async fn answers<T: Default>(
+    app: &App,
+    snapshot: &Snapshot,
+    question: &Question<'_>,
+    show: impl FnOnce(&[Answer<'_>]) -> T,
+) -> Result<T, Problem> {
+    let Some(flags) = snapshot.flag_set(question.project) else { return Ok(T::default()) };
+    let known = Knowledge::look_up(app, snapshot, question).await?;
+    let now = app.clock.now();
+    Ok(known.ask(snapshot, question, now, |subject, cohorts| {
+        show(&flags.evaluate(subject, &Selection::default(), cohorts).flags)
+    }))
+}
+
+/// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
+pub async fn evaluation_reasons(
+    app: &App,
+    project: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let distinct_id = request.query("distinct_id").filter(|id| !id.is_empty());
+    let Some(distinct_id) = distinct_id else {
+        let detail = "distinct_id is required";
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    };
+    let keys = request.query("flag_keys");
+    let is_asked = |key: &str| {
+        let keys = keys.as_deref().filter(|keys| !keys.is_empty());
+        keys.is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
+    };
+    let (plain, project) = (Plain::of(&request), asker.project.id);
+    let question = plain.question(project, &distinct_id);
+    let mut reasons = answers(app, &snapshot, &question, |answers| {
+        let asked = answers.iter().filter(|answer| is_asked(answer.key));
+        asked.map(|answer| (answer.key.to_owned(), reason(answer))).collect::<Map<_, _>>()
+    })
+    .await?;
+    for flag in snapshot.flags(project).iter().filter(|flag| !flag.active && is_asked(&flag.key)) {
+        let disabled = json!({"reason": "disabled", "condition_index": null});
+        reasons.insert(flag.key.clone(), json!({"value": false, "evaluation": disabled}));
+    }
+    Ok(Response::json(StatusCode::OK, &reasons))
+}
+
+fn reason(answer: &Answer<'_>) -> Value {
+    match &answer.result {
+        Ok(verdict) => json!({
+            "value": value(verdict),
+            "evaluation": {
+                "reason": verdict.reason.code(),
+                "condition_index": verdict.condition_index,
+                "description": verdict.description(),
+            },
+        }),
+        Err(failure) => json!({
+            "value": false,
+            "evaluation": {
+                "reason": failure.code(),
+                "condition_index": null,
+                "description": failure.description(),
+            },
+        }),
+    }
+}
+
+fn value(verdict: &Verdict<'_>) -> Value {
+    match verdict.variant.filter(|_| verdict.enabled) {
+        Some(variant) => Value::String(variant.to_owned()),
+        None => Value::Bool(verdict.enabled),
+    }
+}
+
+/// `GET feature_flags/my_flags/?groups=`: the flags as they are for who asks.
+pub async fn my_flags(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let (plain, project) = (Plain::of(&request), asker.project.id);
+    let question = plain.question(project, &asker.user.distinct_id);
+    let values = answers(app, &snapshot, &question, |answers| {
+        let values = answers.iter().map(|answer| {
+            let verdict = answer.result.as_ref().ok();
+            (answer.id, verdict.map_or(Value::Bool(false), value))
+        });
+        values.collect::<std::collections::HashMap<_, _>>()
+    })
+    .await?;
+    let flags = snapshot.flags(project).iter().map(|flag| {
+        let value = values.get(&flag.id.0).cloned().unwrap_or(Value::Bool(false));
+        let flag = json!({
+            "id": flag.id.0,
+            "team_id": flag.project.0,
+            "name": flag.name,
+            "key": flag.key,
+            "filters": flag.filters,
+            "deleted": flag.deleted,
+            "active": flag.active,
+            "ensure_experience_continuity": flag.ensure_experience_continuity,
+            "version": flag.version,
+        });
+        json!({"feature_flag": flag, "value": value})
+    });
+    Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
+}
+
+/// No flag: a condition is counted without those that it depends on.
+struct NoFlags;
+
+impl Dependencies for NoFlags {
+    fn dependency(&self, _: i64) -> Dependency<'_> {
+        Dependency::Off
+    }
+}
+
+/// `POST feature_flags/user_blast_radius/`: how many persons or groups the properties of a condition
+/// match; its rollout does not count.
+pub async fn blast_radius(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let project = asker.project.id;
+    let mut fields = Fields::read(request).await?;
+    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
+    let Some(Some(Value::Object(condition))) = fields.nullable_value("condition") else {
+        return Err(invalid("Missing condition for which to get blast radius"));
+    };
+    let wrong_group = || invalid("Invalid group type index for feature flag condition.");
+    let index = fields.nullable_value("group_type_index").flatten();
+    let index = group_type(index.as_ref()).map_err(|_| wrong_group())?;
+    let properties = condition.get("properties").and_then(Value::as_array);
+    let properties = properties.map_or(&[][..], Vec::as_slice);
+    let is_wrong = |property: &Value| match index {
+        Some(index) => property.get("group_type_index") != Some(&Value::from(index)),
+        None => property.get("type") == Some(&Value::from("group")),
+    };
+    if properties.iter().any(is_wrong) {
+        return Err(wrong_group());
+    }
+    let filters = json!({
+        "groups": [{"properties": properties, "rollout_percentage": 100}],
+        "aggregation_group_type_index": index,
+    });
+    let stored = Stored {
+        id: 0,
+        key: "",
+        version: 1,
+        active: true,
+        continuity: false,
+        bucketing: None,
+        runtime: None,
+        contexts: &[],
+        filters: &filters,
+        matching: snapshot.matching(project),
+    };
+    let condition = Definition::parse(&stored).map_err(|error| invalid(&error.to_string()))?;
+    let audience = match condition.aggregation {
+        Aggregation::Person => count_persons(app, &snapshot, project, condition).await?,
+        Aggregation::Group(index) => {
+            count_groups(app, &snapshot, project, index, condition).await?
+        }
+    };
+    let body = json!({
+        "users_affected": audience.matching,
+        "total_users": audience.total,
+        "affected": audience.matching,
+        "total": audience.total,
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+async fn count_persons(
+    app: &App,
+    snapshot: &Snapshot,
+    project: ProjectId,
+    condition: Definition,
+) -> Result<Audience, Problem> {
+    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    let now = app.clock.now();
+    let counted = app.engine.count_persons(project, move |view, person| {
+        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
+            let cohorts = Memberships::new(&set, uuids);
+            let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
+            evaluate(&condition, subject, surroundings).is_ok_and(|verdict| verdict.enabled)
+        })
+    });
+    counted.await.map_err(query::problem)
+}
+
+async fn count_groups(
+    app: &App,
+    snapshot: &Snapshot,
+    project: ProjectId,
+    index: u8,
+    condition: Definition,
+) -> Result<Audience, Problem> {
+    let types = snapshot.group_types(project);
+    let name = types.get(usize::from(index)).cloned().unwrap_or_default();
+    let now = app.clock.now();
+    let counted = app.engine.count_groups(project, index, move |key, group| {
+        let types = GroupTypes::new([(index, name.as_str())]);
+        let keys = Map::from_iter([(name.clone(), Value::String(key.to_owned()))]);
+        let mut subject = Subject::new(String::new(), now);
+        subject.add_groups(&types, Some(&keys), None);
+        subject.store_group(index, &group.properties);
+        let set = crate::flags::cohorts::CohortSet::default();
+        let cohorts = Memberships::new(&set, &|| None);
+        let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
+        evaluate(&condition, &subject, surroundings).is_ok_and(|verdict| verdict.enabled)
+    });
+    counted.await.map_err(query::problem)
+}
+
+/// `POST feature_flags/:id/test_evaluation/` with `distinct_id` or `person_id` (a uuid), and `groups`:
+/// the answer for one person and every step that led to it.
+pub async fn test_evaluation(
+    app: &App,
+    project: &str,
+    id: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = asker(&snapshot, project, &request, Action::Read)?;
+    let (project, id) = (asker.project.id, flag_id(id)?);
+    let flag = app.metadata.flag(project, id).await.map_err(problem)?;
+    let mut fields = Fields::read(request).await?;
+    let person_id = fields.text("person_id")?;
+    let distinct_id = match (fields.text("distinct_id")?, person_id) {
+        (Some(distinct_id), _) => distinct_id,
+        (None, Some(person_id)) => distinct_id_of(app, project, &person_id).await?,
+        (None, None) => {
+            let detail = "distinct_id or person_id is required";
+            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+        }
+    };
+    let groups = match fields.nullable_value("groups").flatten() {
+        Some(Value::Object(groups)) => groups,
+        _ => Map::new(),
+    };
+    let plain = Plain { groups, empty: Map::new() };
+    let question = plain.question(project, &distinct_id);
+    let Some(flags) = snapshot.flag_set(project) else {
+        return Err(Problem::not_found("Not found."));
+    };
+    let known = Knowledge::look_up(app, &snapshot, &question).await?;
+    let properties = known.person().map(|person| &person.properties);
+    let body = known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
+        let answers = flags.evaluate(subject, &Selection::default(), cohorts);
+        let found = answers.flags.iter().find(|answer| answer.id == id.0);
+        let result = found.map(|answer| &answer.result);
+        let verdict = result.and_then(|result| result.as_ref().ok());
+        let failure = result.and_then(|result| result.as_ref().err());
+        json!({
+            "flag_key": flag.key,
+            "result": verdict.map_or(Value::Bool(false), value),
+            "reason": match (verdict, failure) {
+                (Some(verdict), _) => verdict.reason.code(),
+                (None, Some(failure)) => failure.code(),
+                (None, None) => "flag_disabled",
+            },
+            "reason_description": match (verdict, failure) {
+                (Some(verdict), _) => verdict.description(),
+                (None, Some(failure)) => failure.description(),
+                (None, None) => "Feature flag is disabled".into(),
+            },
+            "condition_index": verdict.and_then(|verdict| verdict.condition_index),
+            "payload": verdict.and_then(|verdict| verdict.payload),
+            "person_properties": properties,
+            "evaluation_distinct_id": distinct_id,
+            "conditions": flags.trace(&answers, &flag.key, &flag.filters, subject, cohorts),
+        })
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let not_found = || Problem::not_found("Not found.");
+    let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
+    let ids = app.identities.view().distinct_ids(project, uuid);
+    let ids = ids.map_err(|error| Problem::of(error.kind(), &error))?;
+    ids.into_iter().next().ok_or_else(not_found)
+}

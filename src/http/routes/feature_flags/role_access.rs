@@ -1,0 +1,146 @@
+//! The roles that may change one flag: list, create, retrieve, delete.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::http::auth::Principal;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::feature_flags::Action;
+use crate::http::routes::feature_flags::asker;
+use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::problem;
+use crate::http::routes::roles;
+use crate::metadata::MetadataError;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::roles::RoleAccess;
+use crate::metadata::roles::shown;
+
+/// `GET feature_flags/:flag/role_access/`.
+pub async fn list(
+    app: &App,
+    project: &str,
+    flag: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Read)?;
+    let flag = flag_of(app, &asker, flag).await?;
+    let accesses = app.metadata.role_accesses(flag.id).await.map_err(problem)?;
+    let page = Page::of(&request);
+    let mut bodies = Vec::new();
+    for access in accesses.iter().skip(page.offset).take(page.limit) {
+        bodies.push(body(app, &asker, &flag, access).await?);
+    }
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(&request, public_url, accesses.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST feature_flags/:flag/role_access/` with `role_id`.
+pub async fn create(
+    app: &App,
+    project: &str,
+    flag: &str,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
+    let flag = flag_of(app, &asker, flag).await?;
+    let mut fields = Fields::read(request).await?;
+    fields.require("role_id")?;
+    let id = fields.text("role_id")?.unwrap_or_default();
+    let role = match app.metadata.role(asker.user.organization, &id).await {
+        Ok(role) => role,
+        Err(MetadataError::NotFound(_)) => {
+            let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+            return Err(refused("role_id", "does_not_exist", detail));
+        }
+        Err(error) => return Err(problem(error)),
+    };
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let id = flag.id;
+    let write = async move { metadata.grant_role(project, user, id, &role).await };
+    let written = app.tasks.0.detach("grant-role", write).await;
+    let access = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
+}
+
+/// `GET feature_flags/:flag/role_access/:id/`.
+pub async fn retrieve(
+    app: &App,
+    project: &str,
+    (flag, id): (&str, &str),
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Read)?;
+    let flag = flag_of(app, &asker, flag).await?;
+    let access = access(app, &flag, id).await?;
+    Ok(Response::json(StatusCode::OK, &body(app, &asker, &flag, &access).await?))
+}
+
+/// `DELETE feature_flags/:flag/role_access/:id/`: answered without a body.
+pub async fn delete(
+    app: &App,
+    project: &str,
+    (flag, id): (&str, &str),
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
+    let flag = flag_of(app, &asker, flag).await?;
+    let access = access(app, &flag, id).await?;
+    let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let id = flag.id;
+    let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
+    let written = app.tasks.0.detach("revoke-role", write).await;
+    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+async fn access(app: &App, flag: &StoredFlag, id: &str) -> Result<RoleAccess, Problem> {
+    let accesses = app.metadata.role_accesses(flag.id).await.map_err(problem)?;
+    let found = accesses.into_iter().find(|access| access.id.to_string() == id);
+    found.ok_or_else(|| Problem::not_found("Not found."))
+}
+
+async fn flag_of(
+    app: &App,
+    asker: &Principal,
+    id: &str,
+) -> Result<std::sync::Arc<StoredFlag>, Problem> {
+    let not_found = || Problem::not_found("Feature flag not found.");
+    let id = id.parse().map(FlagId).map_err(|_| not_found())?;
+    match app.metadata.flag(asker.project.id, id).await {
+        Ok(flag) => Ok(flag),
+        Err(MetadataError::NotFound(_)) => Err(not_found()),
+        Err(error) => Err(problem(error)),
+    }
+}
+
+async fn body(
+    app: &App,
+    asker: &Principal,
+    flag: &StoredFlag,
+    access: &RoleAccess,
+) -> Result<Value, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
+    let role = roles::body(app, &snapshot, &role).await?;
+    let flag = serde_json::to_value(FlagBody::new(flag, &snapshot, asker));
+    let flag = flag.map_err(|error| Problem::of(Kind::Internal, &error).with_attr(Attr::Null))?;
+    Ok(json!({
+        "id": access.id,
+        "feature_flag": flag,
+        "role": role,
+        "added_at": shown(access.added_at),
+        "updated_at": shown(access.updated_at),
+    }))
+}

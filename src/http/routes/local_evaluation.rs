@@ -1,0 +1,323 @@
+//! Definitions as servers load them to evaluate flags themselves, at three paths. The body and its
+//! tag are made once for each state of the project's flags; a client that has it gets a 304.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::CACHE_CONTROL;
+use hyper::header::ETAG;
+use hyper::header::HeaderValue;
+use parking_lot::Mutex;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use sha1::Digest;
+use sha1::Sha1;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::flags::cohorts::Rule;
+use crate::http::auth;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_rules::cohort_ids;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::snapshot::Revision;
+use crate::metadata::snapshot::Snapshot;
+
+/// Longest chain of dependencies that is followed.
+const CHAIN_MAX: usize = 1000;
+
+/// What was made for the projects that were asked for. One entry for each at most.
+#[derive(Debug, Default)]
+pub struct Cache {
+    made: Mutex<HashMap<ProjectId, Made>>,
+}
+
+/// What was made, and the state that it was made of.
+type Made = (Arc<Revision>, Arc<Definitions>);
+
+/// The definitions of a project.
+#[derive(Debug)]
+pub struct Definitions {
+    with_cohorts: Tagged,
+    without_cohorts: Tagged,
+}
+
+#[derive(Debug)]
+struct Tagged {
+    body: Bytes,
+    /// `W/"..."`.
+    tag: HeaderValue,
+}
+
+/// `GET feature_flag/local_evaluation/`, `GET feature_flags/local_evaluation/` of a project, and
+/// `GET /flags/definitions`, which has cohorts whether asked for or not.
+pub fn definitions(
+    app: &App,
+    cache: &Cache,
+    project: &str,
+    request: &Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let project = project_of(&snapshot, project, request)?;
+    let definitions = cache.get(&snapshot, project);
+    let has_cohorts =
+        request.query("send_cohorts").is_some() || request.path().starts_with("/flags/");
+    let Tagged { body, tag } = match has_cohorts {
+        true => &definitions.with_cohorts,
+        false => &definitions.without_cohorts,
+    };
+    let is_known = request.header("if-none-match").is_some_and(|known| has_tag(known, tag));
+    let response = match is_known {
+        true => Response::empty(StatusCode::NOT_MODIFIED),
+        false => Response::json_bytes(StatusCode::OK, body.clone()),
+    };
+    let caching = HeaderValue::from_static("private, must-revalidate");
+    Ok(response.with_header(ETAG, tag.clone()).with_header(CACHE_CONTROL, caching))
+}
+
+/// `GET feature_flags/:id or key/remote_config`: the payload as stored, null if there is none.
+pub fn remote_config(
+    app: &App,
+    project: &str,
+    flag: &str,
+    request: &Request,
+) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let project = project_of(&snapshot, project, request)?;
+    let flags = snapshot.flags(project);
+    let is_id = !flag.is_empty() && flag.bytes().all(|byte| byte.is_ascii_digit());
+    let found = flags.iter().find(|stored| match is_id {
+        true => stored.id.to_string() == flag,
+        false => stored.key == flag,
+    });
+    let Some(found) = found.filter(|flag| flag.is_remote_configuration) else {
+        return Ok(Response::empty(StatusCode::NOT_FOUND));
+    };
+    let payload = found.filters.pointer("/payloads/true").unwrap_or(&Value::Null);
+    Ok(Response::json(StatusCode::OK, payload))
+}
+
+/// The project whose definitions the request may read: by the project's secret key, or by a personal
+/// key with the right to read flags. `named` is a number, `@current`, or empty, where the query has
+/// the project's token.
+fn project_of(snapshot: &Snapshot, named: &str, request: &Request) -> Result<ProjectId, Problem> {
+    let token = request.query("token").filter(|token| !token.is_empty());
+    let by_token = token.as_deref().and_then(|token| snapshot.project_by_token(token));
+    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    if let Some(secret) = bearer.map(str::trim).filter(|value| value.starts_with("phs_")) {
+        return project_of_secret(snapshot, secret, by_token.map(|project| project.id));
+    }
+    let named = match (named, by_token) {
+        ("" | "@current", Some(project)) => project.id.to_string(),
+        ("", None) if token.is_some() => return Err(Problem::invalid_api_key()),
+        ("", None) => "@current".to_owned(),
+        (named, _) => named.to_owned(),
+    };
+    let principal = auth::of_project(snapshot, request, &named)?;
+    auth::may(&principal, "feature_flag", "read")?;
+    Ok(principal.project.id)
+}
+
+fn project_of_secret(
+    snapshot: &Snapshot,
+    secret: &str,
+    asked: Option<ProjectId>,
+) -> Result<ProjectId, Problem> {
+    let project = snapshot.project_by_secret(KeyHash::of(secret));
+    let project = project.filter(|project| asked.is_none_or(|asked| asked == *project));
+    project.ok_or_else(|| Problem::authentication_failed("Invalid project secret API key."))
+}
+
+/// Whether a list of tags, weak or strong, has this one.
+fn has_tag(list: &str, tag: &HeaderValue) -> bool {
+    let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let tag = tag.to_str().map(plain).unwrap_or_default();
+    list.split(',').any(|known| known.trim() == "*" || plain(known) == tag)
+}
+
+impl Cache {
+    fn get(&self, snapshot: &Snapshot, project: ProjectId) -> Arc<Definitions> {
+        let Some(revision) = snapshot.revision(project) else {
+            return Arc::new(Definitions::of(snapshot, project));
+        };
+        if let Some((made_of, made)) = self.made.lock().get(&project)
+            && Arc::ptr_eq(made_of, revision)
+        {
+            return Arc::clone(made);
+        }
+        let made = Arc::new(Definitions::of(snapshot, project));
+        self.made.lock().insert(project, (Arc::clone(revision), Arc::clone(&made)));
+        made
+    }
+}
+
+impl Definitions {
+    fn of(snapshot: &Snapshot, project: ProjectId) -> Self {
+        let mut flags: Vec<&Arc<StoredFlag>> = snapshot.flags(project).iter().collect();
+        flags.sort_by(|a, b| a.key.cmp(&b.key));
+        let by_id: HashMap<i64, &StoredFlag> =
+            flags.iter().map(|flag| (flag.id.0, flag.as_ref())).collect();
+        let items: Vec<Value> = flags.iter().map(|flag| item(flag, &by_id)).collect();
+        let types = snapshot.group_types(project).iter().enumerate();
+        let types: BTreeMap<String, &String> =
+            types.map(|(index, name)| (index.to_string(), name)).collect();
+        let body = |cohorts: Map<String, Value>| {
+            json!({
+                "flags": items,
+                "group_type_mapping": types,
+                "cohorts": cohorts,
+                "property_matching_version": match snapshot.matching(project) {
+                    Matching::Legacy => 1,
+                    Matching::Explicit => 2,
+                },
+            })
+        };
+        let cohorts = cohorts(&flags, snapshot.cohorts(project));
+        Self {
+            with_cohorts: Tagged::new(&body(cohorts)),
+            without_cohorts: Tagged::new(&body(Map::new())),
+        }
+    }
+}
+
+impl Tagged {
+    fn new(body: &Value) -> Self {
+        let body = Bytes::from(body.to_string());
+        let hash = Sha1::digest(&body).iter().fold(String::new(), |mut hex, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        let tag = HeaderValue::from_str(&format!("W/\"{hash}\""));
+        Self { body, tag: tag.unwrap_or(HeaderValue::from_static("W/\"\"")) }
+    }
+}
+
+fn item(flag: &StoredFlag, by_id: &HashMap<i64, &StoredFlag>) -> Value {
+    json!({
+        "id": flag.id.0,
+        "team_id": flag.project.0,
+        "name": flag.name,
+        "key": flag.key,
+        "filters": with_keys(&flag.filters, by_id),
+        "deleted": flag.deleted,
+        "active": flag.active,
+        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "version": flag.version,
+        "evaluation_runtime": flag.evaluation_runtime.as_deref().unwrap_or("all"),
+        "bucketing_identifier": flag.bucketing_identifier,
+        "evaluation_contexts": flag.evaluation_contexts,
+        "has_experiment": false,
+    })
+}
+
+/// The filters with dependencies by key instead of by id, each with the flags to evaluate before.
+fn with_keys(filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
+    let mut filters = filters.clone();
+    let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
+    let properties = groups
+        .filter_map(|group| group.get_mut("properties").and_then(Value::as_array_mut))
+        .flatten()
+        .filter_map(Value::as_object_mut);
+    for property in properties {
+        let Some(id) = dependency(property) else { continue };
+        if let Some(flag) = by_id.get(&id) {
+            property.insert("key".to_owned(), Value::String(flag.key.clone()));
+        }
+        let chain = chain(id, by_id).unwrap_or_default();
+        property.insert("dependency_chain".to_owned(), chain.into());
+    }
+    filters
+}
+
+/// The id of the flag that a property filter asks for, if it does.
+fn dependency(property: &Map<String, Value>) -> Option<i64> {
+    let kind = property.get("type").and_then(Value::as_str);
+    let key = property.get("key").filter(|_| kind == Some("flag"))?;
+    key.as_i64().or_else(|| key.as_str()?.trim().parse().ok())
+}
+
+fn dependencies(filters: &Value) -> Vec<i64> {
+    let groups = filters.get("groups").and_then(Value::as_array).into_iter().flatten();
+    groups
+        .filter_map(|group| group.get("properties").and_then(Value::as_array))
+        .flatten()
+        .filter_map(|property| dependency(property.as_object()?))
+        .collect()
+}
+
+/// The keys of the flag and of all that it depends on, each after those it needs. `None` if one is
+/// missing, waits for itself, or there are too many.
+fn chain(id: i64, by_id: &HashMap<i64, &StoredFlag>) -> Option<Vec<String>> {
+    let (mut keys, mut done, mut open) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    // Each entry is left on the stack until all that it needs is done.
+    let mut stack = vec![id];
+    while let Some(id) = stack.last().copied() {
+        let flag = by_id.get(&id)?;
+        if done.contains(&id) {
+            stack.pop();
+            continue;
+        }
+        let waiting = dependencies(&flag.filters).into_iter().filter(|id| !done.contains(id));
+        let waiting: Vec<i64> = waiting.collect();
+        if waiting.is_empty() {
+            stack.pop();
+            done.insert(id);
+            keys.push(flag.key.clone());
+            continue;
+        }
+        if !open.insert(id) || open.len() > CHAIN_MAX {
+            return None;
+        }
+        stack.extend(waiting);
+    }
+    Some(keys)
+}
+
+/// The rules of the cohorts that the flags need, and of those that these need. Lists are not told:
+/// whoever evaluates elsewhere has to ask.
+fn cohorts(flags: &[&Arc<StoredFlag>], all: &[Arc<StoredCohort>]) -> Map<String, Value> {
+    let mut waiting: Vec<i64> = flags.iter().flat_map(|flag| cohort_ids(&flag.filters)).collect();
+    let mut rules = Map::new();
+    while let Some(id) = waiting.pop() {
+        let found = all.iter().find(|cohort| cohort.id.0 == id && !cohort.is_static);
+        let Some(cohort) = found.filter(|_| !rules.contains_key(&id.to_string())) else { continue };
+        rules.insert(id.to_string(), cohort.rule().clone());
+        waiting.extend(Rule::parse(cohort.rule(), Matching::Legacy).iter().flat_map(Rule::cohorts));
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::has_tag;
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        let tag = HeaderValue::from_static("W/\"a\"");
+        for (list, expected) in [
+            ("W/\"a\"", true),
+            ("\"a\"", true),
+            ("\"b\", W/\"a\"", true),
+            ("*", true),
+            ("a", false),
+            ("\"b\"", false),
+            ("", false),
+        ] {
+            assert_eq!(has_tag(list, &tag), expected, "{list}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! OpenFeature's remote evaluation protocol: one flag, or all. The project's token stands in
+//! `X-API-Key` or as a bearer; `targetingKey` is the distinct id, `groups` the groups, and everything
+//! else of the context a property of the person.
+
+use std::fmt::Write;
+
+use hyper::StatusCode;
+use hyper::header::ETAG;
+use hyper::header::HeaderValue;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use sha1::Digest;
+use sha1::Sha1;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::flags::definition::Definition;
+use crate::flags::set::Answer;
+use crate::flags::set::FlagSet;
+use crate::flags::set::Selection;
+use crate::flags::verdict::Reason;
+use crate::flags::verdict::Verdict;
+use crate::http::knowledge::Knowledge;
+use crate::http::knowledge::Question;
+use crate::http::page::base_url;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::metadata::snapshot::Snapshot;
+
+/// Largest body, as for the other ways to ask for flags.
+const BODY_MAX_BYTES: u64 = 2 << 20;
+
+/// Time after which a client that hears nothing from the event stream connects again.
+const INACTIVITY_SECONDS: u64 = 120;
+
+/// Whom a request asks about.
+struct Context {
+    distinct_id: String,
+    groups: Map<String, Value>,
+    properties: Map<String, Value>,
+    empty: Map<String, Value>,
+}
+
+/// A request that is refused: `errorCode` and `errorDetails`.
+struct Refusal(&'static str, String);
+
+impl Context {
+    fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let refused = |code, details: &str| Refusal(code, details.to_owned());
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| Refusal("PARSE_ERROR", error.to_string()))?;
+        let context = match body.get("context") {
+            Some(Value::Object(context)) => context.clone(),
+            None | Some(Value::Null) => Map::new(),
+            Some(_) => return Err(refused("INVALID_CONTEXT", "context must be an object")),
+        };
+        let mut properties = context;
+        let distinct_id = match properties.remove("targetingKey") {
+            Some(Value::String(key)) if !key.is_empty() => key,
+            Some(Value::Number(number)) => number.to_string(),
+            None | Some(Value::Null | Value::String(_)) => {
+                return Err(refused("TARGETING_KEY_MISSING", "the context has no targetingKey"));
+            }
+            Some(_) => return Err(refused("INVALID_CONTEXT", "targetingKey must be a string")),
+        };
+        let groups = match properties.remove("groups") {
+            Some(Value::Object(groups)) => groups,
+            _ => Map::new(),
+        };
+        Ok(Self { distinct_id, groups, properties, empty: Map::new() })
+    }
+
+    fn question(&self, project: ProjectId) -> Question<'_> {
+        Question {
+            project,
+            distinct_id: &self.distinct_id,
+            anon_distinct_id: None,
+            device_id: None,
+            groups: &self.groups,
+            person_properties: &self.properties,
+            group_properties: &self.empty,
+            supplied_only: false,
+        }
+    }
+}
+
+fn project(snapshot: &Snapshot, request: &Request) -> Result<ProjectId, Problem> {
+    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let token = request.header("x-api-key").or(bearer).unwrap_or_default().trim();
+    Ok(snapshot.project_by_token(token).ok_or_else(Problem::invalid_api_key)?.id)
+}
+
+/// `POST /ofrep/v1/evaluate/flags/:key`.
+pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let project = project(&snapshot, &request)?;
+    let body = request.body.read(BODY_MAX_BYTES).await?;
+    let refused = |status, Refusal(code, details): Refusal| {
+        let body = json!({"key": key, "errorCode": code, "errorDetails": details});
+        Ok(Response::json(status, &body))
+    };
+    let context = match Context::parse(&body) {
+        Ok(context) => context,
+        Err(refusal) => return refused(StatusCode::BAD_REQUEST, refusal),
+    };
+    let flags = snapshot.flag_set(project);
+    let Some((flags, entry)) = flags.and_then(|flags| Some((flags, flags.by_key(key)?))) else {
+        let details = format!("There is no flag \"{key}\".");
+        return refused(StatusCode::NOT_FOUND, Refusal("FLAG_NOT_FOUND", details));
+    };
+    if !entry.active {
+        let is_multivariate = entry.definition.as_ref().is_ok_and(|flag| !flag.variants.is_empty());
+        let value = (!is_multivariate).then_some(false);
+        return Ok(Response::json(StatusCode::OK, &item(key, value.map(Value::Bool), "DISABLED")));
+    }
+    let question = context.question(project);
+    let known = Knowledge::look_up(app, &snapshot, &question).await?;
+    let keys = [key.to_owned()];
+    let selection = Selection { keys: Some(&keys), ..Selection::default() };
+    let item = known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
+        let answers = flags.evaluate(subject, &selection, cohorts);
+        answers.flags.first().map(|answer| shown(flags, answer))
+    });
+    match item {
+        Some(Ok(item)) => Ok(Response::json(StatusCode::OK, &item)),
+        Some(Err(refusal)) => refused(StatusCode::BAD_REQUEST, refusal),
+        None => refused(
+            StatusCode::BAD_REQUEST,
+            Refusal("GENERAL", "the flag was not evaluated".to_owned()),
+        ),
+    }
+}
+
+/// `POST /ofrep/v1/evaluate/flags`.
+pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let project = project(&snapshot, &request)?;
+    let known_tag = request.header("if-none-match").map(str::to_owned);
+    let stream = event_stream(app, &snapshot, project, &request);
+    let body = request.body.read(BODY_MAX_BYTES).await?;
+    let context = match Context::parse(&body) {
+        Ok(context) => context,
+        Err(Refusal(code, details)) => {
+            let body = json!({"errorCode": code, "errorDetails": details});
+            return Ok(Response::json(StatusCode::BAD_REQUEST, &body));
+        }
+    };
+    let items = match snapshot.flag_set(project) {
+        None => Vec::new(),
+        Some(flags) => {
+            let question = context.question(project);
+            let known = Knowledge::look_up(app, &snapshot, &question).await?;
+            known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
+                let answers = flags.evaluate(subject, &Selection::default(), cohorts);
+                let items = answers.flags.iter().map(|answer| match shown(flags, answer) {
+                    Ok(item) => item,
+                    Err(Refusal(code, details)) => {
+                        json!({"key": answer.key, "errorCode": code, "errorDetails": details})
+                    }
+                });
+                items.collect()
+            })
+        }
+    };
+    let body = json!({"flags": items, "metadata": {}, "eventStreams": [stream]}).to_string();
+    let tag = tag(&body);
+    if known_tag.is_some_and(|known| known.split(',').any(|known| known.trim() == tag)) {
+        return Ok(with_tag(Response::empty(StatusCode::NOT_MODIFIED), &tag));
+    }
+    Ok(with_tag(Response::json_bytes(StatusCode::OK, body), &tag))
+}
+
+fn event_stream(app: &App, snapshot: &Snapshot, project: ProjectId, request: &Request) -> Value {
+    let token = snapshot.project(project).map(|project| project.token.as_str());
+    let base = base_url(request, app.config.http.public_url.as_deref());
+    let mut url = format!("{base}/flags/events?");
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("token", token.unwrap_or_default())
+        .finish();
+    url.push_str(&query);
+    json!({"type": "sse", "url": url, "inactivityDelaySec": INACTIVITY_SECONDS})
+}
+
+fn tag(body: &str) -> String {
+    let hash = Sha1::digest(body.as_bytes());
+    let hex = hash.iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    format!("\"{hex}\"")
+}
+
+fn with_tag(response: Response, tag: &str) -> Response {
+    let value = HeaderValue::from_str(tag);
+    response.with_header(ETAG, value.unwrap_or(HeaderValue::from_static("\"\"")))
+}
+
+/// One flag as OpenFeature reads it. A flag with variants that is off has no value, so that the
+/// program's own default counts.
+fn shown(flags: &FlagSet, answer: &Answer<'_>) -> Result<Value, Refusal> {
+    let verdict = answer.result.as_ref();
+    let verdict =
+        verdict.map_err(|failure| Refusal("GENERAL", failure.description().into_owned()))?;
+    let flag = flags.by_key(answer.key).and_then(|entry| entry.definition.as_ref().ok());
+    let has_variants = flag.is_some_and(|flag| !flag.variants.is_empty());
+    let value = match verdict.variant.filter(|_| verdict.enabled) {
+        Some(variant) => Some(Value::String(variant.to_owned())),
+        None if has_variants && !verdict.enabled => None,
+        None => Some(Value::Bool(verdict.enabled)),
+    };
+    let mut metadata = Map::from_iter([("version".to_owned(), answer.version.into())]);
+    if let Some(payload) = verdict.payload {
+        metadata.insert("payload".to_owned(), payload.clone());
+    }
+    let mut shown = item(answer.key, value, reason(flag, verdict));
+    shown.insert("metadata".to_owned(), Value::Object(metadata));
+    if let Some(variant) = verdict.variant.filter(|_| verdict.enabled) {
+        shown.insert("variant".to_owned(), Value::String(variant.to_owned()));
+    }
+    Ok(Value::Object(shown))
+}
+
+fn item(key: &str, value: Option<Value>, reason: &str) -> Map<String, Value> {
+    let mut item = Map::from_iter([
+        ("key".to_owned(), Value::String(key.to_owned())),
+        ("reason".to_owned(), Value::String(reason.to_owned())),
+        ("metadata".to_owned(), json!({})),
+    ]);
+    if let Some(value) = value {
+        item.insert("value".to_owned(), value);
+    }
+    item
+}
+
+fn reason(flag: Option<&Definition>, verdict: &Verdict<'_>) -> &'static str {
+    let condition = verdict.condition_index.and_then(|index| flag?.conditions.get(index));
+    match verdict.reason {
+        Reason::ConditionMatch => match (flag, condition) {
+            (Some(flag), Some(condition)) if flag.needs_hash(condition) => "SPLIT",
+            (_, Some(condition)) if condition.filters.is_empty() => "STATIC",
+            _ => "TARGETING_MATCH",
+        },
+        Reason::SuperConditionValue => "TARGETING_MATCH",
+        Reason::HoldoutConditionValue => "SPLIT",
+        Reason::FlagDisabled => "DISABLED",
+        Reason::OutOfRolloutBound
+        | Reason::NoConditionMatch
+        | Reason::NoGroupType
+        | Reason::MissingDependency => "DEFAULT",
+    }
+}

@@ -1,0 +1,349 @@
+//! The activity log: who changed what, when, from what to what.
+//!
+//! An entry is written in the transaction of its change ([`Write::log`]), so that there is no change
+//! without one. What happens elsewhere, as to persons, is logged by [`Metadata::log_activity`].
+//! Entries are never changed, and not part of the snapshot.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::disk;
+
+/// Namespace of the ids of entries, drawn at random once for this purpose.
+const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
+
+/// What kind of object was changed; as PostHog's API names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A feature flag.
+    FeatureFlag,
+    /// A cohort.
+    Cohort,
+    /// A role, or who has it.
+    Role,
+    /// A person.
+    Person,
+    /// An event definition.
+    EventDefinition,
+    /// A property definition.
+    PropertyDefinition,
+    /// The project itself.
+    Project,
+}
+
+/// What became of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// It is new.
+    Created,
+    /// It is another.
+    Updated,
+    /// It is gone for good. What is deleted but can be restored was updated.
+    Deleted,
+}
+
+/// A change to be logged.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What kind of object.
+    pub scope: Scope,
+    /// Its id.
+    pub item: String,
+    /// What became of it.
+    pub verb: Verb,
+    /// Its name at the time, for people.
+    pub name: String,
+    /// The fields that changed, from [`diff`]; empty for what is new.
+    pub fields: Vec<Value>,
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The id of the entry.
+    pub id: Uuid,
+    /// Who; `None` for the server itself.
+    pub user: Option<UserId>,
+    /// `created`, `updated` or `deleted`.
+    pub activity: String,
+    /// The kind of the object, as in [`Scope::name`].
+    pub scope: String,
+    /// The id of the object.
+    pub item: String,
+    /// `{"name", "changes"}`.
+    pub detail: Map<String, Value>,
+    /// When.
+    pub created_at: UnixMicros,
+}
+
+/// Which entries are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Only those of these kinds. Empty: all.
+    pub scopes: Vec<Scope>,
+    /// Only those of the object with this id.
+    pub item: Option<String>,
+    /// Only those of this user.
+    pub user: Option<UserId>,
+}
+
+/// One page of the log.
+#[derive(Clone, Debug)]
+pub struct EntryPage {
+    /// How many entries there are in all.
+    pub count: usize,
+    /// The entries of this page, newest first.
+    pub entries: Vec<Entry>,
+}
+
+impl Scope {
+    const ALL: [Self; 7] = [
+        Self::FeatureFlag,
+        Self::Cohort,
+        Self::Role,
+        Self::Person,
+        Self::EventDefinition,
+        Self::PropertyDefinition,
+        Self::Project,
+    ];
+
+    /// The wire name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FeatureFlag => "FeatureFlag",
+            Self::Cohort => "Cohort",
+            Self::Role => "Role",
+            Self::Person => "Person",
+            Self::EventDefinition => "EventDefinition",
+            Self::PropertyDefinition => "PropertyDefinition",
+            Self::Project => "Project",
+        }
+    }
+
+    /// The scope with this wire name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// The fields that differ, as the API shows them: `{"type", "action", "field", "before", "after"}`.
+pub fn diff(scope: Scope, before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Value> {
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    names
+        .filter_map(|name| {
+            let (before, after) = (before.get(name), after.get(name));
+            let is_none = |value: Option<&Value>| value.is_none_or(Value::is_null);
+            let action = match (is_none(before), is_none(after)) {
+                (true, true) => return None,
+                (false, false) if before == after => return None,
+                (false, false) => "changed",
+                (true, false) => "created",
+                (false, true) => "deleted",
+            };
+            Some(json!({
+                "type": scope.name(),
+                "action": action,
+                "field": name,
+                "before": before,
+                "after": after,
+            }))
+        })
+        .collect()
+}
+
+impl Write {
+    /// Logs a change of this transaction.
+    pub(super) async fn log(
+        &mut self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+    ) -> Result<(), MetadataError> {
+        let now = self.shared.clock.now();
+        insert(self.connection(), (project, user, now), change).await
+    }
+}
+
+impl Metadata {
+    /// Logs a change that was made elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], also for a project that does not exist.
+    pub async fn log_activity(
+        &self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        write.log(project, user, change).await?;
+        write.commit_unseen().await
+    }
+
+    /// The entries of a project, newest first: the `limit` after the first `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn activity(
+        &self,
+        project: ProjectId,
+        asked: &Asked,
+        limit: usize,
+        offset: usize,
+    ) -> Result<EntryPage, MetadataError> {
+        // A list of all scopes stands for no condition, an empty item for any: one text for all.
+        let scopes: Vec<&str> = match &*asked.scopes {
+            [] => Scope::ALL.map(Scope::name).to_vec(),
+            scopes => scopes.iter().map(|scope| scope.name()).collect(),
+        };
+        let scopes = scopes.join(",");
+        let (item, user) =
+            (asked.item.as_deref().unwrap_or_default(), asked.user.map_or(0, |user| user.0));
+        let mut connection = self.shared.db.readers().acquire().await?;
+        let count: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM activity WHERE project_id = $1
+             AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
+             AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)",
+        )
+        .bind(project.0)
+        .bind(&scopes)
+        .bind(item)
+        .bind(user)
+        .fetch_one(&mut *connection)
+        .await?;
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM activity WHERE project_id = $1
+             AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
+             AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)
+             ORDER BY position DESC LIMIT $5 OFFSET $6",
+        )
+        .bind(project.0)
+        .bind(&scopes)
+        .bind(item)
+        .bind(user)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(i64::try_from(offset).unwrap_or(i64::MAX))
+        .fetch_all(&mut *connection)
+        .await?;
+        let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
+        Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
+    }
+}
+
+async fn insert(
+    connection: &mut SqliteConnection,
+    (project, user, now): (ProjectId, Option<UserId>, UnixMicros),
+    change: Change,
+) -> Result<(), MetadataError> {
+    let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
+    let position = disk::next_id(connection, next).await?;
+    let detail = json!({"name": change.name, "changes": change.fields});
+    sqlx::query(
+        "INSERT INTO activity
+         (position, id, project_id, user_id, scope, item, activity, detail, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(position)
+    .bind(Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes()).to_string())
+    .bind(project.0)
+    .bind(user.map(|user| user.0))
+    .bind(change.scope.name())
+    .bind(change.item)
+    .bind(change.verb.name())
+    .bind(detail.to_string())
+    .bind(now.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    user_id: Option<i64>,
+    scope: String,
+    item: String,
+    activity: String,
+    detail: String,
+    created_at: i64,
+}
+
+impl TryFrom<Row> for Entry {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        const TABLE: &str = "activity";
+        Ok(Self {
+            id: disk::from_uuid(TABLE, &row.id)?,
+            user: row.user_id.map(UserId),
+            activity: row.activity,
+            scope: row.scope,
+            item: row.item,
+            detail: disk::from_json(TABLE, &row.detail)?,
+            created_at: UnixMicros(row.created_at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Scope;
+    use super::diff;
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(object) = value else { panic!("not an object") };
+        object
+    }
+
+    #[test]
+    fn differences_name_the_field_and_both_values() {
+        let before = object(json!({"a": 1, "b": null, "c": "x", "d": [1], "e": null}));
+        let after = object(json!({"a": 2, "b": "new", "c": null, "d": [1], "f": true}));
+        let change = |action: &str, field: &str, before: Value, after: Value| {
+            json!({"type": "Cohort", "action": action, "field": field, "before": before,
+                "after": after})
+        };
+        assert_eq!(
+            diff(Scope::Cohort, &before, &after),
+            [
+                change("changed", "a", json!(1), json!(2)),
+                change("created", "b", json!(null), json!("new")),
+                change("deleted", "c", json!("x"), json!(null)),
+                change("created", "f", json!(null), json!(true)),
+            ]
+        );
+    }
+
+    #[test]
+    fn scopes_have_their_names() {
+        for scope in Scope::ALL {
+            assert_eq!(Scope::parse(scope.name()), Some(scope));
+        }
+        assert_eq!(Scope::parse("Insight"), None);
+    }
+}

@@ -1,0 +1,468 @@
+//! Stored cohorts: create, update, look up, list, members. Whether a person is in one is not here
+//! (`flags::cohorts`), nor how many are.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::flags::cohorts::Cohort;
+use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Members;
+use crate::flags::cohorts::Rule;
+use crate::flags::cohorts::RuleError;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
+use crate::metadata::flag_rules;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::snapshot::Snapshot;
+
+pub(super) mod rows;
+
+/// Longest name, in characters; the column width of PostHog.
+const NAME_MAX_CHARS: usize = 400;
+
+/// Longest description, in characters; PostHog's column width.
+const DESCRIPTION_MAX_CHARS: usize = 1000;
+
+/// Most members of a list. Lists are held in memory, 16 bytes for each member.
+pub const MEMBERS_MAX: usize = 1_000_000;
+
+/// The id of a cohort. Positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CohortId(pub i64);
+
+impl fmt::Display for CohortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A cohort as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredCohort {
+    /// The id.
+    pub id: CohortId,
+    /// The project that it belongs to.
+    pub project: ProjectId,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// `{"properties": {"type": "AND" | "OR", "values": [...]}}`; the rule of a cohort that is not
+    /// static.
+    pub filters: Value,
+    /// Whether it is a list of members.
+    pub is_static: bool,
+    /// Whether it was deleted; it can be restored.
+    pub deleted: bool,
+    /// Who created it.
+    pub created_by: Option<UserId>,
+    /// When it was created.
+    pub created_at: UnixMicros,
+    /// 1 at first, and one more with every update.
+    pub version: i64,
+    /// How many members it had at `last_calculation`.
+    pub count: Option<i64>,
+    /// When the members were last counted.
+    pub last_calculation: Option<UnixMicros>,
+    /// Counts that failed since the last that did not.
+    pub errors_calculating: i64,
+    /// The members of a static cohort, in ascending order.
+    pub members: Arc<[Uuid]>,
+}
+
+/// What a client says of a cohort that it creates.
+#[derive(Clone, Debug, Default)]
+pub struct NewCohort {
+    /// The name; required.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The rule; `None` for none.
+    pub filters: Option<Value>,
+    /// Whether it is a list of members.
+    pub is_static: bool,
+    /// The first members of a list.
+    pub members: Vec<Uuid>,
+}
+
+/// Changes to a cohort; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct CohortPatch {
+    /// Another name.
+    pub name: Option<String>,
+    /// Another description.
+    pub description: Option<String>,
+    /// Another rule.
+    pub filters: Option<Value>,
+    /// Deletes or restores the cohort.
+    pub deleted: Option<bool>,
+}
+
+impl StoredCohort {
+    /// As flags read it.
+    pub(super) fn evaluable(&self, matching: Matching) -> Cohort {
+        if self.is_static {
+            return Cohort { id: self.id.0, members: Members::Listed(Arc::clone(&self.members)) };
+        }
+        Cohort::by_rule(self.id.0, self.rule(), matching)
+    }
+
+    /// The rule: a tree of AND and OR.
+    pub fn rule(&self) -> &Value {
+        self.filters.get("properties").unwrap_or(&Value::Null)
+    }
+
+    /// The fields that the activity log compares.
+    fn logged(&self) -> Map<String, Value> {
+        let fields = json!({
+            "name": self.name,
+            "description": self.description,
+            "filters": self.filters,
+            "is_static": self.is_static,
+            "deleted": self.deleted,
+        });
+        match fields {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+}
+
+impl Metadata {
+    /// Creates a cohort.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] for a
+    /// bad name, rule or list.
+    pub async fn create_cohort(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        new: NewCohort,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        check_text("name", &new.name, NAME_MAX_CHARS, true)?;
+        check_text("description", &new.description, DESCRIPTION_MAX_CHARS, false)?;
+        let mut write = self.begin().await?;
+        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        let filters = match new.filters {
+            Some(filters) if !new.is_static => filters,
+            _ => json!({"properties": {}}),
+        };
+        let live = write.base.cohorts(project);
+        check_filters(&filters, None, live)?;
+        let members: BTreeSet<Uuid> = new.members.into_iter().collect();
+        check_members(members.len())?;
+        let cohort = StoredCohort {
+            id: CohortId(rows::next_id(write.connection()).await?),
+            project,
+            name: new.name,
+            description: new.description,
+            filters,
+            is_static: new.is_static,
+            deleted: false,
+            created_by: Some(user),
+            created_at: self.now(),
+            version: 1,
+            count: new.is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
+            last_calculation: new.is_static.then(|| self.now()),
+            errors_calculating: 0,
+            members: members.into_iter().collect(),
+        };
+        rows::insert(write.connection(), &cohort).await?;
+        rows::add_members(write.connection(), cohort.id, &cohort.members).await?;
+        let change = Change {
+            scope: Scope::Cohort,
+            item: cohort.id.to_string(),
+            verb: Verb::Created,
+            name: cohort.name.clone(),
+            fields: Vec::new(),
+        };
+        write.log(project, Some(user), change).await?;
+        let cohort = Arc::new(cohort);
+        let mut next = write.base.as_ref().clone();
+        next.put_cohort(Arc::clone(&cohort));
+        write.commit(next).await?;
+        Ok(cohort)
+    }
+
+    /// Changes a cohort, which may be deleted: that is how one is restored.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a cohort in the project, [`MetadataError::Rejected`]
+    /// if the result breaks a rule, or if flags or cohorts need what is to be deleted.
+    pub async fn update_cohort(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        id: CohortId,
+        patch: CohortPatch,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let mut write = self.begin().await?;
+        let before = rows::by_id(write.connection(), project, id).await?;
+        let before = before.ok_or(MetadataError::NotFound("cohort"))?;
+        let mut after = before.clone();
+        after.name = patch.name.unwrap_or(after.name);
+        after.description = patch.description.unwrap_or(after.description);
+        check_text("name", &after.name, NAME_MAX_CHARS, true)?;
+        check_text("description", &after.description, DESCRIPTION_MAX_CHARS, false)?;
+        let is_restored = before.deleted && patch.deleted == Some(false);
+        if let Some(filters) = patch.filters.filter(|_| !before.is_static) {
+            after.filters = filters;
+            after.count = None;
+        }
+        if after.filters != before.filters || is_restored {
+            check_filters(&after.filters, Some(&after), write.base.cohorts(project))?;
+            check_flags_keep_working(&after, &write.base)?;
+        }
+        after.deleted = patch.deleted.unwrap_or(after.deleted);
+        if after.deleted && !before.deleted {
+            check_unneeded(&after, &write.base)?;
+        }
+        after.version = after.version.saturating_add(1);
+        rows::update(write.connection(), &after).await?;
+        let change = Change {
+            scope: Scope::Cohort,
+            item: id.to_string(),
+            verb: Verb::Updated,
+            name: after.name.clone(),
+            fields: diff(Scope::Cohort, &before.logged(), &after.logged()),
+        };
+        write.log(project, Some(user), change).await?;
+        let after = Arc::new(after);
+        let mut next = write.base.as_ref().clone();
+        next.put_cohort(Arc::clone(&after));
+        write.commit(next).await?;
+        Ok(after)
+    }
+
+    /// Adds members to a static cohort, or takes one out.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a live cohort, [`MetadataError::Rejected`] if it is
+    /// not static or would be too large.
+    pub async fn change_members(
+        &self,
+        (project, user): (ProjectId, UserId),
+        id: CohortId,
+        added: &[Uuid],
+        removed: &[Uuid],
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        let stored = base.cohort(project, id).ok_or(MetadataError::NotFound("cohort"))?;
+        if !stored.is_static {
+            let detail = "Can only add users to static cohorts";
+            return Err(Violation::general(detail).into());
+        }
+        let mut members: BTreeSet<Uuid> = stored.members.iter().copied().collect();
+        let new: Vec<Uuid> = added.iter().copied().filter(|uuid| members.insert(*uuid)).collect();
+        let gone: Vec<Uuid> = removed.iter().copied().filter(|id| members.remove(id)).collect();
+        check_members(members.len())?;
+        rows::add_members(write.connection(), id, &new).await?;
+        rows::remove_members(write.connection(), id, &gone).await?;
+        let mut cohort = stored.as_ref().clone();
+        cohort.count = Some(i64::try_from(members.len()).unwrap_or(i64::MAX));
+        cohort.last_calculation = Some(self.now());
+        cohort.members = members.into_iter().collect();
+        rows::update(write.connection(), &cohort).await?;
+        // How many, not who: a list may have a million members.
+        let count =
+            |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
+        let change = Change {
+            scope: Scope::Cohort,
+            item: id.to_string(),
+            verb: Verb::Updated,
+            name: cohort.name.clone(),
+            fields: diff(Scope::Cohort, &count(stored), &count(&cohort)),
+        };
+        write.log(project, Some(user), change).await?;
+        let cohort = Arc::new(cohort);
+        let mut next = write.base.as_ref().clone();
+        next.put_cohort(Arc::clone(&cohort));
+        write.commit(next).await?;
+        Ok(cohort)
+    }
+
+    /// Notes how many members a cohort has, or (`None`) that they could not be counted. A cohort
+    /// that changed since `version` is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a live cohort.
+    pub async fn note_cohort_size(
+        &self,
+        project: ProjectId,
+        id: CohortId,
+        version: i64,
+        count: Option<i64>,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        let stored = base.cohort(project, id).ok_or(MetadataError::NotFound("cohort"))?;
+        if stored.version != version || stored.is_static {
+            return Ok(());
+        }
+        let mut cohort = stored.as_ref().clone();
+        match count {
+            Some(count) => {
+                cohort.count = Some(count);
+                cohort.errors_calculating = 0;
+                cohort.last_calculation = Some(self.now());
+            }
+            None => cohort.errors_calculating = cohort.errors_calculating.saturating_add(1),
+        }
+        rows::update(write.connection(), &cohort).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_cohort(Arc::new(cohort));
+        write.commit(next).await
+    }
+
+    /// A cohort of a project, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a cohort in the project.
+    pub async fn cohort(
+        &self,
+        project: ProjectId,
+        id: CohortId,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        if let Some(cohort) = self.snapshot().cohort(project, id) {
+            return Ok(Arc::clone(cohort));
+        }
+        let mut connection = self.shared.db.readers().acquire().await?;
+        let cohort = rows::by_id(&mut connection, project, id).await?;
+        cohort.map(Arc::new).ok_or(MetadataError::NotFound("cohort"))
+    }
+}
+
+fn check_members(count: usize) -> Result<(), Violation> {
+    if count <= MEMBERS_MAX {
+        return Ok(());
+    }
+    Err(Violation::general(format!("A static cohort has at most {MEMBERS_MAX} members.")))
+}
+
+fn check_text(
+    attr: &'static str,
+    text: &str,
+    chars_max: usize,
+    is_required: bool,
+) -> Result<(), Violation> {
+    if is_required && text.trim().is_empty() {
+        return Err(Violation::blank(attr));
+    }
+    if text.chars().count() > chars_max {
+        return Err(Violation::too_long(attr, chars_max));
+    }
+    Ok(())
+}
+
+/// Checks a rule: its shape, that the cohorts in it exist, and that none waits for itself.
+fn check_filters(
+    filters: &Value,
+    this: Option<&StoredCohort>,
+    live: &[Arc<StoredCohort>],
+) -> Result<(), Violation> {
+    if filters.to_string().len() > flag_rules::FILTERS_MAX_BYTES {
+        return Err(flag_rules::too_large());
+    }
+    let object = filters.as_object().ok_or_else(|| {
+        Violation::filters(format!(
+            "Expected a dictionary of items but got type \"{}\".",
+            flag_rules::python_type(filters)
+        ))
+    })?;
+    let rule = object.get("properties");
+    let rule = rule.ok_or_else(|| Violation::filters("Must contain a 'properties' key."))?;
+    let rule = match Rule::parse(rule, Matching::Legacy) {
+        Ok(rule) => rule,
+        Err(RuleError::Behavioral) => return Ok(()),
+        Err(RuleError::Malformed) => {
+            let detail = "properties must be a group of AND or OR over property filters";
+            return Err(Violation::filters(detail));
+        }
+    };
+    let id = this.map(|this| this.id);
+    for needed in rule.cohorts() {
+        if id == Some(CohortId(needed)) {
+            return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));
+        }
+        if !live.iter().any(|cohort| cohort.id.0 == needed) {
+            let detail = format!("Invalid Cohort ID in filter: {needed}");
+            return Err(Violation::filters(detail));
+        }
+    }
+    let Some(this) = this else { return Ok(()) };
+    let others = live.iter().filter(|cohort| cohort.id != this.id);
+    let others = others.map(|cohort| cohort.evaluable(Matching::Legacy));
+    let set = CohortSet::new(others.chain([this.evaluable(Matching::Legacy)]));
+    if set.is_circular(this.id.0) {
+        return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));
+    }
+    Ok(())
+}
+
+/// A rule that flags use may not come to ask for events.
+fn check_flags_keep_working(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
+    if Rule::parse(cohort.rule(), Matching::Legacy).err() != Some(RuleError::Behavioral) {
+        return Ok(());
+    }
+    let is_used = base
+        .flags(cohort.project)
+        .iter()
+        .any(|flag| flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0));
+    if !is_used {
+        return Ok(());
+    }
+    let detail = "Behavioral filters cannot be added to cohorts used in feature flags.";
+    Err(Violation::coded("behavioral_cohort_found", detail))
+}
+
+/// Checks that nothing depends on a cohort that is to be deleted.
+fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
+    let flags = base.flags(cohort.project).iter().filter(|flag| {
+        flag.active && flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0)
+    });
+    let keys: Vec<&str> = flags.map(|flag| flag.key.as_str()).collect();
+    if !keys.is_empty() {
+        return Err(Violation::general(format!(
+            "This cohort is used in {} active feature flag(s): {}. Please remove the cohort from \
+             these feature flags before deleting it.",
+            keys.len(),
+            keys.join(", ")
+        )));
+    }
+    let cohorts = base.cohorts(cohort.project).iter().filter(|other| {
+        let rule = Rule::parse(other.rule(), Matching::Legacy);
+        rule.is_ok_and(|rule| rule.cohorts().contains(&cohort.id.0))
+    });
+    let names: Vec<&str> = cohorts.map(|cohort| cohort.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Violation::general(format!(
+        "This cohort is used in {} other cohort(s): {}. Please remove it from these cohorts before \
+         deleting it.",
+        names.len(),
+        names.join(", ")
+    )))
+}

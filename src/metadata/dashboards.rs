@@ -1,0 +1,78 @@
+//! Dashboards of the usage of flags: that there is one, and whether it has the parts for richer
+//! events. What is on it is not here.
+
+use std::sync::Arc;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
+use crate::metadata::disk;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::StoredFlag;
+
+impl Metadata {
+    /// Makes the usage dashboard of a flag, unless it has one.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag.
+    pub async fn create_usage_dashboard(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        id: FlagId,
+    ) -> Result<Arc<StoredFlag>, MetadataError> {
+        let flag = self.flag(project, id).await?;
+        if flag.usage_dashboard.is_some() {
+            return Ok(flag);
+        }
+        let mut write = self.begin().await?;
+        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM usage_dashboards";
+        let dashboard = disk::next_id(write.connection(), next).await?;
+        let insert = "INSERT INTO usage_dashboards (id, project_id, name, is_enriched, created_at)
+             VALUES ($1, $2, $3, FALSE, $4)";
+        sqlx::query(insert)
+            .bind(dashboard)
+            .bind(project.0)
+            .bind(format!("Generated Dashboard: {} Usage", flag.key))
+            .bind(self.now().0)
+            .execute(write.connection())
+            .await?;
+        write.commit_unseen().await?;
+        let patch = FlagPatch { usage_dashboard: Some(Some(dashboard)), ..FlagPatch::default() };
+        Ok(self.update_flag(project, user, id, patch).await?.after)
+    }
+
+    /// Adds the parts for richer events to the usage dashboard of a flag.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag, [`MetadataError::Rejected`] without a
+    /// dashboard, without richer events, or if the parts are there.
+    pub async fn enrich_usage_dashboard(
+        &self,
+        project: ProjectId,
+        id: FlagId,
+    ) -> Result<(), MetadataError> {
+        let flag = self.flag(project, id).await?;
+        let refused = |detail: &str| MetadataError::Rejected(Violation::general(detail));
+        let missing = || refused("Usage dashboard not found");
+        let dashboard = flag.usage_dashboard.ok_or_else(missing)?;
+        let mut write = self.begin().await?;
+        let select = "SELECT is_enriched FROM usage_dashboards WHERE id = $1";
+        let enriched: Option<bool> =
+            sqlx::query_scalar(select).bind(dashboard).fetch_optional(write.connection()).await?;
+        if enriched.ok_or_else(missing)? {
+            return Err(refused("Usage dashboard already has enriched data"));
+        }
+        if flag.has_enriched_analytics != Some(true) {
+            return Err(refused("No enriched analytics available for this feature flag"));
+        }
+        let update = "UPDATE usage_dashboards SET is_enriched = TRUE WHERE id = $1";
+        sqlx::query(update).bind(dashboard).execute(write.connection()).await?;
+        write.commit_unseen().await
+    }
+}

@@ -1,0 +1,134 @@
+//! What all flags of a project share: how truth values are compared, and the secret key with which
+//! servers load definitions.
+
+use std::sync::Arc;
+
+use sqlx::SqliteConnection;
+
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::secrets;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::secrets::Seed;
+
+/// The settings of a project's flags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlagSettings {
+    /// The project.
+    pub project: ProjectId,
+    /// `property_matching_version`.
+    pub matching: Matching,
+    /// The hash of the secret key, if there is one.
+    pub secret: Option<KeyHash>,
+    /// What may be shown of the secret key.
+    pub secret_mask: Option<String>,
+}
+
+impl FlagSettings {
+    fn default_of(project: ProjectId) -> Self {
+        Self { project, matching: Matching::Legacy, secret: None, secret_mask: None }
+    }
+}
+
+impl Metadata {
+    /// Sets how the flags and cohorts of a project compare truth values.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project.
+    pub async fn set_matching(
+        &self,
+        project: ProjectId,
+        matching: Matching,
+    ) -> Result<(), MetadataError> {
+        self.change_flag_settings(project, |settings| settings.matching = matching).await
+    }
+
+    /// Gives the project another secret key (`phs_...`) and returns it: it cannot be told again.
+    /// The one of before is no longer valid.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project.
+    pub async fn rotate_secret_key(
+        &self,
+        project: ProjectId,
+        seed: &Seed,
+    ) -> Result<String, MetadataError> {
+        let value = seed.secret_key();
+        let (hash, mask) = (KeyHash::of(&value), secrets::mask(&value));
+        let change = |settings: &mut FlagSettings| {
+            settings.secret = Some(hash);
+            settings.secret_mask = Some(mask);
+        };
+        self.change_flag_settings(project, change).await?;
+        Ok(value)
+    }
+
+    async fn change_flag_settings(
+        &self,
+        project: ProjectId,
+        change: impl FnOnce(&mut FlagSettings),
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        let stored = base.flag_settings(project).map(|settings| settings.as_ref().clone());
+        let mut settings = stored.unwrap_or_else(|| FlagSettings::default_of(project));
+        change(&mut settings);
+        sqlx::query(
+            "INSERT INTO flag_settings
+             (project_id, property_matching_version, secret_key_sha256, secret_key_mask)
+             VALUES ($1, $2, $3, $4)
+             ON CONFLICT (project_id) DO UPDATE SET property_matching_version = $2,
+             secret_key_sha256 = $3, secret_key_mask = $4",
+        )
+        .bind(project.0)
+        .bind(match settings.matching {
+            Matching::Legacy => 1_i64,
+            Matching::Explicit => 2,
+        })
+        .bind(settings.secret.map(KeyHash::to_hex))
+        .bind(settings.secret_mask.as_deref())
+        .execute(write.connection())
+        .await?;
+        let mut next = base.as_ref().clone();
+        next.put_flag_settings(settings);
+        write.commit(next).await
+    }
+}
+
+/// Reads the settings of all projects that have some.
+pub(super) async fn all(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<FlagSettings>, MetadataError> {
+    let rows: Vec<Row> =
+        sqlx::query_as("SELECT * FROM flag_settings").fetch_all(connection).await?;
+    let settings = rows.into_iter().map(|row| {
+        let secret = row.secret_key_sha256.as_deref();
+        let corrupt = || MetadataError::Corrupt {
+            table: "flag_settings",
+            problem: "secret_key_sha256".to_owned(),
+        };
+        Ok(FlagSettings {
+            project: ProjectId(row.project_id),
+            matching: match row.property_matching_version {
+                2 => Matching::Explicit,
+                _ => Matching::Legacy,
+            },
+            secret: secret.map(|hex| KeyHash::from_hex(hex).ok_or_else(corrupt)).transpose()?,
+            secret_mask: row.secret_key_mask,
+        })
+    });
+    settings.collect()
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    project_id: i64,
+    property_matching_version: i64,
+    secret_key_sha256: Option<String>,
+    secret_key_mask: Option<String>,
+}

@@ -1,0 +1,85 @@
+//! Cohorts, hash keys and settings of flags: what is written is in the snapshot and there after a
+//! restart.
+
+use super::*;
+use crate::event::predicate::Matching;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Scope;
+use crate::metadata::cohorts::CohortPatch;
+use crate::metadata::cohorts::NewCohort;
+use crate::metadata::hash_keys::NewHashKey;
+
+fn new_cohort(name: &str, value: Value) -> NewCohort {
+    let filters = json!({"properties": {"type": "AND", "values": [value]}});
+    NewCohort { name: name.to_owned(), filters: Some(filters), ..NewCohort::default() }
+}
+
+#[tokio::test]
+async fn cohorts_and_their_members_are_in_the_snapshot_and_on_disk() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let rule = new_cohort("rule", json!({"key": "plan", "value": "pro"}));
+    let rule = metadata.create_cohort(PROJECT, USER, rule).await.expect("create");
+    let list = NewCohort {
+        is_static: true,
+        members: vec![Uuid::from_u128(7), Uuid::from_u128(3), Uuid::from_u128(7)],
+        ..new_cohort("list", json!({}))
+    };
+    let list = metadata.create_cohort(PROJECT, USER, list).await.expect("create");
+    assert_eq!((&*list.members, list.count), (&[3, 7].map(Uuid::from_u128)[..], Some(2)));
+    bench.check_snapshot().await;
+    let (added, removed) = ([Uuid::from_u128(5)], [Uuid::from_u128(3), Uuid::from_u128(99)]);
+    let changed = metadata.change_members((PROJECT, USER), list.id, &added, &removed).await;
+    assert_eq!(&*changed.expect("change").members, &[5, 7].map(Uuid::from_u128));
+    metadata.note_cohort_size(PROJECT, rule.id, 1, Some(4)).await.expect("note");
+    metadata.note_cohort_size(PROJECT, rule.id, 7, Some(9)).await.expect("of another version");
+    assert_eq!(metadata.snapshot().cohort(PROJECT, rule.id).expect("there").count, Some(4));
+    bench.check_snapshot().await;
+    let not_static = metadata.change_members((PROJECT, USER), rule.id, &added, &[]).await;
+    assert_eq!(code(not_static.map(drop)), "invalid_input");
+    let delete = CohortPatch { deleted: Some(true), ..CohortPatch::default() };
+    metadata.update_cohort(PROJECT, USER, list.id, delete).await.expect("delete");
+    assert_eq!(metadata.snapshot().cohorts(PROJECT).len(), 1);
+    bench.check_snapshot().await;
+    let asked = Asked { scopes: vec![Scope::Cohort], ..Asked::default() };
+    let log = metadata.activity(PROJECT, &asked, 10, 0).await.expect("log");
+    let verbs: Vec<&str> = log.entries.iter().map(|entry| entry.activity.as_str()).collect();
+    assert_eq!((log.count, verbs), (4, vec!["updated", "updated", "created", "created"]));
+}
+
+#[tokio::test]
+async fn settings_of_flags_are_in_the_snapshot_and_on_disk() {
+    let bench = Bench::started().await;
+    let first = bench.metadata.rotate_secret_key(PROJECT, &seed(2)).await.expect("rotate");
+    let second = bench.metadata.rotate_secret_key(PROJECT, &seed(3)).await.expect("rotate");
+    bench.metadata.set_matching(PROJECT, Matching::Explicit).await.expect("set");
+    let snapshot = bench.metadata.snapshot();
+    assert_eq!(snapshot.matching(PROJECT), Matching::Explicit);
+    let project = |key: &str| snapshot.project_by_secret(secrets::KeyHash::of(key));
+    assert_eq!((project(&first), project(&second)), (None, Some(PROJECT)));
+    bench.check_snapshot().await;
+}
+
+/// Goal: requests that are written together are all there, and the first key of an id stays.
+#[tokio::test]
+async fn hash_keys_of_many_logins_at_once_are_kept_and_the_first_stays() {
+    let bench = Bench::started().await;
+    let row = |id: usize, hash_key: &str| NewHashKey {
+        project: PROJECT,
+        distinct_id: format!("user-{id}"),
+        flag_key: "flag".to_owned(),
+        hash_key: hash_key.to_owned(),
+    };
+    let keep = |id: usize, key: &'static str| bench.metadata.keep_hash_keys(vec![row(id, key)]);
+    let kept = futures::future::join_all((0..50).map(|id| keep(id, "first"))).await;
+    assert!(kept.iter().all(Result::is_ok), "{kept:?}");
+    keep(7, "second").await.expect("kept");
+    let other = bench.other().await;
+    for id in 0..50 {
+        let ids = [format!("user-{id}")];
+        let keys = other.hash_keys(PROJECT, &ids).await.expect("read");
+        assert_eq!(keys.get("flag").map(String::as_str), Some("first"), "{id}");
+    }
+    assert!(other.hash_keys(ProjectId(2), &["user-1".to_owned()]).await.expect("read").is_empty());
+    other.close().await;
+}

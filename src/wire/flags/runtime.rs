@@ -1,0 +1,65 @@
+//! Where a request for flags comes from, for SDKs that do not say: a guess from its headers.
+
+/// What the user agents of SDKs that run on servers contain; in lower case.
+const SERVERS: [&str; 14] = [
+    "posthog-python",
+    "posthog-ruby",
+    "posthog-php",
+    "posthog-java",
+    "posthog-go",
+    "posthog-node",
+    "posthog-dotnet",
+    "posthog-elixir",
+    "posthog-rs",
+    "posthog-rust",
+    "posthog-server",
+    "python-requests",
+    "python-urllib",
+    "curl",
+];
+
+/// What the user agents of browsers and of SDKs in apps contain; in lower case.
+const CLIENTS: [&str; 8] = [
+    "mozilla",
+    "posthog-js",
+    "posthog-ios",
+    "posthog-android",
+    "posthog-flutter",
+    "posthog-react-native",
+    "okhttp",
+    "cfnetwork",
+];
+
+/// Headers that only browsers send.
+pub const BROWSER_HEADERS: [&str; 4] = ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"];
+
+/// `server` or `client`; `all` if nobody knows, which selects the flags that are for both.
+pub fn guess(user_agent: Option<&str>, has_browser_header: bool) -> &'static str {
+    let agent = user_agent.unwrap_or_default().to_ascii_lowercase();
+    let is_any = |names: &[&str]| names.iter().any(|name| agent.contains(name));
+    if is_any(&SERVERS) {
+        return "server";
+    }
+    if has_browser_header || is_any(&CLIENTS) { "client" } else { "all" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guess;
+
+    #[test]
+    fn sdks_are_known_by_their_user_agents() {
+        for (agent, has_browser_header, expected) in [
+            (Some("posthog-python/7.91.1"), false, "server"),
+            (Some("posthog-node/5.70.0"), false, "server"),
+            (Some("curl/8.5.0"), false, "server"),
+            (Some("Mozilla/5.0 (X11; Linux x86_64)"), false, "client"),
+            (Some("posthog-ios/3.0"), false, "client"),
+            (None, true, "client"),
+            (Some("something"), false, "all"),
+            (None, false, "all"),
+        ] {
+            assert_eq!(guess(agent, has_browser_header), expected, "{agent:?}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Cohorts as the management API has them, and as flags use them. Shapes and texts are those of
+//! PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+use crate::harness::patiently;
+
+const COHORTS: &str = "/api/projects/1/cohorts/";
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+fn created(server: &TestServer, path: &str, body: &Value) -> Value {
+    let answer = server.post(path, body);
+    assert_eq!(answer.status, 201, "{answer}");
+    answer.json()
+}
+
+fn plan(value: &str) -> Value {
+    json!({"key": "plan", "type": "person", "value": [value], "operator": "exact"})
+}
+
+fn rule(kind: &str, values: Value) -> Value {
+    json!({"properties": {"type": kind, "values": values}})
+}
+
+fn flag_on(cohort: &Value, operator: &str) -> Value {
+    let filter = json!({
+        "key": "id", "type": "cohort", "value": cohort["id"], "operator": operator,
+    });
+    json!({"groups": [{"properties": [filter], "rollout_percentage": 100}]})
+}
+
+fn flags_of(server: &TestServer, distinct_id: &str) -> Value {
+    let body = json!({"api_key": TOKEN, "distinct_id": distinct_id});
+    let answer = server.send("POST", "/flags/?v=1", &[], body.to_string());
+    let answer = answer.json();
+    assert_eq!(answer["errorsWhileComputingFlags"], false, "{answer}");
+    answer["featureFlags"].clone()
+}
+
+fn set(distinct_id: &str, properties: Value) -> Value {
+    json!({"event": "$set", "distinct_id": distinct_id, "properties": {"$set": properties}})
+}
+
+fn detail(answer: &crate::harness::Answer) -> (u16, Value, Value) {
+    let body = answer.json();
+    (answer.status, body["code"].clone(), body["detail"].clone())
+}
+
+#[test]
+fn cohorts_are_created_listed_changed_deleted_and_restored() {
+    let server = TestServer::start();
+    assert_eq!(
+        server.capture(&json!([set("ada", json!({"plan": "pro"})), set("bob", json!({}))])).status,
+        200
+    );
+    let pro = rule("AND", json!([{"type": "OR", "values": [plan("pro")]}]));
+    let cohort = created(&server, COHORTS, &json!({"name": "Pro", "filters": pro}));
+    assert_eq!(cohort["created_by"]["id"], 1, "{cohort}");
+    for (name, expected) in [
+        ("name", json!("Pro")),
+        ("description", json!("")),
+        ("groups", json!([])),
+        ("deleted", json!(false)),
+        ("filters", pro.clone()),
+        ("is_static", json!(false)),
+        ("errors_calculating", json!(0)),
+        ("experiment_set", json!([])),
+        ("cohort_type", json!("person_property")),
+        ("version", json!(1)),
+    ] {
+        assert_eq!(cohort[name], expected, "{name}");
+    }
+    let path = format!("{COHORTS}{}/", cohort["id"]);
+    let counted = patiently(|| {
+        let cohort = server.get(&path).json();
+        (cohort["is_calculating"] == false).then_some(cohort)
+    });
+    let counted = counted.expect("the count comes");
+    assert_eq!((&counted["count"], &counted["errors_calculating"]), (&json!(1), &json!(0)));
+    assert!(counted["last_calculation"].is_string(), "{counted}");
+
+    let free =
+        json!({"name": "Free", "groups": [{"properties": [plan("free")]}, {"properties": []}]});
+    let free = created(&server, COHORTS, &free);
+    assert_eq!(free["filters"]["properties"]["type"], "OR", "{free}");
+    let list = server.get(COHORTS).json();
+    assert_eq!((&list["count"], &list["results"][1]["name"]), (&json!(2), &json!("Pro")));
+    assert_eq!(server.get(&format!("{COHORTS}?search=PR")).json()["count"], 1);
+    assert_eq!(server.get(&format!("{COHORTS}?type=static")).json()["count"], 0);
+
+    let renamed = server.patch(&path, &json!({"name": "Paying", "description": "They pay."}));
+    assert_eq!(renamed.json()["name"], "Paying", "{renamed}");
+    assert_eq!((renamed.json()["version"].clone(), renamed.status), (json!(2), 200));
+    let members = server.get(&format!("{path}persons/")).json();
+    assert_eq!(members["results"][0]["distinct_ids"], json!(["ada"]), "{members}");
+    let deleted = server.delete(&path);
+    assert_eq!((deleted.status, deleted.body.len()), (405, 0));
+    assert_eq!(server.patch(&path, &json!({"deleted": true})).status, 200);
+    assert_eq!(server.get(COHORTS).json()["count"], 1);
+    assert_eq!(server.get(&path).json()["deleted"], true);
+    assert_eq!(server.patch(&path, &json!({"deleted": false})).status, 200);
+    assert_eq!(server.get(COHORTS).json()["count"], 2);
+}
+
+#[test]
+fn bad_cohorts_are_refused() {
+    let server = TestServer::start();
+    let events = rule(
+        "OR",
+        json!([{"type": "OR", "values": [
+            {"key": "$pageview", "type": "behavioral", "value": "performed_event"},
+        ]}]),
+    );
+    let behavioral = created(&server, COHORTS, &json!({"name": "Visited", "filters": events}));
+    let a = created(
+        &server,
+        COHORTS,
+        &json!({"name": "A", "filters": rule("AND", json!([plan("a")]))}),
+    );
+    let in_a = json!({"key": "id", "type": "cohort", "value": a["id"]});
+    let b = created(&server, COHORTS, &json!({"name": "B", "filters": rule("AND", json!([in_a]))}));
+    let in_b = json!({"key": "id", "type": "cohort", "value": b["id"]});
+    let circle = server
+        .patch(&format!("{COHORTS}{}/", a["id"]), &json!({"filters": rule("AND", json!([in_b]))}));
+    let invalid = json!("invalid_input");
+    let looped = json!("Cohorts cannot reference other cohorts in a loop.");
+    assert_eq!(detail(&circle), (400, invalid.clone(), looped));
+    let needed = server.patch(&format!("{COHORTS}{}/", a["id"]), &json!({"deleted": true}));
+    assert_eq!((needed.status, needed.json()["code"].clone()), (400, invalid.clone()), "{needed}");
+    for (body, code) in [
+        (json!({}), "required"),
+        (json!({"name": ""}), "blank"),
+        (json!({"name": "x".repeat(401)}), "max_length"),
+        (json!({"name": "x", "filters": {}}), "invalid_input"),
+        (json!({"name": "x", "filters": []}), "invalid_input"),
+        (json!({"name": "x", "filters": rule("XOR", json!([]))}), "invalid_input"),
+        (
+            json!({"name": "x", "filters": rule("AND", json!([{"key": "id", "type": "cohort", "value": 999}]))}),
+            "invalid_input",
+        ),
+        (
+            json!({"name": "x", "is_static": true, "_create_static_person_ids": ["x"]}),
+            "invalid_input",
+        ),
+    ] {
+        let answer = server.post(COHORTS, &body);
+        assert_eq!(
+            (answer.status, answer.json()["code"].clone()),
+            (400, json!(code)),
+            "{body} {answer}"
+        );
+    }
+    for (cohort, code, text) in [
+        (
+            &behavioral,
+            "behavioral_cohort_found",
+            "Cohort 'Visited' with filters on events cannot be used in feature flags.",
+        ),
+        (&json!({"id": 999}), "cohort_does_not_exist", "Cohort with id 999 does not exist"),
+    ] {
+        let answer = server.post(FLAGS, &json!({"key": "x", "filters": flag_on(cohort, "in")}));
+        assert_eq!(detail(&answer), (400, json!(code), json!(text)));
+        assert_eq!(answer.json()["attr"], "filters");
+    }
+    created(&server, FLAGS, &json!({"key": "uses-b", "filters": flag_on(&b, "in")}));
+    let used = server.patch(&format!("{COHORTS}{}/", b["id"]), &json!({"deleted": true}));
+    assert_eq!(used.status, 400, "{used}");
+    assert_eq!(server.get(&format!("{COHORTS}999/")).status, 404);
+}
+
+#[test]
+fn flags_ask_cohorts_with_rules_and_lists_and_a_crash_changes_nothing() {
+    let mut server = TestServer::start();
+    let events = json!([
+        set("ada", json!({"plan": "pro"})),
+        set("bob", json!({"plan": "free"})),
+        set("cy", json!({"plan": "free"})),
+    ]);
+    assert_eq!(server.capture(&events).status, 200);
+    let pro = created(
+        &server,
+        COHORTS,
+        &json!({"name": "pro", "filters": rule("AND", json!([plan("pro")]))}),
+    );
+    let bob = server.get("/api/projects/1/persons/?distinct_id=bob").json()["results"][0].clone();
+    let list = json!({"name": "list", "is_static": true, "_create_static_person_ids": [bob["uuid"]],
+        "distinct_ids": ["nobody"]});
+    let list = created(&server, COHORTS, &list);
+    assert_eq!((&list["count"], &list["is_static"]), (&json!(1), &json!(true)), "{list}");
+    let values = json!([
+        {"key": "id", "type": "cohort", "value": list["id"]},
+        {"key": "id", "type": "cohort", "value": pro["id"], "negation": true},
+    ]);
+    let nested =
+        created(&server, COHORTS, &json!({"name": "nested", "filters": rule("AND", values)}));
+    for (key, cohort, operator) in [
+        ("pro", &pro, "in"),
+        ("not-pro", &pro, "not_in"),
+        ("list", &list, "in"),
+        ("nested", &nested, "in"),
+    ] {
+        created(&server, FLAGS, &json!({"key": key, "filters": flag_on(cohort, operator)}));
+    }
+    let of = |pro: bool, list: bool, nested: bool| json!({"pro": pro, "not-pro": !pro, "list": list, "nested": nested});
+    assert_eq!(flags_of(&server, "ada"), of(true, false, false));
+    assert_eq!(flags_of(&server, "bob"), of(false, true, true));
+    assert_eq!(flags_of(&server, "nobody"), of(false, false, false));
+    let path = format!("{COHORTS}{}/", list["id"]);
+    let added = server.patch(
+        &format!("{path}add_persons_to_static_cohort/"),
+        &json!({"distinct_ids": ["ada", "cy"]}),
+    );
+    assert_eq!(added.status, 200, "{added}");
+    assert_eq!(server.get(&path).json()["count"], 3);
+    let log = server.get(&format!("{path}activity/")).json();
+    let change = &log["results"][0]["detail"]["changes"][0];
+    assert_eq!((&change["before"], &change["after"]), (&json!(1), &json!(3)), "{log}");
+    assert_eq!(flags_of(&server, "ada"), of(true, true, false));
+    // Bob turns out to be Dan, whose person stays. Members stay members.
+    let merge = json!([
+        set("dan", json!({"plan": "free"})),
+        {"event": "$identify", "distinct_id": "dan", "properties": {"$anon_distinct_id": "bob"}},
+    ]);
+    assert_eq!(server.capture(&merge).status, 200);
+    assert_eq!(flags_of(&server, "dan"), of(false, true, true));
+    server.kill();
+    server.restart();
+    assert_eq!(flags_of(&server, "dan"), of(false, true, true));
+    assert_eq!(flags_of(&server, "bob"), of(false, true, true));
+    let removed = server.patch(
+        &format!("{path}remove_person_from_static_cohort/"),
+        &json!({"person_id": bob["uuid"]}),
+    );
+    assert_eq!(removed.status, 200, "{removed}");
+}
+
+#[test]
+fn a_login_keeps_the_values_of_before_also_after_a_crash() {
+    let mut server = TestServer::start();
+    let groups = json!([{"properties": [], "rollout_percentage": 50}]);
+    let flag =
+        json!({"key": "kept", "filters": {"groups": groups}, "ensure_experience_continuity": true});
+    created(&server, FLAGS, &flag);
+    // Two ids of before the login, one on each side of the rollout; user ids on the other side.
+    let value = |id: &str| flags_of(&server, id)["kept"] == true;
+    let ids = |wanted: bool, prefix: &str| {
+        let names = (0..).map(|i| format!("{prefix}-{i}"));
+        names.into_iter().find(|id| value(id) == wanted).expect("an id")
+    };
+    let cases = [
+        (ids(true, "anon"), ids(false, "user"), true),
+        (ids(false, "guest"), ids(true, "member"), false),
+    ];
+    for (anon, user, expected) in &cases {
+        let body = json!({"api_key": TOKEN, "distinct_id": user, "$anon_distinct_id": anon});
+        let answer = server.send("POST", "/flags/?v=1", &[], body.to_string()).json();
+        assert_eq!(answer["featureFlags"]["kept"], *expected, "{answer}");
+    }
+    server.kill();
+    server.restart();
+    for (anon, user, expected) in &cases {
+        assert_eq!(flags_of(&server, user)["kept"], *expected, "without the id of before");
+        // Another device of the same user changes nothing.
+        let body =
+            json!({"api_key": TOKEN, "distinct_id": user, "$anon_distinct_id": "other-device"});
+        let answer = server.send("POST", "/flags/?v=1", &[], body.to_string()).json();
+        assert_eq!(answer["featureFlags"]["kept"], *expected, "{answer}");
+        // The value follows the person through a merge.
+        let merge = json!([{"event": "$identify", "distinct_id": user, "properties": {"$anon_distinct_id": anon}},
+            {"event": "$create_alias", "distinct_id": user, "properties": {"alias": format!("{user}-2")}}]);
+        assert_eq!(server.capture(&merge).status, 200);
+        assert_eq!(flags_of(&server, &format!("{user}-2"))["kept"], *expected, "of an alias");
+    }
+}

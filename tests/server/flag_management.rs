@@ -1,0 +1,446 @@
+//! What the management API answers about flags beside the flags themselves, in PostHog's shapes.
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Write;
+use std::net::TcpStream;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+fn created(server: &TestServer, path: &str, body: &Value) -> Value {
+    let answer = server.post(path, body);
+    assert_eq!(answer.status, 201, "{answer}");
+    answer.json()
+}
+
+fn rollout(percentage: u8) -> Value {
+    json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
+}
+
+fn on_plan(plan: &str) -> Value {
+    let filter = json!({"key": "plan", "type": "person", "operator": "exact", "value": [plan]});
+    json!({"groups": [{"properties": [filter], "rollout_percentage": 100}]})
+}
+
+fn with_people() -> TestServer {
+    let server = TestServer::start();
+    let set = |id: &str, plan: &str| json!({"event": "$set", "distinct_id": id, "properties": {"$set": {"plan": plan}}});
+    let events = json!([
+        set("ada", "pro"), set("bob", "free"), set("cy", "free"),
+        {"event": "$groupidentify", "distinct_id": "ada", "properties": {
+            "$group_type": "company", "$group_key": "acme", "$group_set": {"size": 7}}},
+        {"event": "$groupidentify", "distinct_id": "ada", "properties": {
+            "$group_type": "company", "$group_key": "small", "$group_set": {"size": 1}}},
+    ]);
+    assert_eq!(server.capture(&events).status, 200);
+    server
+}
+
+#[test]
+fn reasons_own_flags_and_reach_are_told() {
+    let server = with_people();
+    created(&server, FLAGS, &json!({"key": "on", "filters": rollout(100)}));
+    created(&server, FLAGS, &json!({"key": "pro", "filters": on_plan("pro")}));
+    created(&server, FLAGS, &json!({"key": "off", "filters": rollout(100), "active": false}));
+    let reasons = |query: &str| server.get(&format!("{FLAGS}evaluation_reasons/{query}"));
+    let missing = reasons("");
+    assert_eq!(
+        (missing.status, &missing.json()["detail"]),
+        (400, &json!("distinct_id is required"))
+    );
+    let matched = |value: bool, reason: &str, description: &str| {
+        json!({"value": value, "evaluation": {
+            "reason": reason, "condition_index": 0, "description": description}})
+    };
+    let disabled =
+        json!({"value": false, "evaluation": {"reason": "disabled", "condition_index": null}});
+    assert_eq!(
+        reasons("?distinct_id=ada").json(),
+        json!({
+            "on": matched(true, "condition_match", "Matched condition set 1"),
+            "pro": matched(true, "condition_match", "Matched condition set 1"),
+            "off": disabled,
+        })
+    );
+    let bob = reasons("?distinct_id=bob&flag_keys=pro").json();
+    assert_eq!(
+        bob,
+        json!({"pro": matched(false, "no_condition_match", "No matching condition set")})
+    );
+
+    let mine = server.get(&format!("{FLAGS}my_flags/")).json();
+    let mine: Vec<_> = mine
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| (item["feature_flag"]["key"].as_str().unwrap(), item["value"].clone()))
+        .collect();
+    assert_eq!(mine, [("off", json!(false)), ("pro", json!(false)), ("on", json!(true))]);
+
+    let reach = |body: Value| server.post(&format!("{FLAGS}user_blast_radius/"), &body);
+    let pro = on_plan("pro")["groups"][0].clone();
+    let size = json!({"key": "size", "type": "group", "group_type_index": 0, "operator": "gt", "value": "5"});
+    for (body, affected, total) in [
+        (json!({"condition": pro}), 1, 3),
+        (json!({"condition": {"properties": [], "rollout_percentage": 1}}), 3, 3),
+        (json!({"condition": {"properties": [size]}, "group_type_index": 0}), 1, 2),
+    ] {
+        let answer = reach(body.clone()).json();
+        assert_eq!(
+            (&answer["users_affected"], &answer["total_users"]),
+            (&json!(affected), &json!(total)),
+            "{body}"
+        );
+    }
+    for (body, detail) in [
+        (json!({}), "Missing condition for which to get blast radius"),
+        (
+            json!({"condition": {"properties": [size]}, "group_type_index": 1}),
+            "Invalid group type index for feature flag condition.",
+        ),
+        (
+            json!({"condition": {"properties": [size]}}),
+            "Invalid group type index for feature flag condition.",
+        ),
+    ] {
+        let answer = reach(body);
+        assert_eq!((answer.status, &answer.json()["detail"]), (400, &json!(detail)));
+    }
+}
+
+#[test]
+fn changes_are_logged_with_what_was_before_and_old_versions_come_back() {
+    let server = TestServer::start();
+    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(10)}));
+    let other = created(&server, FLAGS, &json!({"key": "b"}));
+    let path = format!("{FLAGS}{}/", flag["id"]);
+    for patch in [
+        json!({"filters": rollout(20), "name": "new"}),
+        json!({"tags": ["x"]}),
+        json!({"deleted": true}),
+        json!({"deleted": false}),
+    ] {
+        assert_eq!(server.patch(&path, &patch).status, 200);
+    }
+    let log = server.get(&format!("{path}activity/")).json();
+    assert_eq!((&log["total_count"], &log["next"]), (&json!(5), &json!(null)), "{log}");
+    let entry = |index: usize| &log["results"][index];
+    assert_eq!(entry(0)["activity"], "updated");
+    let change = |field: &str, before: Value, after: Value| json!({"type": "FeatureFlag", "action": "changed", "field": field, "before": before, "after": after});
+    assert_eq!(
+        entry(1)["detail"]["changes"],
+        json!([change("deleted", json!(false), json!(true))])
+    );
+    assert_eq!(
+        entry(3)["detail"]["changes"],
+        json!([
+            change("filters", rollout(10), rollout(20)),
+            change("name", json!(""), json!("new"))
+        ])
+    );
+    assert_eq!(
+        (&entry(4)["activity"], &entry(4)["scope"]),
+        (&json!("created"), &json!("FeatureFlag"))
+    );
+    assert_eq!(entry(4)["item_id"], flag["id"].to_string());
+    assert_eq!(entry(4)["detail"]["name"], "a");
+    assert!(entry(4)["user"]["email"].is_string(), "{log}");
+    let all = server.get(&format!("{FLAGS}activity/?limit=2&page=2")).json();
+    assert_eq!((all["results"].as_array().unwrap().len(), &all["total_count"]), (2, &json!(6)));
+    for (link, page) in [("next", "page=3"), ("previous", "page=1")] {
+        let link = all[link].as_str().expect("a link");
+        assert!(
+            link.starts_with("http://") && link.contains(page) && link.contains("limit=2"),
+            "{link}"
+        );
+    }
+    let project = server.get("/api/projects/1/activity_log/?scope=FeatureFlag&item_id=1").json();
+    assert_eq!(project["total_count"], 5);
+    assert_eq!(server.get("/api/projects/1/activity_log/?scope=Cohort").json()["total_count"], 0);
+    let nothing = server.get(&format!("{FLAGS}999/activity/"));
+    assert_eq!((nothing.status, nothing.body.len()), (404, 0));
+
+    let first = server.get(&format!("{path}versions/1/")).json();
+    assert_eq!(
+        (&first["filters"], &first["tags"], &first["name"]),
+        (&rollout(10), &json!([]), &json!(""))
+    );
+    assert_eq!(server.get(&format!("{path}versions/6/")).status, 404);
+    let reverted = server.post(&format!("{path}versions/1/revert/"), &json!({})).json();
+    assert_eq!(
+        (&reverted["filters"], &reverted["version"]),
+        (&rollout(10), &json!(6)),
+        "{reverted}"
+    );
+
+    // What somebody else changed is not overwritten unawares.
+    let path = format!("{FLAGS}{}/", other["id"]);
+    let seen = server.get(&path).json();
+    assert_eq!(server.patch(&path, &json!({"name": "theirs", "version": 1})).status, 200);
+    let conflict =
+        server.patch(&path, &json!({"name": "mine", "version": 1, "original_flag": seen}));
+    assert_eq!((conflict.status, &conflict.json()["code"]), (409, &json!("conflict")));
+    let detail = conflict.json()["detail"].as_str().unwrap().to_owned();
+    assert!(
+        detail.ends_with("since you started editing it. Please refresh and try again."),
+        "{detail}"
+    );
+    let elsewhere =
+        server.patch(&path, &json!({"active": false, "version": 1, "original_flag": seen}));
+    assert_eq!(elsewhere.status, 200, "{elsewhere}");
+}
+
+#[test]
+fn roles_are_given_flags() {
+    let server = TestServer::start();
+    let flag = created(&server, FLAGS, &json!({"key": "a"}));
+    let roles = "/api/organizations/@current/roles/";
+    let role = created(&server, roles, &json!({"name": "Editors"}));
+    assert_eq!(role["feature_flags_access_level"], 37, "{role}");
+    let twice = server.post(roles, &json!({"name": "Editors"}));
+    assert_eq!(
+        (twice.status, &twice.json()["detail"]),
+        (400, &json!("There is already a role with this name."))
+    );
+    assert_eq!(
+        server.post(roles, &json!({"name": "x", "feature_flags_access_level": 1})).status,
+        400
+    );
+    let user = flag["created_by"]["uuid"].clone();
+    let members = format!("{roles}{}/role_memberships/", role["id"].as_str().unwrap());
+    let member = created(&server, &members, &json!({"user_uuid": user}));
+    let path = format!("{FLAGS}{}/role_access/", flag["id"]);
+    for (body, code) in [
+        (json!({}), "required"),
+        (json!({"role_id": "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d"}), "does_not_exist"),
+    ] {
+        let answer = server.post(&path, &body);
+        let told = answer.json();
+        assert_eq!(
+            (answer.status, &told["code"], &told["attr"]),
+            (400, &json!(code), &json!("role_id"))
+        );
+    }
+    let access = created(&server, &path, &json!({"role_id": role["id"]}));
+    assert_eq!(
+        (&access["feature_flag"]["key"], &access["role"]["name"]),
+        (&json!("a"), &json!("Editors"))
+    );
+    assert_eq!(access["role"]["associated_flags"], json!([{"id": flag["id"], "key": "a"}]));
+    assert_eq!(access["role"]["members"][0]["id"], member["id"], "{access}");
+    assert!(access["added_at"].is_string() && access["updated_at"].is_string());
+    let list = server.get(&path).json();
+    assert_eq!((&list["count"], &list["results"][0]["id"]), (&json!(1), &access["id"]), "{list}");
+    let one = format!("{path}{}/", access["id"]);
+    assert_eq!(server.get(&one).json()["id"], access["id"]);
+    assert_eq!(server.patch(&one, &json!({})).status, 405);
+    let gone = server.delete(&one);
+    assert_eq!((gone.status, gone.body.len()), (204, 0));
+    assert_eq!(server.get(&one).status, 404);
+    let unknown = server.get(&format!("{FLAGS}999/role_access/"));
+    assert_eq!(
+        (unknown.status, &unknown.json()["detail"]),
+        (404, &json!("Feature flag not found."))
+    );
+    assert_eq!(server.delete(&format!("{roles}{}/", role["id"].as_str().unwrap())).status, 204);
+}
+
+#[test]
+fn flags_are_switched_found_and_deleted_in_numbers() {
+    let server = with_people();
+    let a = created(
+        &server,
+        FLAGS,
+        &json!({"key": "my-first", "filters": on_plan("pro"), "tags": ["x"]}),
+    );
+    let mut variants = rollout(100);
+    variants["multivariate"] = json!({"variants": [{"key": "v", "rollout_percentage": 100}]});
+    let b = created(&server, FLAGS, &json!({"key": "second", "filters": variants}));
+    let path = |flag: &Value, rest: &str| format!("{FLAGS}{}/{rest}", flag["id"]);
+    let depends = json!({"groups": [{"properties": [{"key": a["id"].to_string(), "type": "flag",
+        "operator": "flag_evaluates_to", "value": true}]}]});
+    let c = created(&server, FLAGS, &json!({"key": "third", "filters": depends}));
+    let dependents = server.get(&path(&a, "dependent_flags/")).json();
+    assert_eq!(dependents, json!([{"id": c["id"], "key": "third", "name": ""}]));
+    assert_eq!(server.post(&path(&a, "disable/"), &json!({})).status, 400, "another needs it");
+    assert_eq!(server.post(&path(&b, "disable/"), &json!({})).json()["active"], false);
+    let keys = |query: &str| -> Vec<String> {
+        let list = server.get(&format!("{FLAGS}{query}")).json();
+        let keys = list["results"].as_array().unwrap().iter();
+        keys.map(|flag| flag["key"].as_str().unwrap().to_owned()).collect()
+    };
+    for (query, expected) in [
+        ("", vec!["third", "second", "my-first"]),
+        ("?active=false", vec!["second"]),
+        ("?search=MY%20first", vec!["my-first"]),
+        ("?type=multivariant", vec!["second"]),
+        ("?type=experiment", vec![]),
+        ("?tags=%5B%22x%22%5D", vec!["my-first"]),
+        ("?created_by_id=2", vec![]),
+        ("?key=SECOND", vec!["second"]),
+        ("?order=key", vec!["my-first", "second", "third"]),
+        ("?active=STALE", vec![]),
+    ] {
+        assert_eq!(keys(query), expected, "{query}");
+    }
+    let long = server.get(&format!("{FLAGS}?search={}", "x".repeat(201)));
+    assert_eq!(
+        (long.status, &long.json()["detail"]),
+        (400, &json!("Search term cannot exceed 200 characters"))
+    );
+    let status = server.get(&path(&b, "status/")).json();
+    assert_eq!(
+        (&status["status"], &status["rollout"]["is_multivariate"]),
+        (&json!("active"), &json!(true))
+    );
+    assert_eq!(server.get(&format!("{FLAGS}999/status/")).json()["status"], "unknown");
+    assert_eq!(server.post(&path(&b, "archive/"), &json!({})).json()["archived"], true);
+    assert_eq!(keys(""), ["third", "my-first"]);
+    assert_eq!(keys("?archived=true"), ["second"]);
+
+    let tested = server.post(&path(&a, "test_evaluation/"), &json!({"distinct_id": "bob"})).json();
+    assert_eq!(
+        (&tested["flag_key"], &tested["result"]),
+        (&json!("my-first"), &json!(false)),
+        "{tested}"
+    );
+    assert_eq!(tested["reason"], "no_condition_match");
+    let property = &tested["conditions"][0]["properties"][0];
+    assert_eq!((&property["actual_value"], &property["matched"]), (&json!("free"), &json!(false)));
+    let body = json!({"api_key": TOKEN, "distinct_id": "ada"}).to_string();
+    let detailed = server.send("POST", "/flags/?v=2&detailed_analysis=true", &[], body).json();
+    assert_eq!(detailed["flags"]["third"]["conditions"][0]["matched"], true, "{detailed}");
+
+    let cohort = server.post(&path(&a, "create_static_cohort_for_flag/"), &json!({}));
+    assert_eq!((cohort.status, &cohort.json()["cohort"]["count"]), (201, &json!(1)), "{cohort}");
+
+    let dashboard = |path: &str| server.post(path, &json!({}));
+    let enrich = path(&a, "enrich_usage_dashboard/");
+    assert_eq!(
+        dashboard(&enrich).json(),
+        json!({"success": false, "error": "Usage dashboard not found"})
+    );
+    assert_eq!(dashboard(&path(&a, "dashboard/")).json(), json!({"success": true}));
+    let none = "No enriched analytics available for this feature flag";
+    assert_eq!(dashboard(&enrich).json(), json!({"success": false, "error": none}));
+    assert_eq!(server.patch(&path(&a, ""), &json!({"has_enriched_analytics": true})).status, 200);
+    assert_eq!(dashboard(&enrich).json(), json!({"success": true}));
+    let again = dashboard(&enrich);
+    assert_eq!(again.json()["error"], "Usage dashboard already has enriched data");
+    assert_eq!(again.status, 400);
+
+    let ids = server.get(&format!("{FLAGS}matching_ids/?search=third")).json();
+    assert_eq!(ids, json!({"ids": [c["id"]], "total": 1}));
+    let keys = server.post(&format!("{FLAGS}bulk_keys/"), &json!({"ids": [c["id"]]})).json();
+    assert_eq!(keys["keys"][c["id"].to_string()], "third");
+    let bulk = |body: Value| server.post(&format!("{FLAGS}bulk_delete/"), &body);
+    for (body, detail) in [
+        (json!({}), "Must provide either filters or ids"),
+        (json!({"ids": [1], "filters": {}}), "Provide either filters or ids, not both"),
+        (json!({"filters": {"colour": 1}}), "Unknown filter keys: colour"),
+    ] {
+        let answer = bulk(body);
+        assert_eq!((answer.status, &answer.json()["detail"]), (400, &json!(detail)));
+    }
+    let deleted = bulk(json!({"ids": [c["id"], 999]})).json();
+    assert_eq!(deleted["deleted"][0]["key"], "third", "{deleted}");
+    assert_eq!(deleted["errors"], json!([{"id": 999, "reason": "Flag not found"}]));
+}
+
+#[test]
+fn flags_are_copied_between_projects_of_the_organization() {
+    let server = TestServer::start();
+    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(10)}));
+    let base = "/api/organizations/@current/feature_flags/";
+    let copy = |body: Value| server.post(&format!("{base}copy_flags/"), &body);
+    for (body, error) in [
+        (json!({}), "Missing required fields"),
+        (
+            json!({"feature_flag_key": "b", "from_project": 1, "target_project_ids": [1]}),
+            "Feature flag to copy does not exist.",
+        ),
+    ] {
+        let answer = copy(body);
+        assert_eq!((answer.status, answer.json()), (400, json!({"error": error})));
+    }
+    let copied = copy(json!({"feature_flag_key": "a", "from_project": 1,
+        "target_project_ids": [1, 999], "disable_copied_flag": true}))
+    .json();
+    assert_eq!(copied["success"][0]["version"], 2, "over the one that is there: {copied}");
+    assert_eq!(copied["success"][0]["active"], false, "{copied}");
+    assert_eq!(
+        copied["failed"],
+        json!([{"project_id": 999, "error_message": "Project not found."}])
+    );
+    let found = server.get(&format!("{base}a/")).json();
+    assert_eq!((&found[0]["flag_id"], &found[0]["team_id"]), (&flag["id"], &json!(1)), "{found}");
+}
+
+#[test]
+fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
+    let server = with_people();
+    created(&server, FLAGS, &json!({"key": "everyone", "filters": rollout(100)}));
+    let pro = created(&server, FLAGS, &json!({"key": "pro", "filters": on_plan("pro")}));
+    let mut colours = rollout(100);
+    colours["multivariate"] = json!({"variants": [{"key": "blue", "rollout_percentage": 100}]});
+    colours["payloads"] = json!({"blue": "{\"hex\": \"#00f\"}"});
+    created(&server, FLAGS, &json!({"key": "colour", "filters": colours}));
+    created(&server, FLAGS, &json!({"key": "off", "active": false}));
+    let ask = |key: &str, body: Value, headers: &[(&str, &str)]| {
+        let path = format!("/ofrep/v1/evaluate/flags{key}");
+        server.send("POST", &path, headers, body.to_string())
+    };
+    let key = [("x-api-key", TOKEN)];
+    let of = |id: &str| json!({"context": {"targetingKey": id}});
+    for (flag, id, expected) in [
+        ("everyone", "bob", json!({"value": true, "reason": "STATIC"})),
+        ("pro", "ada", json!({"value": true, "reason": "TARGETING_MATCH"})),
+        ("pro", "bob", json!({"value": false, "reason": "DEFAULT"})),
+        ("colour", "bob", json!({"value": "blue", "variant": "blue", "reason": "SPLIT"})),
+        ("off", "bob", json!({"value": false, "reason": "DISABLED"})),
+    ] {
+        let answer = ask(&format!("/{flag}"), of(id), &key);
+        assert_eq!(answer.status, 200, "{answer}");
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&answer.json()[name], value, "{flag} {id}");
+        }
+    }
+    let own = json!({"context": {"targetingKey": "bob", "plan": "pro"}});
+    assert_eq!(ask("/pro", own, &key).json()["value"], true);
+    assert_eq!(ask("/colour", of("x"), &key).json()["metadata"]["payload"], "{\"hex\": \"#00f\"}");
+    for (path, body, status, code) in [
+        ("/none", of("x"), 404, "FLAG_NOT_FOUND"),
+        ("/pro", json!({"context": {}}), 400, "TARGETING_KEY_MISSING"),
+        ("/pro", json!({"context": 1}), 400, "INVALID_CONTEXT"),
+        ("", json!({}), 400, "TARGETING_KEY_MISSING"),
+    ] {
+        let answer = ask(path, body, &key);
+        assert_eq!((answer.status, &answer.json()["errorCode"]), (status, &json!(code)), "{path}");
+    }
+    assert_eq!(ask("", of("x"), &[]).status, 401);
+    let all = ask("", of("ada"), &key);
+    assert_eq!(all.json()["flags"].as_array().unwrap().len(), 3, "{all}");
+    let tag = all.header("etag").expect("a tag").to_owned();
+    let same = ask("", of("ada"), &[("x-api-key", TOKEN), ("if-none-match", &tag)]);
+    assert_eq!((same.status, same.body.len()), (304, 0));
+
+    let url = all.json()["eventStreams"][0]["url"].as_str().expect("a stream").to_owned();
+    let path = url.strip_prefix(&server.url()).expect("of this server");
+    let mut socket = TcpStream::connect(server.url().trim_start_matches("http://")).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(socket).lines();
+    let mut wait_for = |text: &str| lines.any(|line| line.is_ok_and(|line| line.contains(text)));
+    assert!(wait_for(": connected"));
+    let changed =
+        server.patch(&format!("{FLAGS}{}/", pro["id"]), &json!({"filters": rollout(100)}));
+    assert_eq!(changed.status, 200);
+    assert!(wait_for("refetchEvaluation"));
+    let other = ask("", of("bob"), &[("x-api-key", TOKEN), ("if-none-match", &tag)]);
+    assert_eq!(other.status, 200);
+}

@@ -1,0 +1,187 @@
+//! Definitions as servers load them to evaluate flags themselves: three paths, two kinds of keys,
+//! tags; and payloads of single flags.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+const COHORTS: &str = "/api/projects/1/cohorts/";
+
+fn created(server: &TestServer, path: &str, body: &Value) -> i64 {
+    let answer = server.post(path, body);
+    assert_eq!(answer.status, 201, "{answer}");
+    answer.json()["id"].as_i64().expect("a number")
+}
+
+fn with(filter: Value) -> Value {
+    json!({"groups": [{"properties": [filter], "rollout_percentage": 100}]})
+}
+
+fn ask(server: &TestServer, path: &str, key: &str, tag: Option<&str>) -> Answer {
+    let key = format!("Bearer {key}");
+    let mut headers = vec![("authorization", key.as_str())];
+    headers.extend(tag.map(|tag| ("if-none-match", tag)));
+    server.send("GET", path, &headers, "")
+}
+
+#[test]
+fn definitions_have_cohorts_group_types_and_dependencies_by_key() {
+    let server = TestServer::start();
+    let group = json!([{"event": "$groupidentify", "distinct_id": "d", "properties": {
+        "$group_type": "company", "$group_key": "acme", "$group_set": {"size": 7}}}]);
+    assert_eq!(server.capture(&group).status, 200);
+    let plan = json!({"key": "plan", "type": "person", "value": "pro", "operator": "exact"});
+    let rule = json!({"type": "AND", "values": [plan]});
+    let inner =
+        created(&server, COHORTS, &json!({"name": "inner", "filters": {"properties": rule}}));
+    let nested = json!({"type": "OR", "values": [{"key": "id", "type": "cohort", "value": inner}]});
+    let outer =
+        created(&server, COHORTS, &json!({"name": "outer", "filters": {"properties": nested}}));
+    created(&server, COHORTS, &json!({"name": "unused", "filters": {"properties": rule}}));
+    let list = created(&server, COHORTS, &json!({"name": "list", "is_static": true}));
+    let in_cohort =
+        |id: i64| with(json!({"key": "id", "type": "cohort", "value": id, "operator": "in"}));
+    let depends = |id: i64| {
+        with(
+            json!({"key": id.to_string(), "type": "flag", "operator": "flag_evaluates_to", "value": true}),
+        )
+    };
+    let b = created(&server, FLAGS, &json!({"key": "b", "filters": in_cohort(outer)}));
+    let a =
+        created(&server, FLAGS, &json!({"key": "a", "name": "described", "filters": depends(b)}));
+    created(&server, FLAGS, &json!({"key": "d", "filters": depends(a)}));
+    created(&server, FLAGS, &json!({"key": "c", "filters": in_cohort(list), "active": false}));
+    let gone = created(&server, FLAGS, &json!({"key": "gone"}));
+    assert_eq!(server.patch(&format!("{FLAGS}{gone}/"), &json!({"deleted": true})).status, 200);
+
+    let with_cohorts = [
+        format!("/flags/definitions?token={TOKEN}&send_cohorts"),
+        format!("/flags/definitions/?token={TOKEN}"),
+        format!("/api/feature_flag/local_evaluation?token={TOKEN}&send_cohorts"),
+        format!("/api/feature_flag/local_evaluation/?token={TOKEN}&send_cohorts"),
+        format!("{FLAGS}local_evaluation/?send_cohorts"),
+        "/api/projects/@current/feature_flags/local_evaluation?send_cohorts=true".to_owned(),
+    ];
+    let body = ask(&server, &with_cohorts[0], KEY, None).json();
+    for path in &with_cohorts {
+        let answer = ask(&server, path, KEY, None);
+        assert_eq!((answer.status, answer.json()), (200, body.clone()), "{path}");
+        assert_eq!(answer.header("cache-control"), Some("private, must-revalidate"));
+        let tag = answer.header("etag").expect("a tag").to_owned();
+        assert!(tag.starts_with("W/\""), "{tag}");
+        for known in [&*tag, &tag[2..]] {
+            let again = ask(&server, path, KEY, Some(known));
+            assert_eq!((again.status, again.body.len()), (304, 0), "{again}");
+            assert_eq!(again.header("etag"), Some(&*tag));
+        }
+    }
+    let keys: Vec<&str> = body["flags"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|flag| flag["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    assert_eq!(body["group_type_mapping"], json!({"0": "company"}));
+    assert_eq!(body["property_matching_version"], 1);
+    assert_eq!(body["cohorts"], json!({(inner.to_string()): rule, (outer.to_string()): nested}));
+    let dependency =
+        |flag: usize| body["flags"][flag]["filters"]["groups"][0]["properties"][0].clone();
+    assert_eq!(dependency(0)["key"], "b");
+    assert_eq!(dependency(0)["dependency_chain"], json!(["b"]));
+    assert_eq!(dependency(3)["dependency_chain"], json!(["b", "a"]));
+    let first = &body["flags"][0];
+    for (name, expected) in [
+        ("id", json!(a)),
+        ("team_id", json!(1)),
+        ("name", json!("described")),
+        ("deleted", json!(false)),
+        ("active", json!(true)),
+        ("ensure_experience_continuity", json!(false)),
+        ("version", json!(1)),
+    ] {
+        assert_eq!(first[name], expected, "{name}");
+    }
+    let without = ask(&server, &format!("{FLAGS}local_evaluation/"), KEY, None);
+    assert_eq!(without.json()["cohorts"], json!({}));
+    // A change makes another tag.
+    let tag = ask(&server, &with_cohorts[0], KEY, None).header("etag").unwrap().to_owned();
+    assert_eq!(
+        server
+            .patch(
+                &format!("{COHORTS}{inner}/"),
+                &json!({"filters": {"properties": nested_of(list)}})
+            )
+            .status,
+        200
+    );
+    assert_eq!(ask(&server, &with_cohorts[0], KEY, Some(&tag)).status, 200);
+}
+
+fn nested_of(id: i64) -> Value {
+    json!({"type": "AND", "values": [{"key": "id", "type": "cohort", "value": id}]})
+}
+
+#[test]
+fn definitions_are_for_those_with_a_key() {
+    let server = TestServer::start();
+    let rotate = |server: &TestServer| {
+        let answer = server.post("/api/projects/1/rotate_secret_token/", &json!({}));
+        answer.json()["secret_api_token"].as_str().expect("a key").to_owned()
+    };
+    let first = rotate(&server);
+    let secret = rotate(&server);
+    assert!(secret.starts_with("phs_"), "{secret}");
+    let path = format!("/flags/definitions?token={TOKEN}&send_cohorts");
+    for (key, status, code) in [
+        (KEY, 200, None),
+        (&*secret, 200, None),
+        (&*first, 401, Some("authentication_failed")),
+        ("phx_wrong", 401, Some("invalid_personal_api_key")),
+        (TOKEN, 401, Some("invalid_personal_api_key")),
+    ] {
+        let answer = ask(&server, &path, key, None);
+        assert_eq!(answer.status, status, "{key} {answer}");
+        if let Some(code) = code {
+            assert_eq!(answer.json()["code"], code, "{answer}");
+        }
+    }
+    let nobody = server.send("GET", &path, &[], "");
+    assert_eq!((nobody.status, nobody.json()["code"].clone()), (401, json!("not_authenticated")));
+    let posted = server.send("POST", "/flags/definitions", &[], "");
+    assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    let empty = ask(&server, &path, &secret, None).json();
+    assert_eq!(empty["flags"], json!([]), "{empty}");
+}
+
+#[test]
+fn remote_config_is_the_payload_of_one_flag() {
+    let server = TestServer::start();
+    let mut filters = with(json!({"key": "a", "value": "b"}));
+    filters["payloads"] = json!({"true": {"colour": "blue"}});
+    let flag = json!({"key": "config", "filters": filters, "is_remote_configuration": true});
+    let id = created(&server, FLAGS, &flag);
+    created(&server, FLAGS, &json!({"key": "flag"}));
+    for name in ["config".to_owned(), id.to_string()] {
+        for path in [
+            format!("/api/projects/@current/feature_flags/{name}/remote_config?token={TOKEN}"),
+            format!("{FLAGS}{name}/remote_config/"),
+        ] {
+            let answer = ask(&server, &path, KEY, None);
+            assert_eq!(
+                (answer.status, answer.json()),
+                (200, json!("{\"colour\":\"blue\"}")),
+                "{path}"
+            );
+        }
+    }
+    for name in ["flag", "none", "999"] {
+        let answer = ask(&server, &format!("{FLAGS}{name}/remote_config"), KEY, None);
+        assert_eq!((answer.status, answer.body.len()), (404, 0), "{name}");
+    }
+}
