@@ -25,7 +25,6 @@ pub mod table;
 mod client_address;
 mod connection;
 mod exchange;
-mod fields;
 #[cfg(test)]
 mod tests;
 

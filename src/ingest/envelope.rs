@@ -299,7 +299,20 @@ mod tests {
         let number = |number: i64| number.to_le_bytes();
         let common = [number(7), number(1_700_000_000_123_456), number(-4)].concat();
         let hints = [&[4, 0, 0, 0][..], &[1, 0, 0, 0]].concat();
-        let v0_record = [&[1, 1][..], &common, &[3], &number(-5), b"\x09127.0.0.1", &hints, b"{}"];
+        let ip = "127.0.0.1";
+        let places = serde_json::to_vec(&places(Some(ip))).unwrap();
+        let v0_record = [
+            &[1, 1][..],
+            &common,
+            &[1 | 2 | 8 | 64],
+            &number(-5),
+            &60_000_u32.to_le_bytes(),
+            b"\x09127.0.0.1",
+            &hints,
+            &u32::try_from(places.len()).unwrap().to_le_bytes(),
+            &places,
+            b"{}",
+        ];
         let v1_record = [
             &[3, 1][..],
             &common,
@@ -310,7 +323,7 @@ mod tests {
             b"{}",
         ];
         for (record, ip, protocol) in [
-            (v0_record.concat(), Some("127.0.0.1"), v0(Some(-5))),
+            (v0_record.concat(), Some(ip), v0(Some(-5))),
             (v1_record.concat(), None, v1(Some(("a", "b")))),
         ] {
             let expected = Envelope { hints: Hints::default(), ..envelope(b"{}", ip, protocol) };

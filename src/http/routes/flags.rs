@@ -2,7 +2,6 @@
 //! one look-up in the identity store; the flags from the metadata snapshot. No plan, no lock.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use hyper::StatusCode;

@@ -233,7 +233,6 @@ fn config() -> Value {
         "supportedCompression": ["gzip", "gzip-js"],
         "hasFeatureFlags": true,
         "sessionRecording": false,
-        "surveys": false,
         "heatmaps": false,
         "capturePerformance": false,
         "captureDeadClicks": false,
