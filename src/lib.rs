@@ -29,7 +29,7 @@
 //!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
 //! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
-//! 3. [`ingest::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
+//! 3. [`ingest::decoding::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
 //!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that

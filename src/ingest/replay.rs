@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
-use crate::ingest::Decoding;
+use crate::ingest::decoding::Decoding;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
 use crate::ingest::operation;
