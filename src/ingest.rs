@@ -57,7 +57,6 @@ use crate::ingest::health::Health;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Publisher;
