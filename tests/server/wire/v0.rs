@@ -488,7 +488,7 @@ fn fields(table: &mut Table) {
     });
     table.add(|id| {
         Case::post(id, "the forwarded address", "/e/", plain(id))
-            .with("x-forwarded-for", "203.0.113.9, 10.0.0.1")
+            .with("x-forwarded-for", "10.0.0.1, 203.0.113.9")
             .stores(json!({"distinct_id": id, "ip": "203.0.113.9"}))
     });
     table.add(|id| {
