@@ -46,8 +46,8 @@ impl<'a> Envelope<'a> {
         // A token of the envelope wins; otherwise those of the events must agree.
         if envelope.token.is_none() {
             let mut found: Option<&'a str> = None;
-            envelope.for_each(root, |mut event| {
-                match (found, token_of(&mut event)) {
+            envelope.for_each(root, |event| {
+                match (found, token_of(event)) {
                     (Some(first), Some(token)) if first.trim() != token.trim() => {
                         return Err(PrepareError::InconsistentTokens);
                     }
@@ -84,7 +84,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Calls `event` with a cursor at each event, in order.
+    /// Calls `event` with a cursor at each event, in order. It has to step over the event.
     ///
     /// # Errors
     ///
@@ -92,14 +92,13 @@ impl<'a> Envelope<'a> {
     pub(super) fn for_each(
         &self,
         root: Cursor<'a>,
-        mut event: impl FnMut(Cursor<'a>) -> Result<(), PrepareError>,
+        event: impl FnMut(&mut Cursor<'a>) -> Result<(), PrepareError>,
     ) -> Result<(), PrepareError> {
-        let Some(mut batch) = self.batch else { return event(root) };
-        batch.array(|item| {
-            event(*item)?;
-            item.skip();
-            Ok(())
-        })
+        let (mut root, mut event) = (root, event);
+        match self.batch {
+            Some(mut batch) => batch.array(event),
+            None => event(&mut root),
+        }
     }
 }
 

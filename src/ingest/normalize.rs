@@ -149,21 +149,22 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.client_address();
     }
 
-    /// Takes the event at `cursor`, or counts why not.
+    /// Takes the event at `cursor` and steps over it, or counts why not.
     ///
     /// # Errors
     ///
     /// Only what makes the whole body impossible to hold.
-    pub(super) fn event(&mut self, mut cursor: Cursor<'a>) -> Result<(), PrepareError> {
+    pub(super) fn event(&mut self, cursor: &mut Cursor<'a>) -> Result<(), PrepareError> {
         if !matches!(cursor.value(), Value::Container { is_object: true, .. }) {
+            cursor.skip();
             self.drops.add(Drop::NotAnObject);
             self.warnings.add_unknown(Kind::Dropped(Drop::NotAnObject), 1);
             return Ok(());
         }
         let start = cursor.offset();
-        let fields = self.read(&mut cursor)?;
+        let fields = self.read(cursor)?;
         let size = cursor.end().saturating_sub(usize::try_from(start).unwrap_or(0));
-        match self.accept(cursor, &fields, size)? {
+        match self.accept(*cursor, &fields, size)? {
             None => self.columns.finish_row(),
             Some(reason) => {
                 self.columns.abandon_row();
@@ -188,20 +189,21 @@ impl<'a, 'r> Batch<'a, 'r> {
                 value.skip();
                 return Ok(());
             }
-            let mut whole = *value;
-            let range = whole.skip();
-            if let Value::Container { is_object: true, .. } = value.value() {
-                // Of two objects of that name the last counts, as in every JSON parser.
-                if fields.properties.replace(range).is_some() {
-                    fields.inner = Inner::default();
-                    self.members.clear();
-                    self.lifts.clear();
-                    self.columns.abandon_row();
-                    self.definitions.abandon();
-                }
-                return value.object(|key, value| self.property(key, value, &mut fields));
+            if !matches!(value.value(), Value::Container { is_object: true, .. }) {
+                value.skip();
+                return Ok::<(), PrepareError>(());
             }
-            *value = whole;
+            // Of two objects of that name the last counts, as in every JSON parser.
+            if fields.properties.is_some() {
+                fields.inner = Inner::default();
+                self.members.clear();
+                self.lifts.clear();
+                self.columns.abandon_row();
+                self.definitions.abandon();
+            }
+            let start = usize::try_from(value.offset()).unwrap_or(0);
+            value.object(|key, value| self.property(key, value, &mut fields))?;
+            fields.properties = Some(start..value.end());
             Ok(())
         })?;
         Ok(fields)
