@@ -77,9 +77,10 @@
 //!    [`wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
 //!    ([`metadata::Metadata::snapshot`]).
 //! 2. [`http::knowledge::Knowledge::look_up`] looks up the person and the groups, as of every
-//!    acknowledged event ([`identity::store::Identities::view`]), and after a login the hash keys
-//!    that the person keeps ([`metadata::Metadata::hash_keys`]); it builds the
-//!    [`flags::subject::Subject`] and its cohorts ([`flags::cohorts::Memberships`]).
+//!    acknowledged event ([`identity::store::Identities::view`]), and, if a flag is to stay what it
+//!    was across a login, the hash keys of the person ([`metadata::Metadata::hash_keys`]).
+//!    [`http::knowledge::Knowledge::ask`] builds the [`flags::subject::Subject`] and its cohorts
+//!    ([`flags::cohorts::Memberships`]).
 //! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock.
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
@@ -94,13 +95,13 @@
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
-//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/model.rs`, `tests/server/identity.rs` |
+//! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/sequences.rs` against the model beside it, `tests/server/identity.rs` |
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
-//! | A flag has the verdict that the SDKs compute. | `tests/fixtures/flags`, `flags/evaluate/tests.rs` |
+//! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
+//! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
-//! | The same for flags made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
-//! | There is no change of a flag or cohort without an entry in the log. | `metadata/activity.rs`, `tests/server/flag_management.rs` |
+//! | There is no change of a flag or cohort without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
@@ -117,14 +118,13 @@
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
 //! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/` |
-//! | warning to senders | `ingest/warnings.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | endpoint of flags or cohorts | a row in `http/router/flag_routes.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
-//! | stored thing of the operator | a migration in `schemas/metadata`, a file in `metadata` |
+//! | stored thing of the operator | a new migration in `schemas/metadata`, a file in `metadata` |
 //! | background job | a decision in `storage`, its loop in [`maintenance`] |
 //! | setting | `config/`, and the table of the README |
 //! | metric | [`telemetry::metrics`] |

@@ -127,11 +127,11 @@ struct Panicked;
 
 /// Leaves of an answer what HEAD gets: the headers of GET with the length of its body.
 fn cut_body(response: &mut Response) {
-    if let Body::Full(body) = &response.body
+    if let Some(length) = response.body.left()
         && response.status != StatusCode::NO_CONTENT
         && response.status != StatusCode::NOT_MODIFIED
     {
-        response.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        response.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     response.body = Body::Full(Bytes::new());
 }
@@ -238,15 +238,22 @@ impl hyper::body::Body for SentBody {
         let piece = match &mut self.body {
             Body::Full(body) if body.is_empty() => None,
             Body::Full(body) => Some(Ok(std::mem::take(body))),
-            Body::Stream(pieces) => ready!(pieces.as_mut().poll_next(context)),
+            Body::Stream { pieces, .. } => ready!(pieces.as_mut().poll_next(context)),
         };
         match piece {
             None => {
-                self.record.ending = Ending::Answered;
+                // A stream that ends before its length is none that was sent whole.
+                if self.body.left().is_none_or(|left| left == 0) {
+                    self.record.ending = Ending::Answered;
+                }
                 Poll::Ready(None)
             }
             Some(Ok(piece)) => {
-                self.record.sent_bytes += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+                let sent = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+                if let Body::Stream { left: Some(left), .. } = &mut self.body {
+                    *left = left.saturating_sub(sent);
+                }
+                self.record.sent_bytes += sent;
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Some(Err(error)) => {
@@ -257,21 +264,18 @@ impl hyper::body::Body for SentBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.body, Body::Full(body) if body.is_empty())
+        self.body.left() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Body::Full(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
-            Body::Stream(_) => SizeHint::default(),
-        }
+        self.body.left().map(SizeHint::with_exact).unwrap_or_default()
     }
 }
 
 impl Drop for SentBody {
     fn drop(&mut self) {
-        // A full body is taken at once, and hyper does not ask for what it knows to be empty.
-        if matches!(&self.body, Body::Full(body) if body.is_empty()) {
+        // hyper does not ask for the end of a body whose length it knows.
+        if self.body.left() == Some(0) {
             self.record.ending = Ending::Answered;
         }
     }

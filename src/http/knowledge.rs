@@ -94,7 +94,8 @@ impl Knowledge {
         read.map_err(|error| failed(error.kind(), &error))?;
         let flags = metadata.flag_set(question.project);
         if flags.is_some_and(|flags| flags.continuity_keys().next().is_some()) {
-            known.hash_keys = hash_keys(app, metadata, &view, question).await;
+            let person = known.person.as_ref();
+            known.hash_keys = hash_keys(app, metadata, (&view, person), question).await;
         }
         known.view = Some(view);
         Ok(known)
@@ -179,19 +180,20 @@ fn group_key(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The hash keys that count for the question. With an id of before the login, flags with
-/// experience continuity that have none for either person get that id, for good.
+/// The hash keys that count for the question, about `person`. With an id of before the login, flags
+/// with experience continuity that have none for either person get that id, for good.
 async fn hash_keys(
     app: &App,
     metadata: &Snapshot,
-    view: &View,
+    (view, person): (&View, Option<&Person>),
     question: &Question<'_>,
 ) -> Result<HashMap<String, String>, ()> {
     let project = question.project;
-    let own = ids_of(view, project, question.distinct_id).ok_or(())?;
+    let own = ids_of(view, project, (person, question.distinct_id)).ok_or(())?;
     let mut kept = app.metadata.hash_keys(project, &own).await.map_err(drop)?;
     let Some(anon) = question.anon_distinct_id.filter(|id| !id.is_empty()) else { return Ok(kept) };
-    let others = ids_of(view, project, anon).ok_or(())?;
+    let other = view.person_of(project, anon).map_err(drop)?;
+    let others = ids_of(view, project, (other.as_ref(), anon)).ok_or(())?;
     let before = app.metadata.hash_keys(project, &others).await.map_err(drop)?;
     let flags = metadata.flag_set(project).into_iter().flat_map(|flags| flags.continuity_keys());
     let mut new = Vec::new();
@@ -219,8 +221,11 @@ async fn hash_keys(
 }
 
 /// The distinct ids of the person that has this one; just this one if there is no person.
-fn ids_of(view: &View, project: ProjectId, distinct_id: &str) -> Option<Vec<String>> {
-    let person = view.person_of(project, distinct_id).ok()?;
+fn ids_of(
+    view: &View,
+    project: ProjectId,
+    (person, distinct_id): (Option<&Person>, &str),
+) -> Option<Vec<String>> {
     match person {
         Some(person) => view.distinct_ids(project, person.uuid).ok(),
         None => Some(vec![distinct_id.to_owned()]),

@@ -58,14 +58,28 @@ pub struct Response {
 /// The body of an answer.
 pub(super) enum Body {
     Full(Bytes),
-    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>),
+    Stream {
+        pieces: Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>,
+        /// Bytes that are still to come, where that is known before they are made.
+        left: Option<u64>,
+    },
+}
+
+impl Body {
+    /// Bytes that are still to be sent; `None` if only the end of the stream will tell.
+    pub(super) fn left(&self) -> Option<u64> {
+        match self {
+            Self::Full(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            Self::Stream { left, .. } => *left,
+        }
+    }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full(bytes) => write!(f, "{} bytes", bytes.len()),
-            Self::Stream(_) => f.write_str("stream"),
+            Self::Stream { left, .. } => write!(f, "stream, {left:?} bytes left"),
         }
     }
 }
@@ -114,7 +128,21 @@ impl Response {
     ) -> Self {
         let mut response = Self::empty(status);
         response.headers.insert(CONTENT_TYPE, content_type);
-        response.body = Body::Stream(Box::pin(pieces));
+        response.body = Body::Stream { pieces: Box::pin(pieces), left: None };
+        response
+    }
+
+    /// The same with a length of `len` bytes, which the client is told; `pieces` has to be as long,
+    /// or to fail.
+    pub fn sized_stream(
+        status: StatusCode,
+        content_type: HeaderValue,
+        len: u64,
+        pieces: impl Stream<Item = Result<Bytes, StreamError>> + Send + 'static,
+    ) -> Self {
+        let mut response = Self::empty(status);
+        response.headers.insert(CONTENT_TYPE, content_type);
+        response.body = Body::Stream { pieces: Box::pin(pieces), left: Some(len) };
         response
     }
 

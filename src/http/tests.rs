@@ -101,6 +101,14 @@ impl Handler for Endpoints {
                 let pieces = futures::stream::iter(pieces);
                 Response::stream(StatusCode::OK, HeaderValue::from_static("text/csv"), pieces)
             }
+            // Of 13 bytes both; the second announces more than it has.
+            ("GET", path @ ("/sized-stream" | "/short-stream")) => {
+                let pieces = ["one ", "two ", "three"].map(|piece| Ok(Bytes::from(piece)));
+                let pieces = futures::stream::iter(pieces);
+                let len = if path == "/sized-stream" { 13 } else { 20 };
+                let csv = HeaderValue::from_static("text/csv");
+                Response::sized_stream(StatusCode::OK, csv, len, pieces)
+            }
             ("GET", "/broken-stream") => {
                 let pieces = [Ok(Bytes::from("one ")), Err("spilled".into())];
                 // A pause before each, or the first would not be sent before the second breaks.
@@ -436,6 +444,8 @@ async fn http2_works_with_prior_knowledge() {
     assert_eq!(hello.unwrap(), (200, Some(5), Bytes::from("hello")));
     assert!(echo.unwrap() == (200, Some(3_000_000), large));
     assert_eq!(head.unwrap(), (200, Some(5), Bytes::new()));
+    let sized = ask_http2(&client, "GET", "/sized-stream", Bytes::new()).await;
+    assert_eq!(sized.unwrap(), (200, Some(13), Bytes::from("one two three")));
     assert_eq!((missing.unwrap().0, large_one.unwrap().0), (404, 413));
     assert!(server.metric("weir_http_body_bytes 0"));
 }
@@ -468,6 +478,9 @@ async fn head_is_get_without_the_body() {
     let head = client.head().await.unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("content-length: 5\r\n"), "{head}");
+    client.send(b"HEAD /sized-stream HTTP/1.1\r\nhost: weir\r\n\r\n").await;
+    let head = client.head().await.unwrap();
+    assert!(head.contains("content-length: 13\r\n"), "{head}");
     client.send(get("/hello").as_bytes()).await;
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "hello"), "no body lay between");
@@ -555,6 +568,8 @@ async fn streams_arrive_in_pieces_and_break_visibly() {
     assert_eq!(answer.header("content-type"), Some("text/csv"));
     assert_eq!(chunks(&answer.body), "4|one |4|two |5|three|0||");
     client = server.connect().await;
+    client.send(get("/sized-stream").as_bytes()).await;
+    assert_eq!(client.answer().await.body, "one two three", "no chunks, as its length is known");
     client.send(get("/broken-stream").as_bytes()).await;
     let answer = client.answer().await;
     assert_eq!(answer.status, 200, "sent before it broke");
@@ -667,6 +682,11 @@ async fn every_request_has_one_line_in_the_log() {
     server.ask(&get("/hello?secret=1")).await;
     server.ask(&post("/echo", "twelve bytes")).await;
     server.ask(&get("/panic")).await;
+    server.ask(&get("/stream").replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")).await;
+    server.ask(&get("/sized-stream")).await;
+    let mut short = server.connect().await;
+    short.send(get("/short-stream").as_bytes()).await;
+    while short.more().await {}
     server.ask(&get("/broken-stream")).await;
     let mut slow = server.connect().await;
     slow.send(get("/slow").as_bytes()).await;
@@ -699,6 +719,9 @@ async fn every_request_has_one_line_in_the_log() {
         row("/hello", 200, 0, true, ""),
         row("/echo", 200, 12, true, ""),
         row("/panic", 500, 0, true, "the handler panicked: planted"),
+        row("/stream", 200, 0, true, ""),
+        row("/sized-stream", 200, 0, true, ""),
+        row("/short-stream", 200, 0, false, ""),
         row("/broken-stream", 200, 0, false, "spilled"),
         row("/slow", 499, 0, false, ""),
     ];

@@ -2,6 +2,7 @@
 //! every few seconds.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -259,7 +260,10 @@ const SELECTABLE: [&str; 8] =
     ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties", "*"];
 
 fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
-    let properties = || serde_json::from_str::<Value>(&row.properties).unwrap_or(Value::Null);
+    // Parsed once, however many columns are properties.
+    let parsed = OnceCell::new();
+    let properties =
+        || parsed.get_or_init(|| serde_json::from_str(&row.properties).unwrap_or(Value::Null));
     let cell = |name: &str| match name {
         "uuid" => row.uuid.as_str().into(),
         "event" => row.event.as_str().into(),
@@ -267,7 +271,7 @@ fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
         "person_id" => row.person.as_str().into(),
         "timestamp" => row.timestamp.to_rfc3339().into(),
         "elements_chain" => row.elements_chain.as_deref().unwrap_or_default().into(),
-        "properties" => properties(),
+        "properties" => properties().clone(),
         "*" => serde_json::json!({
             "uuid": row.uuid, "event": row.event, "distinct_id": row.distinct_id,
             "person_id": row.person, "timestamp": row.timestamp.to_rfc3339(),
@@ -276,7 +280,7 @@ fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
         }),
         other => {
             let key = other.strip_prefix("properties.").unwrap_or_default();
-            properties().get_mut(key).map_or(Value::Null, Value::take)
+            properties().get(key).cloned().unwrap_or(Value::Null)
         }
     };
     columns.iter().map(|name| cell(name)).collect()

@@ -34,7 +34,7 @@ pub enum List {
 pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Problem> {
     let metadata = app.metadata.snapshot();
     let token = request.query("token").or_else(|| request.query("api_key"));
-    let project = token.and_then(|token| metadata.project_by_token(token.trim()).cloned());
+    let project = token.and_then(|token| metadata.project_by_token(token.trim()));
     let project = project.ok_or_else(Problem::invalid_api_key)?;
     let (name, items) = match list {
         List::Surveys => ("surveys", Vec::new()),

@@ -14,7 +14,6 @@ use bytes::BytesMut;
 use futures::Stream;
 use futures::TryStreamExt;
 use hyper::StatusCode;
-use hyper::header::CONTENT_LENGTH;
 use hyper::header::HeaderValue;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
@@ -148,8 +147,7 @@ impl Script {
         let length = self.len + u64::try_from(head.len()).unwrap_or(0);
         let head = futures::stream::iter((!head.is_empty()).then_some(Ok(head)));
         let body = futures::StreamExt::chain(head, pieces(self.file, self.len).err_into());
-        Response::stream(StatusCode::OK, self.content_type, body)
-            .with_header(CONTENT_LENGTH, HeaderValue::from(length))
+        Response::sized_stream(StatusCode::OK, self.content_type, length, body)
     }
 }
 
