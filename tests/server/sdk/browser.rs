@@ -142,6 +142,7 @@ fn whole(sent: &Value, row: &Value) -> Value {
 fn check_told(who: &str, said: &[Value], rows: &[Value]) {
     let by_uuid: BTreeMap<&str, &Value> =
         rows.iter().map(|row| (str_of(row, "uuid"), row)).collect();
+    assert!(of_kind(said, "event").next().is_some(), "{who} was told nothing");
     for told in of_kind(said, "event") {
         let row = by_uuid.get(str_of(told, "uuid"));
         let row = row.unwrap_or_else(|| panic!("{who}: not stored: {told}"));
