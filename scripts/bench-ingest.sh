@@ -29,17 +29,19 @@ check() { # name, path: every event is there, once
 }
 
 ingest() { # run number
-    local data=$work/data-$1 out=$work/serve-$1 url=
+    local data=$work/data-$1 out=$work/serve-$1 url= ready=
     # Not `measure`: the process id of a function is that of a shell, which would keep the signal.
     "$python" "$here/bench_duckdb.py" cpu "$out.cpu" "$weir" serve --data-dir "$data" --listen 127.0.0.1:0 \
         >"$out" 2>"$out.err" &
     wrapper=$!
     for _ in $(seq 300); do
         url=$(grep -o -m1 'http://127\.0\.0\.1:[0-9]*' "$out" || true)
-        [ -n "$url" ] && "$python" -c "import urllib.request as r; r.urlopen('$url/_readiness')" 2>/dev/null && break
+        [ -n "$url" ] && "$python" -c "import urllib.request as r; r.urlopen('$url/_readiness')" 2>/dev/null \
+            && ready=1 && break
         kill -0 "$wrapper" 2>/dev/null || { cat "$out.err" >&2; exit 1; }
         sleep 0.1
     done
+    [ -n "$ready" ] || { echo "the server is not ready:" >&2; cat "$out.err" >&2; exit 1; }
     "$weir" load "${same[@]}" --url "$url" --batch 500 --compression gzip --prebuild --server-pid "$(cat "$out.cpu.pid")"
     kill -TERM "$wrapper"
     wait "$wrapper" || { echo "the server failed:" >&2; cat "$out.err" >&2; exit 1; }

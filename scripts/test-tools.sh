@@ -32,7 +32,7 @@ python_env() {
     echo "installing $name: $pins" >&2
     rm -rf "${tools:?}/$name"
     python3 -m venv "$tools/$name"
-    "$tools/$name/bin/pip" install --quiet --disable-pip-version-check "${@:2}" >&2
+    "$tools/$name/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}" >&2
     echo "$pins" >"$tools/$name/pinned"
 }
 
@@ -55,6 +55,8 @@ node_itself() {
     *) echo "no Node for $(uname -m)" >&2 && exit 1 ;;
     esac
     node_env nodejs "node-linux-$machine@$version"
+    # Only once: another process may be about to run it.
+    [ -x "$tools/nodejs/bin/node" ] && return
     mkdir -p "$tools/nodejs/bin"
     ln -sfn "../node_modules/node-linux-$machine/bin/node" "$tools/nodejs/bin/node"
 }
@@ -68,10 +70,12 @@ rust_drivers() {
     mkdir -p "$tools/posthog-rs"
     rm -f "$tools/posthog-rs/pinned"
     local target=$tools/posthog-rs/target
-    local build=(cargo build --quiet --locked --manifest-path "$package/Cargo.toml" --target-dir "$target")
+    # Tests that cargo runs know which one it is, whatever their PATH.
+    local build=("${CARGO:-cargo}" build --quiet --locked --manifest-path "$package/Cargo.toml" --target-dir "$target")
     # Settings for the compiler of whoever runs the tests are not meant for this one.
     (
-        unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL
+        unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL \
+            CARGO_BUILD_TARGET
         "${build[@]}" >&2
         install "$target/debug/drive" "$tools/posthog-rs/v0"
         "${build[@]}" --features capture-v1 >&2
@@ -87,7 +91,8 @@ geoip_databases() {
     echo "installing geoip: $pins" >&2
     rm -rf "${tools:?}/geoip"
     mkdir -p "$tools/geoip"
-    "$tools/readers/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+    # Of the package alone: pip builds it to read its metadata, and that may take its tools as they come.
+    "$tools/readers/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary geoip2 \
         --dest "$tools/geoip" "$pins" >&2
     tar -xzf "$tools/geoip/geoip2-$1.tar.gz" -C "$tools/geoip" --strip-components=4 \
         "geoip2-$1/tests/data/test-data"

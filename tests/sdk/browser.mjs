@@ -16,25 +16,17 @@
 
 import { createServer } from 'node:http'
 import { readFileSync } from 'node:fs'
-import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+
+import { eventId, say, values } from './driver.mjs'
 
 const [modules, url, key, personalKey, who, variant] = process.argv.slice(2)
 const { chromium } = createRequire(`${modules}/`)('playwright-core')
 const version = JSON.parse(readFileSync(join(modules, 'posthog-js/package.json'))).version
 
-// Half a surrogate pair, which JSON can carry and UTF-8 cannot, is what the server makes of it.
-const wellFormed = (_name, value) => (typeof value === 'string' ? value.toWellFormed() : value)
-const say = (kind, what) => process.stdout.write(JSON.stringify({ kind, ...what }, wellFormed) + '\n')
 const complaints = []
 const DEADLINE_MILLIS = 60_000
-
-// A version 7 uuid that depends on nothing but its arguments.
-const eventId = (name) => {
-  const hex = createHash('sha256').update(`${who}/${name}`).digest('hex')
-  return `0192f0c1-7f3a-7${hex.slice(0, 3)}-8${hex.slice(3, 6)}-${hex.slice(6, 18)}`
-}
 
 // ---- the server of the pages
 
@@ -183,22 +175,6 @@ const flag = async (name, expected) => {
   say('flag', { key: name.replace(who, '<who>'), distinct_id: await distinctId(), value, payload })
 }
 
-const values = {
-  text: 'naïve "quoted" \\ \u2028 😀',
-  cut: 'half a pair: \ud83d',
-  empty: '',
-  integer: -42,
-  large: 2 ** 53,
-  float: 0.1,
-  exponent: 1e-7,
-  huge: 1e21,
-  true: true,
-  false: false,
-  nothing: null,
-  list: [1, 'two', [3.5, null], {}],
-  object: { a: { b: { c: [true] } }, '': 0 },
-}
-
 const drive = async () => {
   // A first visit, from a campaign: nobody is known.
   await page.goto(`${origin}/shop?utm_source=news&utm_campaign=%C3%A9t%C3%A9&gclid=g1#top`)
@@ -211,7 +187,7 @@ const drive = async () => {
   await flag('by-email', false)
   await flag(`switch-${who}`, true)
   await capture('values', values)
-  await capture('pad', { pad: 'é'.repeat(20_000) }, { options: { uuid: eventId('pad') } })
+  await capture('pad', { pad: 'é'.repeat(20_000) }, { options: { uuid: eventId(who, 'pad') } })
   const person = { $set: { plan: 'free' }, $set_once: { first: 1 } }
   await capture('with person properties', { step: 1 }, { options: person })
   await page.click('#buy')

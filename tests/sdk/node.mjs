@@ -6,7 +6,8 @@
 // environment says so (POSTHOG_CAPTURE_MODE=v1).
 
 import { createRequire } from 'node:module'
-import { createHash } from 'node:crypto'
+
+import * as driver from './driver.mjs'
 
 const [modules, url, key, who, coding] = process.argv.slice(2)
 const require = createRequire(`${modules}/`)
@@ -15,9 +16,8 @@ const { PostHog } = require('posthog-node')
 const EVENTS = 150
 const USERS = 10
 
-// Half a surrogate pair, which JSON can carry and UTF-8 cannot, is what the server makes of it.
-const wellFormed = (_name, value) => (typeof value === 'string' ? value.toWellFormed() : value)
-const say = (kind, what) => process.stdout.write(JSON.stringify({ kind, ...what }, wellFormed) + '\n')
+const { say } = driver
+const eventId = (name) => driver.eventId(who, name)
 
 // What is said of calls that are still the ones that users make; and of code that no build has marked.
 const EXPECTED = ['is deprecated and will be removed', 'No chunk id map found']
@@ -27,12 +27,6 @@ console.error = (...words) => {
   if (!EXPECTED.some((expected) => text.includes(expected))) complaints.push(text)
 }
 console.warn = console.error
-
-// A version 7 uuid, as the SDK makes them, that depends on nothing but its arguments.
-const eventId = (name) => {
-  const hex = createHash('sha256').update(`${who}/${name}`).digest('hex')
-  return `0192f0c1-7f3a-7${hex.slice(0, 3)}-8${hex.slice(3, 6)}-${hex.slice(6, 18)}`
-}
 
 const client = (options) => {
   const ph = new PostHog(key, {
@@ -68,19 +62,7 @@ const capture = (id, event, distinctId, properties, more = {}, sent = ph) => {
 }
 
 const values = {
-  text: 'naïve "quoted" \\ \u2028 😀',
-  cut: 'half a pair: \ud83d',
-  empty: '',
-  integer: -42,
-  large: 2 ** 53,
-  float: 0.1,
-  exponent: 1e-7,
-  huge: 1e21,
-  true: true,
-  false: false,
-  nothing: null,
-  list: [1, 'two', [3.5, null], {}],
-  object: { a: { b: { c: [true] } }, '': 0 },
+  ...driver.values,
   $current_url: 'https://shop.example/cart?x=1#y',
   $screen_width: 1440,
 }

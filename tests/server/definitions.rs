@@ -5,28 +5,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::json;
-use weir::clock::Clock;
 
 use crate::harness::TestServer;
+use crate::harness::within;
 
 /// Longest time from an answer to what must follow from it. The requirement is one second; the rest
 /// is for machines that are busy with other tests.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Looks again and again until `look` sees something, and says how long that took.
-fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let clock = Clock::system();
-    let began = clock.monotonic();
-    loop {
-        let seen = look();
-        let took = clock.monotonic() - began;
-        if let Some(seen) = seen {
-            eprintln!("{what}: after {took:?}");
-            return seen;
-        }
-        assert!(took < SOON, "{what}: not after {took:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Looks again and again until `look` sees something.
+fn soon<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(SOON, look).unwrap_or_else(|| panic!("{what}: not after {SOON:?}"))
 }
 
 fn results(server: &TestServer, path: &str) -> Vec<Value> {
@@ -122,7 +111,7 @@ fn check(server: &TestServer) {
 }
 
 #[test]
-fn definitions_follow_the_200_within_a_second_and_stay() {
+fn definitions_follow_the_200_soon_and_stay() {
     let mut server = TestServer::start();
     assert_eq!(server.capture(&events()).status, 200);
     soon("a property definition after its 200", || {

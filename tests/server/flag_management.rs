@@ -8,8 +8,10 @@ use std::net::TcpStream;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::harness::ANSWER_TIMEOUT;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::patiently;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
@@ -433,9 +435,11 @@ fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
     let url = all.json()["eventStreams"][0]["url"].as_str().expect("a stream").to_owned();
     let path = url.strip_prefix(&server.url()).expect("of this server");
     let mut socket = TcpStream::connect(server.url().trim_start_matches("http://")).unwrap();
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut lines = BufReader::new(socket).lines();
-    let mut wait_for = |text: &str| lines.any(|line| line.is_ok_and(|line| line.contains(text)));
+    let mut wait_for =
+        |text: &str| patiently(|| lines.next()?.ok().filter(|line| line.contains(text))).is_some();
     assert!(wait_for(": connected"));
     let changed =
         server.patch(&format!("{FLAGS}{}/", pro["id"]), &json!({"filters": rollout(100)}));

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use weir::clock::Clock;
 
 /// Project API key of every test server.
 pub(crate) const TOKEN: &str = "phc_test_project_token";
@@ -35,7 +36,7 @@ const TICK: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest time for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One server and its data directory; both end with the value.
 #[derive(Debug)]
@@ -280,17 +281,22 @@ pub(crate) fn binary() -> PathBuf {
 }
 
 /// Calls `look` until it sees something; `None` if it never does.
-pub(crate) fn patiently<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let mut waited = Duration::ZERO;
+pub(crate) fn patiently<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
+    within(PATIENCE, look)
+}
+
+/// The same with another limit. What is seen by the look that goes over it counts.
+pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let clock = Clock::system();
+    let began = clock.monotonic();
     loop {
         if let Some(seen) = look() {
             return Some(seen);
         }
-        if waited > PATIENCE {
+        if clock.monotonic() - began > limit {
             return None;
         }
         thread::sleep(TICK);
-        waited += TICK;
     }
 }
 

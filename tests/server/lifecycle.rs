@@ -1,7 +1,6 @@
 //! Starts and ends: who may have the directory when, and that no door depends on the server's life.
 
 use std::fs::File;
-use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::fs::flock;
@@ -85,7 +84,6 @@ fn the_directory_is_locked_until_the_flush_at_the_end_is_done() {
 fn the_end_leaves_everything_in_files() {
     let mut server = TestServer::start_with(&[("WEIR_MEMTABLE_MAX_AGE", "1h")]);
     assert_eq!(server.capture(&events(100)).status, 200);
-    std::thread::sleep(Duration::from_millis(50));
     server.stop();
     let expected = server.query("SELECT uuid FROM events ORDER BY uuid");
     assert_eq!(expected.len(), 100);

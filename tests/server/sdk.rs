@@ -63,7 +63,9 @@ fn real_sdks_are_understood_and_other_engines_read_the_tables() {
     create_flags(&server);
     let said = drivers::run(&tools, &DRIVERS, &server.url(), (TOKEN, KEY));
     let rows = stored::sql(&server, stored::ALL_EVENTS);
+    assert_eq!(said.len(), DRIVERS.len());
     for (who, said) in &said {
+        assert_eq!(of_kind(said, "nobody").count(), 1, "{who}");
         stored::check_events(who, said, &rows);
         stored::check_persons(&server, said, &rows);
         stored::check_groups(&server, said);
@@ -140,9 +142,10 @@ fn check_flags(who: &str, said: &[Value]) {
     let all = json!({
         "everyone": true, "nobody": false, "colour": "blue", "by-email": true, "by-group": true,
     });
-    for flags in of_kind(said, "flags") {
-        assert_eq!(flags["values"], all, "{who}");
-    }
+    // posthog-rs has no call for all of them.
+    let expected = if who.starts_with("rust-") { vec![] } else { vec![&all] };
+    let answers: Vec<&Value> = of_kind(said, "flags").map(|flags| &flags["values"]).collect();
+    assert_eq!(answers, expected, "{who}");
 }
 
 /// Every engine finds the same rows as SQL of ours.

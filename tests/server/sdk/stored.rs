@@ -159,6 +159,7 @@ pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value])
         .flat_map(|set| set.as_object().into_iter().flatten())
         .map(|(name, _)| name.as_str())
         .collect();
+    assert!(of_kind(said, "person").next().is_some(), "every driver makes a person");
     for person in of_kind(said, "person") {
         let ids: BTreeSet<&str> = person["distinct_ids"]
             .as_array()
@@ -179,6 +180,8 @@ pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value])
         }
         assert_eq!(uuids.len(), 1, "{ids:?}");
         let theirs = rows.iter().filter(|row| ids.contains(str_of(row, "distinct_id")));
+        let theirs: Vec<&Value> = theirs.collect();
+        assert!(!theirs.is_empty(), "no events of {ids:?}");
         for row in theirs {
             assert!(uuids.contains(str_of(row, "person_id")), "another person's: {row}");
         }
@@ -205,6 +208,7 @@ fn check_person(person: &Value, found: &Value, by_sdk: &BTreeSet<&str>) {
 }
 
 pub(super) fn check_groups(server: &TestServer, said: &[Value]) {
+    assert!(of_kind(said, "group").next().is_some(), "every driver makes a group");
     for group in of_kind(said, "group") {
         let query = format!("SELECT * FROM groups WHERE key = '{}'", str_of(group, "key"));
         let rows = sql(server, &query);

@@ -1,11 +1,7 @@
 //! The rest of the public surface: what is not kept, methods, preflights, paths that do not exist.
 
-use std::io::Write;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde_json::Value;
 use serde_json::json;
 
@@ -14,6 +10,7 @@ use super::Table;
 use super::Told;
 use super::event;
 use super::v0;
+use super::v0::gzip;
 use crate::harness::TOKEN;
 
 const V1: [&str; 2] = ["/i/v1/analytics/events", "/i/v1/ai/events"];
@@ -23,12 +20,6 @@ pub(super) fn add(table: &mut Table) {
     recordings(table);
     telemetry(table);
     methods(table);
-}
-
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(text.as_bytes()).unwrap();
-    encoder.finish().unwrap()
 }
 
 /// Session recordings are checked and thrown away; posthog-js is told to pause.

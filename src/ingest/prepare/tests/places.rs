@@ -242,6 +242,7 @@ fn who_is_no_person_gets_nothing_set() {
             "$group_type": "company", "$group_key": "acme"}},
     ]);
     let prepared = prepare(FROM_OXFORD, &events);
+    assert_eq!(prepared.rows, 2);
     for text in column_text(&prepared, "properties") {
         let properties: Value = serde_json::from_str(&text.unwrap()).unwrap();
         assert_eq!(properties["$geoip_city_name"], "Oxford");

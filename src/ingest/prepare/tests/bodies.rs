@@ -1,0 +1,104 @@
+//! Bodies as a whole: shapes, tokens, and what is refused before any event is looked at.
+
+use super::*;
+
+#[test]
+fn every_shape_is_read() {
+    let a = r#"{"event":"a","distinct_id":"u1"}"#;
+    let b = r#"{"distinct_id":"u2","event":"b"}"#;
+    let token = r#""api_key":"phc_a""#;
+    for (body, expected) in [
+        (format!(r#"[{{"event":"a","distinct_id":"u1",{token}}},{b}]"#), vec!["a", "b"]),
+        (format!(r#"{{{token},"batch":[{a},{b}]}}"#), vec!["a", "b"]),
+        (format!(r#"{{"batch":[{a},{b}],{token}}}"#), vec!["a", "b"]),
+        (format!(r#"{{"batch":[{a},{b}],"historical_migration":false,{token}}}"#), vec!["a", "b"]),
+        (format!(" \n{{ \"batch\" :\t[ {a} , {b} ] , {token} }}\r\n "), vec!["a", "b"]),
+        (format!(r#"{{"event":"a","distinct_id":"u1",{token}}}"#), vec!["a"]),
+        (format!(r#"{{{token},"properties":{{}},"distinct_id":"u1","event":"a"}}"#), vec!["a"]),
+    ] {
+        let prepared = prepare(&body);
+        assert_eq!(texts(&prepared, "event"), expected, "{body}");
+        assert_eq!(prepared.event_ids.len(), expected.len());
+        assert!(prepared.observed.event_names().eq(expected.iter().copied()), "{body}");
+        assert_eq!(drops(&prepared), []);
+        for row in 0..prepared.rows {
+            assert_eq!(cell(&prepared, row, "project_id"), 7);
+            assert_eq!(cell(&prepared, row, "received_at"), NOW);
+            assert_eq!(cell(&prepared, row, "timestamp"), NOW);
+            assert_eq!(cell(&prepared, row, "properties"), "{}");
+        }
+    }
+}
+
+#[test]
+fn an_event_without_a_name_is_an_identify_on_engage_only() {
+    let body = r#"{"token":"phc_a","distinct_id":"u1","$set":{"a":1}}"#;
+    let protocol = Protocol::V0 { sent_at_query_millis: None, engage: true };
+    let engage = Received { protocol, ..received() };
+    for body in [body, r#"{"token":"phc_a","event":null,"distinct_id":"u1","$set":{"a":1}}"#] {
+        let prepared = prepare_with(body, &engage).unwrap();
+        assert_eq!(texts(&prepared, "event"), ["$identify"]);
+    }
+    let prepared = prepare(body);
+    assert_eq!((prepared.rows, drops(&prepared)), (0, vec![(Drop::MissingEvent, 1)]));
+    let named = r#"{"token":"phc_a","event":"x","distinct_id":"u1"}"#;
+    assert_eq!(texts(&prepare_with(named, &engage).unwrap(), "event"), ["x"]);
+}
+
+#[test]
+fn the_token_decides_the_project() {
+    let event = |token: &str| format!(r#"{{"event":"a","distinct_id":"u",{token}"x":0}}"#);
+    let plain = event("");
+    let a = event(r#""token":"phc_a","#);
+    let b = event(r#""$token":"phc_b","#);
+    let inner = event(r#""properties":{"token":"phc_b"},"#);
+    let both = event(r#""api_key":"phc_a","properties":{"token":"phc_b"},"#);
+    let inner_key = event(r#""properties":{"api_key":"phc_a"},"#);
+    let number = event(r#""token":7,"#);
+    for (body, expected) in [
+        (format!(r#"{{"api_key":"phc_a","batch":[{plain}]}}"#), Ok(7)),
+        (format!(r#"{{"token":"phc_b","batch":[{plain}]}}"#), Ok(8)),
+        (format!(r#"{{"token":" phc_b\n","batch":[{plain}]}}"#), Ok(8)),
+        // The envelope's wins.
+        (format!(r#"{{"batch":[{a},{a}],"token":"phc_b"}}"#), Ok(8)),
+        (format!(r#"{{"batch":[{plain},{a}]}}"#), Ok(7)),
+        (a.clone(), Ok(7)),
+        (b.clone(), Ok(8)),
+        (inner.clone(), Ok(8)),
+        (both, Ok(7)),
+        (format!("[{plain},{b},{inner}]"), Ok(8)),
+        (format!("[{a},{b}]"), Err(PrepareError::InconsistentTokens)),
+        (format!("[{a},{inner}]"), Err(PrepareError::InconsistentTokens)),
+        (format!("[{plain},{plain}]"), Err(PrepareError::NoToken)),
+        (plain.clone(), Err(PrepareError::NoToken)),
+        (inner_key, Err(PrepareError::NoToken)),
+        (number, Err(PrepareError::NoToken)),
+        (format!(r#"{{"batch":[{plain}]}}"#), Err(PrepareError::NoToken)),
+        (format!(r#"{{"token":"phc_c","batch":[{plain}]}}"#), Err(PrepareError::UnknownToken)),
+        (format!(r#"{{"token":"","batch":[{plain}]}}"#), Err(PrepareError::UnknownToken)),
+    ] {
+        let found = prepare_with(&body, &received()).map(|prepared| prepared.project.0);
+        assert_eq!(found, expected, "{body}");
+    }
+}
+
+#[test]
+fn bodies_that_are_no_events_are_refused() {
+    for (body, expected) in [
+        ("", PrepareError::Malformed),
+        (" ", PrepareError::Malformed),
+        ("nonsense", PrepareError::Malformed),
+        ("{\"event\":\"a\"", PrepareError::Malformed),
+        ("[{}]x", PrepareError::Malformed),
+        ("7", PrepareError::NoObject),
+        ("null", PrepareError::NoObject),
+        ("true", PrepareError::NoObject),
+        ("\"text\"", PrepareError::NoObject),
+        ("[]", PrepareError::NoEvents),
+        (r#"{"api_key":"phc_a","batch":[]}"#, PrepareError::NoEvents),
+        ("{}", PrepareError::NoToken),
+        ("[1,2]", PrepareError::NoToken),
+    ] {
+        assert_eq!(prepare_with(body, &received()).unwrap_err(), expected, "{body}");
+    }
+}
