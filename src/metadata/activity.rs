@@ -170,6 +170,14 @@ pub fn diff(scope: Scope, before: &Map<String, Value>, after: &Map<String, Value
         .collect()
 }
 
+/// The fields of an object, for [`diff`].
+pub(super) fn fields(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
 impl Write {
     /// Logs a change of this transaction.
     pub(super) async fn log(

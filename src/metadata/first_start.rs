@@ -16,6 +16,7 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::rows;
+use crate::metadata::members::FIRST_KEY_LABEL;
 use crate::metadata::members::Level;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets;
@@ -127,7 +128,7 @@ impl Metadata {
         });
         let is_fixed = settings.personal_key.is_some();
         let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
-        let label = if is_fixed { FIXED_LABEL } else { "First key" };
+        let label = if is_fixed { FIXED_LABEL } else { FIRST_KEY_LABEL };
         let key = PersonalKey {
             label: label.to_owned(),
             is_fixed,

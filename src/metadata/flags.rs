@@ -14,6 +14,7 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
+use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
@@ -114,10 +115,7 @@ impl StoredFlag {
             "evaluation_contexts": self.evaluation_contexts,
             "is_remote_configuration": self.is_remote_configuration,
         });
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        activity::fields(fields)
     }
 
     fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
@@ -379,9 +377,7 @@ impl Write {
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let flag = rows::by_id(self.connection(), project, id).await?;
         let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
-        let mut next = self.base.as_ref().clone();
-        next.put_flag(Arc::clone(&flag));
-        self.commit(next).await?;
+        self.commit_with(|next| next.put_flag(Arc::clone(&flag))).await?;
         Ok(flag)
     }
 }
@@ -454,20 +450,12 @@ fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Resul
 }
 
 fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
-    if filters.to_string().len() > flag_rules::FILTERS_MAX_BYTES {
-        return Err(flag_rules::too_large());
-    }
+    flag_rules::check_size(filters)?;
     flag_rules::check_filters(filters, graph)
 }
 
-/// The violation of the unique index on keys, which another process can cause after our look.
 fn key_race(error: MetadataError) -> MetadataError {
-    match error {
-        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
-            MetadataError::Rejected(flag_rules::key_is_taken())
-        }
-        other => other,
-    }
+    disk::unless_taken(error, flag_rules::key_is_taken)
 }
 
 /// `first`, and what `second` has besides.
