@@ -307,19 +307,26 @@ impl Metadata {
         seed: &Seed,
     ) -> CreatedKey {
         let value = seed.personal_key();
-        let key = PersonalKey {
+        let label = label.to_owned();
+        let Grant { scopes, projects } = grant;
+        let key = PersonalKey { label, scopes, projects, ..self.full_key(id, user, &value) };
+        CreatedKey { key: Arc::new(key), value }
+    }
+
+    /// A key with full access and without a label, not used yet.
+    pub(super) fn full_key(&self, id: KeyId, user: &Arc<User>, value: &str) -> PersonalKey {
+        PersonalKey {
             id,
             user: Arc::clone(user),
-            label: label.to_owned(),
-            hash: KeyHash::of(&value),
-            mask: secrets::mask(&value),
-            scopes: grant.scopes,
-            projects: grant.projects,
+            label: String::new(),
+            hash: KeyHash::of(value),
+            mask: secrets::mask(value),
+            scopes: None,
+            projects: None,
             is_fixed: false,
             created_at: self.now(),
             last_used_at: None,
-        };
-        CreatedKey { key: Arc::new(key), value }
+        }
     }
 
     /// Gives a key another label.

@@ -132,7 +132,7 @@ impl Metadata {
         let key = PersonalKey {
             label: label.to_owned(),
             is_fixed,
-            ..self.full_key(KeyId(1), Arc::clone(&user), &value)
+            ..self.full_key(KeyId(1), &user, &value)
         };
         let connection = write.connection();
         let organization = Organization {
@@ -205,26 +205,10 @@ impl Metadata {
         let key = PersonalKey {
             label: FIXED_LABEL.to_owned(),
             is_fixed: true,
-            ..self.full_key(id, Arc::clone(user), value)
+            ..self.full_key(id, user, value)
         };
         rows::insert_key(write.connection(), &key).await?;
         next.put_key(Arc::new(key));
         Ok(())
-    }
-
-    /// A key with full access, not used yet.
-    fn full_key(&self, id: KeyId, user: Arc<User>, value: &str) -> PersonalKey {
-        PersonalKey {
-            id,
-            user,
-            label: String::new(),
-            hash: KeyHash::of(value),
-            mask: secrets::mask(value),
-            scopes: None,
-            projects: None,
-            is_fixed: false,
-            created_at: self.now(),
-            last_used_at: None,
-        }
     }
 }

@@ -321,19 +321,7 @@ impl Metadata {
     ) -> Result<FlagUpdate, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
-        let before = before.ok_or(MetadataError::NotFound("flag"))?;
-        let base = Arc::clone(&write.base);
-        locking::check(&before, &patch, &base)?;
-        let mut after = patched(&before, patch, self.now(), &base)?;
-        after.last_modified_by = Some(user);
-        if after.key != before.key {
-            rows::purge_deleted(write.connection(), project, &after.key, id).await?;
-        }
-        rows::update(write.connection(), &after).await.map_err(key_race)?;
-        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
-        let after = write.save(project, id).await?;
-        Ok(FlagUpdate { before: Arc::new(before), after })
+        write.update_flag(user, before.ok_or(MetadataError::NotFound("flag"))?, patch).await
     }
 
     /// A flag of a project, deleted or not.
@@ -367,6 +355,27 @@ impl Metadata {
 }
 
 impl Write {
+    /// Changes a flag, as it is in this transaction, and commits.
+    pub(super) async fn update_flag(
+        mut self,
+        user: UserId,
+        before: StoredFlag,
+        patch: FlagPatch,
+    ) -> Result<FlagUpdate, MetadataError> {
+        let (project, id) = (before.project, before.id);
+        locking::check(&before, &patch, &self.base)?;
+        let mut after = patched(&before, patch, self.shared.clock.now(), &self.base)?;
+        after.last_modified_by = Some(user);
+        if after.key != before.key {
+            rows::purge_deleted(self.connection(), project, &after.key, id).await?;
+        }
+        rows::update(self.connection(), &after).await.map_err(key_race)?;
+        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
+        self.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
+        let after = self.save(project, id).await?;
+        Ok(FlagUpdate { before: Arc::new(before), after })
+    }
+
     /// Commits a flag that was written in this transaction.
     ///
     /// It is read back, so that the snapshot holds what a restart would find.
