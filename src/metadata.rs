@@ -263,6 +263,13 @@ impl Write {
         Ok(())
     }
 
+    /// Makes the changes durable, and has the snapshot follow by `change`.
+    async fn commit_with(self, change: impl FnOnce(&mut Snapshot)) -> Result<(), MetadataError> {
+        let mut next = self.base.as_ref().clone();
+        change(&mut next);
+        self.commit(next).await
+    }
+
     /// Makes changes durable that no snapshot shows.
     async fn commit_unseen(self) -> Result<(), MetadataError> {
         self.tx.commit().await?;

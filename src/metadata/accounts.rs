@@ -211,9 +211,7 @@ impl Metadata {
         };
         rows::insert_project(write.connection(), &project).await?;
         let project = Arc::new(project);
-        let mut next = write.base.as_ref().clone();
-        next.put_project(Arc::clone(&project));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
     }
 
@@ -232,9 +230,8 @@ impl Metadata {
             check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
         }
         if patch.week_start_day.is_some_and(|day| !(0..=1).contains(&day)) {
-            let detail = "Must be 0 for Sunday or 1 for Monday.".to_owned();
-            let attr = Some("week_start_day");
-            return Err(Violation { code: "invalid_choice", detail, attr }.into());
+            let detail = "Must be 0 for Sunday or 1 for Monday.";
+            return Err(Violation::choice("week_start_day", detail).into());
         }
         let mut write = self.begin().await?;
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
@@ -251,9 +248,7 @@ impl Metadata {
         }
         rows::update_project(write.connection(), &project).await?;
         let project = Arc::new(project);
-        let mut next = write.base.as_ref().clone();
-        next.put_project(Arc::clone(&project));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
     }
 
@@ -273,9 +268,7 @@ impl Metadata {
         let token = seed.project_token();
         let project = Arc::new(Project { token, ..stored.as_ref().clone() });
         rows::update_project(write.connection(), &project).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_project(Arc::clone(&project));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
     }
 
@@ -300,9 +293,7 @@ impl Metadata {
         let id = KeyId(rows::next_key(write.connection()).await?);
         let made = self.make_key(id, &user, label, grant, seed);
         rows::insert_key(write.connection(), &made.key).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_key(Arc::clone(&made.key));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_key(Arc::clone(&made.key))).await?;
         Ok(made)
     }
 
@@ -316,19 +307,26 @@ impl Metadata {
         seed: &Seed,
     ) -> CreatedKey {
         let value = seed.personal_key();
-        let key = PersonalKey {
+        let label = label.to_owned();
+        let Grant { scopes, projects } = grant;
+        let key = PersonalKey { label, scopes, projects, ..self.full_key(id, user, &value) };
+        CreatedKey { key: Arc::new(key), value }
+    }
+
+    /// A key with full access and without a label, not used yet.
+    pub(super) fn full_key(&self, id: KeyId, user: &Arc<User>, value: &str) -> PersonalKey {
+        PersonalKey {
             id,
             user: Arc::clone(user),
-            label: label.to_owned(),
-            hash: KeyHash::of(&value),
-            mask: secrets::mask(&value),
-            scopes: grant.scopes,
-            projects: grant.projects,
+            label: String::new(),
+            hash: KeyHash::of(value),
+            mask: secrets::mask(value),
+            scopes: None,
+            projects: None,
             is_fixed: false,
             created_at: self.now(),
             last_used_at: None,
-        };
-        CreatedKey { key: Arc::new(key), value }
+        }
     }
 
     /// Gives a key another label.
@@ -348,9 +346,7 @@ impl Metadata {
         let stored = stored.ok_or(MetadataError::NotFound("key"))?;
         let key = Arc::new(PersonalKey { label: label.to_owned(), ..stored.as_ref().clone() });
         rows::label_key(write.connection(), &key).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_key(Arc::clone(&key));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_key(Arc::clone(&key))).await?;
         Ok(key)
     }
 
@@ -373,9 +369,7 @@ impl Metadata {
             None => return Err(MetadataError::NotFound("key")),
         };
         rows::revoke_key(write.connection(), id, self.now()).await?;
-        let mut next = write.base.as_ref().clone();
-        next.remove_key(hash);
-        write.commit(next).await
+        write.commit_with(|next| next.remove_key(hash)).await
     }
 
     /// Writes down that `key` was used just now, unless that was done within the hour.
@@ -395,9 +389,11 @@ impl Metadata {
             _ => return Ok(()),
         };
         rows::touch_key(write.connection(), stored.id, now).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_key(Arc::new(PersonalKey { last_used_at: Some(now), ..stored }));
-        write.commit(next).await
+        write
+            .commit_with(|next| {
+                next.put_key(Arc::new(PersonalKey { last_used_at: Some(now), ..stored }))
+            })
+            .await
     }
 }
 
@@ -410,6 +406,15 @@ pub(super) fn check_text(
     if text.trim().is_empty() {
         return Err(Violation::blank(attr));
     }
+    check_length(attr, text, chars_max)
+}
+
+/// Checks a text that may be empty: at most `chars_max` characters.
+pub(super) fn check_length(
+    attr: &'static str,
+    text: &str,
+    chars_max: usize,
+) -> Result<(), Violation> {
     if text.chars().count() > chars_max {
         return Err(Violation::too_long(attr, chars_max));
     }

@@ -7,6 +7,8 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
+use sqlx::QueryBuilder;
+use sqlx::Sqlite;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -90,7 +92,7 @@ pub struct Entry {
 pub struct Asked {
     /// Only those of these kinds. Empty: all.
     pub scopes: Vec<Scope>,
-    /// Only those of the object with this id.
+    /// Only those of the object with this id. Empty: all.
     pub item: Option<String>,
     /// Only those of this user.
     pub user: Option<UserId>,
@@ -170,6 +172,36 @@ pub fn diff(scope: Scope, before: &Map<String, Value>, after: &Map<String, Value
         .collect()
 }
 
+/// The fields of an object, for [`diff`].
+pub(super) fn fields(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+impl Asked {
+    /// Selects `columns` of the entries of `project` that are asked for, in no order.
+    fn select(&self, columns: &'static str, project: ProjectId) -> QueryBuilder<Sqlite> {
+        let mut select = QueryBuilder::new("SELECT ");
+        select.push(columns).push(" FROM activity WHERE project_id = ").push_bind(project.0);
+        if !self.scopes.is_empty() {
+            let mut scopes = select.push(" AND scope IN (").separated(", ");
+            for scope in &self.scopes {
+                scopes.push_bind(scope.name());
+            }
+            select.push(")");
+        }
+        if let Some(item) = self.item.as_deref().filter(|item| !item.is_empty()) {
+            select.push(" AND item = ").push_bind(item);
+        }
+        if let Some(user) = self.user {
+            select.push(" AND user_id = ").push_bind(user.0);
+        }
+        select
+    }
+}
+
 impl Write {
     /// Logs a change of this transaction.
     pub(super) async fn log(
@@ -212,40 +244,16 @@ impl Metadata {
         limit: usize,
         offset: usize,
     ) -> Result<EntryPage, MetadataError> {
-        // A list of all scopes stands for no condition, an empty item for any: one text for all.
-        let scopes: Vec<&str> = match &*asked.scopes {
-            [] => Scope::ALL.map(Scope::name).to_vec(),
-            scopes => scopes.iter().map(|scope| scope.name()).collect(),
-        };
-        let scopes = scopes.join(",");
-        let (item, user) =
-            (asked.item.as_deref().unwrap_or_default(), asked.user.map_or(0, |user| user.0));
         let mut connection = self.shared.db.readers().acquire().await?;
-        let count: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM activity WHERE project_id = $1
-             AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
-             AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)",
-        )
-        .bind(project.0)
-        .bind(&scopes)
-        .bind(item)
-        .bind(user)
-        .fetch_one(&mut *connection)
-        .await?;
-        let rows: Vec<Row> = sqlx::query_as(
-            "SELECT * FROM activity WHERE project_id = $1
-             AND ',' || $2 || ',' LIKE '%,' || scope || ',%'
-             AND ($3 = '' OR item = $3) AND ($4 = 0 OR user_id = $4)
-             ORDER BY position DESC LIMIT $5 OFFSET $6",
-        )
-        .bind(project.0)
-        .bind(&scopes)
-        .bind(item)
-        .bind(user)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .bind(i64::try_from(offset).unwrap_or(i64::MAX))
-        .fetch_all(&mut *connection)
-        .await?;
+        let mut count = asked.select("COUNT(*)", project);
+        let count: i64 =
+            count.build_query_scalar().persistent(false).fetch_one(&mut *connection).await?;
+        let mut select = asked.select("*", project);
+        select.push(" ORDER BY position DESC LIMIT ");
+        select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        select.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
+        let select = select.build_query_as::<Row>().persistent(false);
+        let rows = select.fetch_all(&mut *connection).await?;
         let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
         Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
     }

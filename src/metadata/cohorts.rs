@@ -20,7 +20,11 @@ use crate::flags::cohorts::Rule;
 use crate::flags::cohorts::RuleError;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::check_length;
+use crate::metadata::accounts::check_text;
+use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
@@ -135,10 +139,12 @@ impl StoredCohort {
             "is_static": self.is_static,
             "deleted": self.deleted,
         });
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        activity::fields(fields)
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Change { scope: Scope::Cohort, item, verb, name, fields }
     }
 }
 
@@ -155,8 +161,8 @@ impl Metadata {
         user: UserId,
         new: NewCohort,
     ) -> Result<Arc<StoredCohort>, MetadataError> {
-        check_text("name", &new.name, NAME_MAX_CHARS, true)?;
-        check_text("description", &new.description, DESCRIPTION_MAX_CHARS, false)?;
+        check_text("name", &new.name, NAME_MAX_CHARS)?;
+        check_length("description", &new.description, DESCRIPTION_MAX_CHARS)?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
@@ -186,19 +192,8 @@ impl Metadata {
         };
         rows::insert(write.connection(), &cohort).await?;
         rows::add_members(write.connection(), cohort.id, &cohort.members).await?;
-        let change = Change {
-            scope: Scope::Cohort,
-            item: cohort.id.to_string(),
-            verb: Verb::Created,
-            name: cohort.name.clone(),
-            fields: Vec::new(),
-        };
-        write.log(project, Some(user), change).await?;
-        let cohort = Arc::new(cohort);
-        let mut next = write.base.as_ref().clone();
-        next.put_cohort(Arc::clone(&cohort));
-        write.commit(next).await?;
-        Ok(cohort)
+        write.log(project, Some(user), cohort.change(Verb::Created, Vec::new())).await?;
+        write.publish_cohort(cohort).await
     }
 
     /// Changes a cohort, which may be deleted: that is how one is restored.
@@ -220,8 +215,8 @@ impl Metadata {
         let mut after = before.clone();
         after.name = patch.name.unwrap_or(after.name);
         after.description = patch.description.unwrap_or(after.description);
-        check_text("name", &after.name, NAME_MAX_CHARS, true)?;
-        check_text("description", &after.description, DESCRIPTION_MAX_CHARS, false)?;
+        check_text("name", &after.name, NAME_MAX_CHARS)?;
+        check_length("description", &after.description, DESCRIPTION_MAX_CHARS)?;
         let is_restored = before.deleted && patch.deleted == Some(false);
         if let Some(filters) = patch.filters.filter(|_| !before.is_static) {
             after.filters = filters;
@@ -237,19 +232,9 @@ impl Metadata {
         }
         after.version = after.version.saturating_add(1);
         rows::update(write.connection(), &after).await?;
-        let change = Change {
-            scope: Scope::Cohort,
-            item: id.to_string(),
-            verb: Verb::Updated,
-            name: after.name.clone(),
-            fields: diff(Scope::Cohort, &before.logged(), &after.logged()),
-        };
-        write.log(project, Some(user), change).await?;
-        let after = Arc::new(after);
-        let mut next = write.base.as_ref().clone();
-        next.put_cohort(Arc::clone(&after));
-        write.commit(next).await?;
-        Ok(after)
+        let fields = diff(Scope::Cohort, &before.logged(), &after.logged());
+        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
+        write.publish_cohort(after).await
     }
 
     /// Adds members to a static cohort, or takes one out.
@@ -286,19 +271,9 @@ impl Metadata {
         // How many, not who: a list may have a million members.
         let count =
             |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
-        let change = Change {
-            scope: Scope::Cohort,
-            item: id.to_string(),
-            verb: Verb::Updated,
-            name: cohort.name.clone(),
-            fields: diff(Scope::Cohort, &count(stored), &count(&cohort)),
-        };
-        write.log(project, Some(user), change).await?;
-        let cohort = Arc::new(cohort);
-        let mut next = write.base.as_ref().clone();
-        next.put_cohort(Arc::clone(&cohort));
-        write.commit(next).await?;
-        Ok(cohort)
+        let fields = diff(Scope::Cohort, &count(stored), &count(&cohort));
+        write.log(project, Some(user), cohort.change(Verb::Updated, fields)).await?;
+        write.publish_cohort(cohort).await
     }
 
     /// Notes how many members a cohort has, or (`None`) that they could not be counted. A cohort
@@ -330,9 +305,8 @@ impl Metadata {
             None => cohort.errors_calculating = cohort.errors_calculating.saturating_add(1),
         }
         rows::update(write.connection(), &cohort).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_cohort(Arc::new(cohort));
-        write.commit(next).await
+        write.publish_cohort(cohort).await?;
+        Ok(())
     }
 
     /// A cohort of a project, deleted or not.
@@ -354,26 +328,23 @@ impl Metadata {
     }
 }
 
+impl Write {
+    /// Commits a cohort that was written in this transaction.
+    async fn publish_cohort(
+        self,
+        cohort: StoredCohort,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let cohort = Arc::new(cohort);
+        self.commit_with(|next| next.put_cohort(Arc::clone(&cohort))).await?;
+        Ok(cohort)
+    }
+}
+
 fn check_members(count: usize) -> Result<(), Violation> {
     if count <= MEMBERS_MAX {
         return Ok(());
     }
     Err(Violation::general(format!("A static cohort has at most {MEMBERS_MAX} members.")))
-}
-
-fn check_text(
-    attr: &'static str,
-    text: &str,
-    chars_max: usize,
-    is_required: bool,
-) -> Result<(), Violation> {
-    if is_required && text.trim().is_empty() {
-        return Err(Violation::blank(attr));
-    }
-    if text.chars().count() > chars_max {
-        return Err(Violation::too_long(attr, chars_max));
-    }
-    Ok(())
 }
 
 /// Checks a rule: its shape, that the cohorts in it exist, and that none waits for itself.
@@ -382,9 +353,7 @@ fn check_filters(
     this: Option<&StoredCohort>,
     live: &[Arc<StoredCohort>],
 ) -> Result<(), Violation> {
-    if filters.to_string().len() > flag_rules::FILTERS_MAX_BYTES {
-        return Err(flag_rules::too_large());
-    }
+    flag_rules::check_size(filters)?;
     let object = filters.as_object().ok_or_else(|| {
         Violation::filters(format!(
             "Expected a dictionary of items but got type \"{}\".",

@@ -9,6 +9,7 @@ use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
 use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
@@ -25,11 +26,12 @@ impl Metadata {
         user: UserId,
         id: FlagId,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
-        let flag = self.flag(project, id).await?;
-        if flag.usage_dashboard.is_some() {
-            return Ok(flag);
-        }
         let mut write = self.begin().await?;
+        let flag = flags::rows::by_id(write.connection(), project, id).await?;
+        let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
+        if flag.usage_dashboard.is_some() {
+            return Ok(Arc::new(flag));
+        }
         let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM usage_dashboards";
         let dashboard = disk::next_id(write.connection(), next).await?;
         let insert = "INSERT INTO usage_dashboards (id, project_id, name, is_enriched, created_at)
@@ -41,9 +43,8 @@ impl Metadata {
             .bind(self.now().0)
             .execute(write.connection())
             .await?;
-        write.commit_unseen().await?;
         let patch = FlagPatch { usage_dashboard: Some(Some(dashboard)), ..FlagPatch::default() };
-        Ok(self.update_flag(project, user, id, patch).await?.after)
+        Ok(write.update_flag(user, flag, patch).await?.after)
     }
 
     /// Adds the parts for richer events to the usage dashboard of a flag.

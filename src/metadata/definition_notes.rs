@@ -65,8 +65,7 @@ impl Notes {
     /// Both at once.
     pub(super) fn edited(self, patch: NotesPatch, edit: Edit) -> Result<Self, Violation> {
         if patch.hidden == Some(true) && patch.verified == Some(true) {
-            let detail = "An event cannot be both hidden and verified".to_owned();
-            return Err(Violation { code: "invalid_input", detail, attr: None });
+            return Err(Violation::general("An event cannot be both hidden and verified"));
         }
         let hidden = patch.hidden.unwrap_or(self.hidden && patch.verified != Some(true));
         let verified = patch.verified.unwrap_or(self.verified) && !hidden;

@@ -208,8 +208,7 @@ impl Metadata {
         if let Some(Some(owner)) = patch.notes.owner
             && write.base.user(owner).is_none()
         {
-            let detail = format!("Invalid pk \"{owner}\" - object does not exist.");
-            return Err(Violation { code: "does_not_exist", detail, attr: Some("owner") }.into());
+            return Err(Violation::missing("owner", owner).into());
         }
         let notes = definition_notes::of(write.connection(), id).await?;
         let notes = notes.edited(patch.notes, Edit { by, at: self.now() })?;
@@ -328,13 +327,9 @@ async fn update(
 }
 
 fn name_is_taken(error: MetadataError) -> MetadataError {
-    match error {
-        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
-            let detail = "There is already an event definition with this name.".to_owned();
-            MetadataError::Rejected(Violation { code: "unique", detail, attr: Some("name") })
-        }
-        other => other,
-    }
+    disk::unless_taken(error, || {
+        Violation::unique("name", "There is already an event definition with this name.")
+    })
 }
 
 async fn by_id(

@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use crate::error::Kind;
 use crate::metadata::MetadataError;
+use crate::metadata::flag_rules::Violation;
 
 /// How long a statement waits for a lock that another process holds. Our own writes take
 /// milliseconds; this is for a command line tool that writes while the server runs.
@@ -120,9 +121,18 @@ pub(super) fn kind(error: &sqlx::Error) -> Kind {
     }
 }
 
-/// Whether `error` says that a unique index has the value already.
-pub(super) fn is_unique_violation(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.is_unique_violation())
+/// `error`, or `taken` if it says that a unique index has the value already. Where the rule looks at
+/// the snapshot first, that is another process which wrote after our look.
+pub(super) fn unless_taken(
+    error: MetadataError,
+    taken: impl FnOnce() -> Violation,
+) -> MetadataError {
+    match error {
+        MetadataError::Database(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+            taken().into()
+        }
+        other => other,
+    }
 }
 
 /// Runs `sql`, which computes the id for a new row as the largest one plus one.

@@ -16,6 +16,7 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::rows;
+use crate::metadata::members::FIRST_KEY_LABEL;
 use crate::metadata::members::Level;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets;
@@ -127,11 +128,11 @@ impl Metadata {
         });
         let is_fixed = settings.personal_key.is_some();
         let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
-        let label = if is_fixed { FIXED_LABEL } else { "First key" };
+        let label = if is_fixed { FIXED_LABEL } else { FIRST_KEY_LABEL };
         let key = PersonalKey {
             label: label.to_owned(),
             is_fixed,
-            ..self.full_key(KeyId(1), Arc::clone(&user), &value)
+            ..self.full_key(KeyId(1), &user, &value)
         };
         let connection = write.connection();
         let organization = Organization {
@@ -204,26 +205,10 @@ impl Metadata {
         let key = PersonalKey {
             label: FIXED_LABEL.to_owned(),
             is_fixed: true,
-            ..self.full_key(id, Arc::clone(user), value)
+            ..self.full_key(id, user, value)
         };
         rows::insert_key(write.connection(), &key).await?;
         next.put_key(Arc::new(key));
         Ok(())
-    }
-
-    /// A key with full access, not used yet.
-    fn full_key(&self, id: KeyId, user: Arc<User>, value: &str) -> PersonalKey {
-        PersonalKey {
-            id,
-            user,
-            label: String::new(),
-            hash: KeyHash::of(value),
-            mask: secrets::mask(value),
-            scopes: None,
-            projects: None,
-            is_fixed: false,
-            created_at: self.now(),
-            last_used_at: None,
-        }
     }
 }

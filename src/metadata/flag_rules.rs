@@ -67,6 +67,22 @@ impl Violation {
         Self { code: "max_length", detail, attr: Some(attr) }
     }
 
+    /// A value that another object has, of a field that tells objects apart.
+    pub(super) fn unique(attr: &'static str, detail: impl Into<String>) -> Self {
+        Self { code: "unique", detail: detail.into(), attr: Some(attr) }
+    }
+
+    /// A value that is none of those that the field may have.
+    pub(super) fn choice(attr: &'static str, detail: impl Into<String>) -> Self {
+        Self { code: "invalid_choice", detail: detail.into(), attr: Some(attr) }
+    }
+
+    /// The id of an object that is not there.
+    pub(super) fn missing(attr: &'static str, id: impl std::fmt::Display) -> Self {
+        let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+        Self { code: "does_not_exist", detail, attr: Some(attr) }
+    }
+
     /// A violation of code `invalid_input` in `filters`.
     pub(super) fn filters(detail: impl Into<String>) -> Self {
         Self::coded("invalid_input", detail)
@@ -100,13 +116,19 @@ pub fn check_key(key: &str) -> Result<(), Violation> {
 
 /// The error for a key that another flag of the project has.
 pub fn key_is_taken() -> Violation {
-    let detail = "There is already a feature flag with this key.".to_owned();
-    Violation { code: "unique", detail, attr: Some("key") }
+    Violation::unique("key", "There is already a feature flag with this key.")
 }
 
-/// The error for filters beyond [`FILTERS_MAX_BYTES`].
-pub fn too_large() -> Violation {
-    Violation::filters(format!("Filters are larger than {FILTERS_MAX_BYTES} bytes."))
+/// Checks the size of filters, of flags and of cohorts alike.
+///
+/// # Errors
+///
+/// Their JSON is longer than [`FILTERS_MAX_BYTES`].
+pub fn check_size(filters: &Value) -> Result<(), Violation> {
+    if filters.to_string().len() <= FILTERS_MAX_BYTES {
+        return Ok(());
+    }
+    Err(Violation::filters(format!("Filters are larger than {FILTERS_MAX_BYTES} bytes.")))
 }
 
 /// The filters of a new flag: open for everyone if nothing is said, otherwise as given.

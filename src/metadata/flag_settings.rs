@@ -94,9 +94,7 @@ impl Metadata {
         .bind(settings.secret_mask.as_deref())
         .execute(write.connection())
         .await?;
-        let mut next = base.as_ref().clone();
-        next.put_flag_settings(settings);
-        write.commit(next).await
+        write.commit_with(|next| next.put_flag_settings(settings)).await
     }
 }
 

@@ -14,6 +14,7 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
+use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
@@ -114,10 +115,7 @@ impl StoredFlag {
             "evaluation_contexts": self.evaluation_contexts,
             "is_remote_configuration": self.is_remote_configuration,
         });
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        activity::fields(fields)
     }
 
     fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
@@ -323,19 +321,7 @@ impl Metadata {
     ) -> Result<FlagUpdate, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
-        let before = before.ok_or(MetadataError::NotFound("flag"))?;
-        let base = Arc::clone(&write.base);
-        locking::check(&before, &patch, &base)?;
-        let mut after = patched(&before, patch, self.now(), &base)?;
-        after.last_modified_by = Some(user);
-        if after.key != before.key {
-            rows::purge_deleted(write.connection(), project, &after.key, id).await?;
-        }
-        rows::update(write.connection(), &after).await.map_err(key_race)?;
-        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
-        let after = write.save(project, id).await?;
-        Ok(FlagUpdate { before: Arc::new(before), after })
+        write.update_flag(user, before.ok_or(MetadataError::NotFound("flag"))?, patch).await
     }
 
     /// A flag of a project, deleted or not.
@@ -369,6 +355,27 @@ impl Metadata {
 }
 
 impl Write {
+    /// Changes a flag, as it is in this transaction, and commits.
+    pub(super) async fn update_flag(
+        mut self,
+        user: UserId,
+        before: StoredFlag,
+        patch: FlagPatch,
+    ) -> Result<FlagUpdate, MetadataError> {
+        let (project, id) = (before.project, before.id);
+        locking::check(&before, &patch, &self.base)?;
+        let mut after = patched(&before, patch, self.shared.clock.now(), &self.base)?;
+        after.last_modified_by = Some(user);
+        if after.key != before.key {
+            rows::purge_deleted(self.connection(), project, &after.key, id).await?;
+        }
+        rows::update(self.connection(), &after).await.map_err(key_race)?;
+        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
+        self.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
+        let after = self.save(project, id).await?;
+        Ok(FlagUpdate { before: Arc::new(before), after })
+    }
+
     /// Commits a flag that was written in this transaction.
     ///
     /// It is read back, so that the snapshot holds what a restart would find.
@@ -379,9 +386,7 @@ impl Write {
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let flag = rows::by_id(self.connection(), project, id).await?;
         let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
-        let mut next = self.base.as_ref().clone();
-        next.put_flag(Arc::clone(&flag));
-        self.commit(next).await?;
+        self.commit_with(|next| next.put_flag(Arc::clone(&flag))).await?;
         Ok(flag)
     }
 }
@@ -454,20 +459,12 @@ fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Resul
 }
 
 fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
-    if filters.to_string().len() > flag_rules::FILTERS_MAX_BYTES {
-        return Err(flag_rules::too_large());
-    }
+    flag_rules::check_size(filters)?;
     flag_rules::check_filters(filters, graph)
 }
 
-/// The violation of the unique index on keys, which another process can cause after our look.
 fn key_race(error: MetadataError) -> MetadataError {
-    match error {
-        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
-            MetadataError::Rejected(flag_rules::key_is_taken())
-        }
-        other => other,
-    }
+    disk::unless_taken(error, flag_rules::key_is_taken)
 }
 
 /// `first`, and what `second` has besides.

@@ -80,15 +80,16 @@ impl Metadata {
         self.shared.waiting.lock().push((rows, sender));
         let mut write = self.begin().await?;
         let batch = std::mem::take(&mut *self.shared.waiting.lock());
-        if !batch.is_empty() {
-            insert(&mut write, &batch).await?;
-            write.commit_unseen().await?;
-            for (_, sender) in batch {
-                // Whoever hung up does not want to know.
-                let _ = sender.send(());
-            }
-        } else {
+        if batch.is_empty() {
+            // Somebody took the rows along.
             drop(write);
+            return receiver.await.map_err(|_| MetadataError::NotKept);
+        }
+        insert(&mut write, &batch).await?;
+        write.commit_unseen().await?;
+        for (_, sender) in batch {
+            // Whoever hung up does not want to know.
+            let _ = sender.send(());
         }
         receiver.await.map_err(|_| MetadataError::NotKept)
     }

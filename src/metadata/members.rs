@@ -27,8 +27,8 @@ const ORGANIZATION_NAME_MAX_CHARS: usize = 64;
 const FIRST_NAME_MAX_CHARS: usize = 150;
 const EMAIL_MAX_CHARS: usize = 254;
 
-/// The label of the key that a new member starts with.
-const FIRST_KEY_LABEL: &str = "First key";
+/// The label of the key that a new member starts with, as the first user does.
+pub(super) const FIRST_KEY_LABEL: &str = "First key";
 
 /// Whoever owns projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,9 +107,7 @@ impl Metadata {
         let stored = write.base.organization(id).ok_or(MetadataError::NotFound("organization"))?;
         let renamed = Arc::new(Organization { name: name.to_owned(), ..stored.as_ref().clone() });
         rows::update_organization(write.connection(), &renamed).await?;
-        let mut next = write.base.as_ref().clone();
-        next.put_organization(Arc::clone(&renamed));
-        write.commit(next).await?;
+        write.commit_with(|next| next.put_organization(Arc::clone(&renamed))).await?;
         Ok(renamed)
     }
 
@@ -195,9 +193,7 @@ impl Metadata {
         if let Some(project) = patch.current_project {
             let own = write.base.project(project);
             if own.is_none_or(|own| own.organization != stored.organization) {
-                let detail = format!("Invalid pk \"{project}\" - object does not exist.");
-                let attr = Some("set_current_team");
-                return Err(Violation { code: "does_not_exist", detail, attr }.into());
+                return Err(Violation::missing("set_current_team", project).into());
             }
         }
         let mut user = stored.as_ref().clone();
@@ -224,7 +220,7 @@ impl Metadata {
         let write = self.begin().await?;
         let (by, stored) = members(&write, by, id)?;
         if by.id == stored.id {
-            return Err(refused("You can't change your own access level.").into());
+            return Err(Violation::general("You can't change your own access level.").into());
         }
         if level > by.level || stored.level > by.level {
             return Err(too_high().into());
@@ -296,7 +292,7 @@ fn check_other_owner(write: &Write, user: &User) -> Result<(), Violation> {
     if user.level < Level::Owner || write.base.users().any(|other| is_other(&other)) {
         return Ok(());
     }
-    Err(refused("An organization needs an owner."))
+    Err(Violation::general("An organization needs an owner."))
 }
 
 fn check_email(email: &str) -> Result<(), Violation> {
@@ -314,18 +310,14 @@ fn check_email(email: &str) -> Result<(), Violation> {
 fn check_email_is_free(write: &Write, own: Option<UserId>, email: &str) -> Result<(), Violation> {
     let is_taken = |user: &Arc<User>| user.email == email && Some(user.id) != own;
     if write.base.users().any(is_taken) {
-        let detail = "There is already a user with this email address.".to_owned();
-        return Err(Violation { code: "unique", detail, attr: Some("email") });
+        let detail = "There is already a user with this email address.";
+        return Err(Violation::unique("email", detail));
     }
     Ok(())
 }
 
 fn too_high() -> Violation {
-    refused("You cannot give or take rights above your own.")
-}
-
-fn refused(detail: &str) -> Violation {
-    Violation { code: "invalid_input", detail: detail.to_owned(), attr: None }
+    Violation::general("You cannot give or take rights above your own.")
 }
 
 /// The columns of an organization.

@@ -4,6 +4,8 @@
 //! Ingest reports what it saw through [`Metadata::upsert_definitions`]; how a type is told from a
 //! value is its business. Lists are read in pages, since a project may have very many of both.
 
+use std::collections::BTreeMap;
+
 use sqlx::QueryBuilder;
 use sqlx::Sqlite;
 use sqlx::SqliteConnection;
@@ -227,12 +229,25 @@ fn id(seen: &PropertySeen) -> Uuid {
     Uuid::new_v5(&PROPERTY_NAMESPACE, name.as_bytes())
 }
 
+/// Each property once, with the first type that was seen: PostgreSQL refuses a statement that would
+/// update a row twice. In the order of the unique index.
+fn unique(seen: &[PropertySeen]) -> Vec<&PropertySeen> {
+    let mut unique: BTreeMap<(ProjectId, PropertyKind, &str), &PropertySeen> = BTreeMap::new();
+    for seen in seen {
+        let known = unique.entry((seen.project, seen.kind, &seen.name)).or_insert(seen);
+        if known.value_type.is_none() {
+            *known = seen;
+        }
+    }
+    unique.into_values().collect()
+}
+
 /// Adds definitions, and types to those that have none.
 pub(super) async fn upsert(
     connection: &mut SqliteConnection,
     seen: &[PropertySeen],
 ) -> Result<(), MetadataError> {
-    for rows in seen.chunks(INSERT_ROWS) {
+    for rows in unique(seen).chunks(INSERT_ROWS) {
         let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
             "INSERT INTO property_definitions
              (id, project_id, kind, group_type_index, name, property_type) ",
@@ -272,4 +287,32 @@ pub(super) async fn insert_pairs(
         insert.build().persistent(false).execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PropertyKind;
+    use super::PropertySeen;
+    use super::ValueType;
+    use super::unique;
+    use crate::event::id::ProjectId;
+
+    #[test]
+    fn a_property_is_named_once_with_its_first_type() {
+        let seen = |kind, name: &str, value_type| PropertySeen {
+            project: ProjectId(1),
+            kind,
+            name: name.to_owned(),
+            value_type,
+        };
+        let all = [
+            seen(PropertyKind::Person, "plan", None),
+            seen(PropertyKind::Event, "plan", None),
+            seen(PropertyKind::Person, "plan", Some(ValueType::Numeric)),
+            seen(PropertyKind::Group(1), "plan", None),
+            seen(PropertyKind::Person, "plan", Some(ValueType::String)),
+            seen(PropertyKind::Person, "plan", None),
+        ];
+        assert_eq!(unique(&all), [&all[1], &all[2], &all[3]]);
+    }
 }

@@ -233,11 +233,9 @@ impl Metadata {
         .bind(member.updated_at)
         .execute(write.connection())
         .await
-        .map_err(|error| match error.into() {
-            MetadataError::Database(error) if disk::is_unique_violation(&error) => {
-                Violation::general("User is already part of the role.").into()
-            }
-            other => other,
+        .map_err(|error| {
+            let detail = "User is already part of the role.";
+            disk::unless_taken(error.into(), || Violation::general(detail))
         })?;
         write.commit_unseen().await?;
         Ok(member)
@@ -383,18 +381,12 @@ fn check(name: &str, level: i64) -> Result<(), MetadataError> {
         return Ok(());
     }
     let detail = format!("\"{level}\" is not a valid choice.");
-    let attr = Some("feature_flags_access_level");
-    Err(Violation { code: "invalid_choice", detail, attr }.into())
+    Err(Violation::choice("feature_flags_access_level", detail).into())
 }
 
 fn taken(error: MetadataError) -> MetadataError {
-    match error {
-        MetadataError::Database(error) if disk::is_unique_violation(&error) => {
-            let detail = "There is already a role with this name.".to_owned();
-            MetadataError::Rejected(Violation { code: "unique", detail, attr: Some("name") })
-        }
-        other => other,
-    }
+    let detail = "There is already a role with this name.";
+    disk::unless_taken(error, || Violation::unique("name", detail))
 }
 
 /// A time of a row as clients get it.

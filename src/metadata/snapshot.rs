@@ -3,6 +3,7 @@
 //! A snapshot is never changed once published. A write clones it, which copies maps of `Arc`s, puts
 //! in what it changed, and publishes the copy; the parts that did not change are shared.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::CohortSet;
@@ -28,7 +30,6 @@ use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_settings;
 use crate::metadata::flag_settings::FlagSettings;
 use crate::metadata::flags;
-use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::members;
 use crate::metadata::members::Organization;
@@ -180,23 +181,14 @@ impl Snapshot {
         for key in accounts::rows::keys(connection, &snapshot.users).await? {
             snapshot.put_key(key);
         }
-        let mut flags: HashMap<ProjectId, Vec<Arc<StoredFlag>>> = HashMap::new();
-        for flag in flags::rows::live(connection).await? {
-            flags.entry(flag.project).or_default().push(Arc::new(flag));
-        }
         for settings in flag_settings::all(connection).await? {
             snapshot.flag_settings.insert(settings.project, Arc::new(settings));
         }
-        let mut cohorts: HashMap<ProjectId, Vec<Arc<StoredCohort>>> = HashMap::new();
-        for cohort in cohorts::rows::live(connection).await? {
-            cohorts.entry(cohort.project).or_default().push(Arc::new(cohort));
-        }
-        for (project, mut cohorts) in cohorts {
-            cohorts.sort_by_key(|cohort| latest_first(cohort));
+        // After the settings, by which they are read.
+        for (project, cohorts) in by_project(cohorts::rows::live(connection).await?) {
             snapshot.put_cohorts(project, cohorts);
         }
-        for (project, mut flags) in flags {
-            flags.sort_by_key(|flag| newest_first(flag));
+        for (project, flags) in by_project(flags::rows::live(connection).await?) {
             snapshot.put_flags(project, flags);
         }
         let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
@@ -251,27 +243,12 @@ impl Snapshot {
 
     /// Adds a flag or replaces the one with its id; takes it out if it is deleted.
     pub(super) fn put_flag(&mut self, flag: Arc<StoredFlag>) {
-        let project = flag.project;
-        let others = self.flags(project).iter().filter(|other| other.id != flag.id);
-        let mut flags: Vec<_> = others.cloned().collect();
-        if !flag.deleted {
-            let place = flags.partition_point(|other| newest_first(other) < newest_first(&flag));
-            flags.insert(place, flag);
-        }
-        self.put_flags(project, flags);
+        self.put_flags(flag.project, with(self.flags(flag.project), flag));
     }
 
     /// Adds a cohort or replaces the one with its id; takes it out if it is deleted.
     pub(super) fn put_cohort(&mut self, cohort: Arc<StoredCohort>) {
-        let project = cohort.project;
-        let others = self.cohorts(project).iter().filter(|other| other.id != cohort.id);
-        let mut cohorts: Vec<_> = others.cloned().collect();
-        if !cohort.deleted {
-            let place =
-                cohorts.partition_point(|other| latest_first(other) < latest_first(&cohort));
-            cohorts.insert(place, cohort);
-        }
-        self.put_cohorts(project, cohorts);
+        self.put_cohorts(cohort.project, with(self.cohorts(cohort.project), cohort));
     }
 
     fn revise(&mut self, project: ProjectId) {
@@ -280,14 +257,15 @@ impl Snapshot {
 
     fn put_cohorts(&mut self, project: ProjectId, cohorts: Vec<Arc<StoredCohort>>) {
         self.revise(project);
+        if cohorts.is_empty() {
+            self.cohorts.remove(&project);
+            self.cohort_sets.remove(&project);
+            return;
+        }
         let matching = self.matching(project);
         let set = CohortSet::new(cohorts.iter().map(|cohort| cohort.evaluable(matching)));
         self.cohort_sets.insert(project, Arc::new(set));
         self.cohorts.insert(project, cohorts.into());
-        if self.cohorts(project).is_empty() {
-            self.cohort_sets.remove(&project);
-            self.cohorts.remove(&project);
-        }
     }
 
     /// Replaces the settings, by which flags and cohorts are read again.
@@ -328,12 +306,58 @@ fn entry(flag: &StoredFlag, matching: Matching) -> Entry {
     })
 }
 
-/// Sort key of the order in which flags are listed.
-fn newest_first(flag: &StoredFlag) -> std::cmp::Reverse<(i64, FlagId)> {
-    std::cmp::Reverse((flag.created_at.0, flag.id))
+/// What a project lists, the newest first.
+trait Listed {
+    /// The project, what tells it apart there, and when it was created.
+    fn place(&self) -> (ProjectId, i64, UnixMicros);
+
+    /// Whether lists leave it out.
+    fn is_deleted(&self) -> bool;
 }
 
-/// Sort key of the order in which cohorts are listed.
-fn latest_first(cohort: &StoredCohort) -> std::cmp::Reverse<(i64, CohortId)> {
-    std::cmp::Reverse((cohort.created_at.0, cohort.id))
+impl Listed for StoredFlag {
+    fn place(&self) -> (ProjectId, i64, UnixMicros) {
+        (self.project, self.id.0, self.created_at)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+}
+
+impl Listed for StoredCohort {
+    fn place(&self) -> (ProjectId, i64, UnixMicros) {
+        (self.project, self.id.0, self.created_at)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+}
+
+/// Sort key of the order of lists.
+fn newest_first<T: Listed>(listed: &Arc<T>) -> Reverse<(UnixMicros, i64)> {
+    let (_, id, created_at) = listed.place();
+    Reverse((created_at, id))
+}
+
+/// The lists of all projects.
+fn by_project<T: Listed>(all: Vec<T>) -> HashMap<ProjectId, Vec<Arc<T>>> {
+    let mut lists: HashMap<ProjectId, Vec<Arc<T>>> = HashMap::new();
+    for listed in all {
+        lists.entry(listed.place().0).or_default().push(Arc::new(listed));
+    }
+    lists.values_mut().for_each(|list| list.sort_by_key(newest_first));
+    lists
+}
+
+/// A list with `new` in place of what has its id; without it if it is deleted.
+fn with<T: Listed>(list: &[Arc<T>], new: Arc<T>) -> Vec<Arc<T>> {
+    let others = list.iter().filter(|other| other.place().1 != new.place().1);
+    let mut list: Vec<Arc<T>> = others.cloned().collect();
+    if !new.is_deleted() {
+        let place = list.partition_point(|other| newest_first(other) < newest_first(&new));
+        list.insert(place, new);
+    }
+    list
 }

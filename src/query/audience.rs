@@ -72,10 +72,7 @@ impl Engine {
         self.wait().await?;
         let shared = Arc::clone(&self.shared);
         let limit = shared.settings.query_timeout;
-        let permit = Arc::clone(&shared.slots).acquire_owned();
-        let Ok(Ok(permit)) = tokio::time::timeout(limit, permit).await else {
-            return Err(QueryError::Unavailable("too many queries are running"));
-        };
+        let permit = self.permit().await?;
         let runtime = shared.runtime.clone();
         let scanned = runtime.spawn_blocking(move || {
             let _permit = permit;

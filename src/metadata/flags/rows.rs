@@ -136,7 +136,7 @@ pub(super) async fn update(
 }
 
 /// Reads one flag of a project, deleted or not.
-pub(super) async fn by_id(
+pub(in crate::metadata) async fn by_id(
     connection: &mut SqliteConnection,
     project: ProjectId,
     id: FlagId,

@@ -1,6 +1,9 @@
 //! Cohorts, hash keys and settings of flags: what is written is in the snapshot and there after a
 //! restart.
 
+use serde_json::Value;
+use uuid::Uuid;
+
 use super::*;
 use crate::event::predicate::Matching;
 use crate::metadata::activity::Asked;

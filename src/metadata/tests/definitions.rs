@@ -1,6 +1,7 @@
 //! Definitions of events and properties: what was seen is there, once, and keeps what it was.
 
 use proptest::prelude::*;
+use uuid::Uuid;
 
 use super::*;
 use crate::metadata::definition_notes::NotesPatch;

@@ -1,0 +1,108 @@
+//! The first start of a store, and what the operator's settings do at every start.
+
+use super::*;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::first_start::Started;
+
+#[tokio::test]
+async fn the_first_start_creates_what_is_needed_to_begin() {
+    let bench = Bench::empty().await;
+    let started = bench.metadata.first_start(FirstStart::default(), &seed(1)).await.expect("start");
+    let Started { project, user, personal_key } = started;
+    let value = personal_key.expect("shown once");
+    assert_eq!(project.id, PROJECT);
+    assert_eq!(project.organization, user.organization);
+    assert_eq!(user.current_project, Some(PROJECT));
+    assert!(project.token.starts_with("phc_") && project.token.len() == 47, "{}", project.token);
+    assert!(value.starts_with("phx_") && value.len() == 47);
+    let snapshot = bench.metadata.snapshot();
+    assert_eq!(snapshot.project_by_token(&project.token), Some(&project));
+    assert_eq!(snapshot.project_by_token("phc_other"), None);
+    let key = snapshot.key_by_value(&value).expect("key");
+    assert_eq!((key.user.as_ref(), &key.scopes), (user.as_ref(), &None));
+    assert_eq!(key.mask, format!("phx_...{}", &value[43..]));
+    assert_eq!(snapshot.key_by_value(&project.token), None);
+    bench.check_snapshot().await;
+
+    let again = bench.metadata.first_start(FirstStart::default(), &seed(2)).await.expect("start");
+    assert_eq!((again.project, again.user, again.personal_key), (project, user, None));
+    assert_eq!(bench.metadata.snapshot(), snapshot);
+}
+
+#[tokio::test]
+async fn no_clear_key_is_stored() {
+    let bench = Bench::empty().await;
+    let started = bench.metadata.first_start(FirstStart::default(), &seed(1)).await.expect("start");
+    let value = started.personal_key.expect("key");
+    bench.metadata.close().await;
+    for entry in std::fs::read_dir(bench.directory.path()).expect("list") {
+        let bytes = std::fs::read(entry.expect("entry").path()).expect("read");
+        let is_there = bytes.windows(value.len()).any(|window| window == value.as_bytes());
+        assert!(!is_there, "a clear key on disk");
+    }
+}
+
+#[tokio::test]
+async fn settings_fix_token_and_key() {
+    let bench = Bench::empty().await;
+    let fixed = |token: &str, key: &str| FirstStart {
+        project_token: Some(token.to_owned()),
+        personal_key: Some(key.to_owned()),
+    };
+    let start = async |settings: FirstStart| {
+        bench.metadata.first_start(settings, &seed(1)).await.expect("start")
+    };
+    let works = |value: &str| bench.metadata.snapshot().key_by_value(value).is_some();
+    let owns = |token: &str| bench.metadata.snapshot().project_by_token(token).is_some();
+
+    let started = start(fixed("phc_a", "phx_a")).await;
+    assert_eq!(started.personal_key.as_deref(), Some("phx_a"));
+    assert!(owns("phc_a") && works("phx_a"));
+    let made = bench.metadata.create_key(USER, "made", None, &seed(7)).await.expect("create");
+
+    // Other settings replace what settings gave, and nothing else.
+    let started = start(fixed("phc_b", "phx_b")).await;
+    assert_eq!(started.personal_key, None);
+    assert_eq!(started.project.token, "phc_b");
+    assert!(!owns("phc_a") && owns("phc_b"));
+    assert!(!works("phx_a") && works("phx_b") && works(&made.value));
+
+    // The same settings change nothing; no settings leave things as they are.
+    let before = bench.metadata.snapshot();
+    start(fixed("phc_b", "phx_b")).await;
+    start(FirstStart::default()).await;
+    assert_eq!(bench.metadata.snapshot(), before);
+
+    // A value that was given up before comes back under a new id.
+    let ids = || bench.metadata.list_keys().iter().map(|key| key.id).collect::<Vec<_>>();
+    assert_eq!(ids(), [KeyId(2), KeyId(3)]);
+    start(fixed("phc_a", "phx_a")).await;
+    assert_eq!(ids(), [KeyId(2), KeyId(4)]);
+    assert!(works("phx_a") && !works("phx_b"));
+
+    // A key that was made otherwise stays what it is.
+    start(fixed("phc_a", &made.value)).await;
+    assert_eq!(ids(), [KeyId(2)]);
+    bench.check_snapshot().await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_change_nothing() {
+    let bench = Bench::started().await;
+    let second = bench.metadata.create_project(USER, "Second", &seed(2)).await.expect("create");
+    let before = bench.metadata.snapshot();
+    for (token, key, expected) in [
+        (Some(""), None, Kind::Invalid),
+        (Some("phx_mixed-up"), None, Kind::Invalid),
+        (Some("phc_good"), Some(""), Kind::Invalid),
+        (Some(second.token.as_str()), None, Kind::Conflict),
+    ] {
+        let settings = FirstStart {
+            project_token: token.map(str::to_owned),
+            personal_key: key.map(str::to_owned),
+        };
+        assert_eq!(kind(bench.metadata.first_start(settings, &seed(3)).await), expected);
+    }
+    assert_eq!(bench.metadata.snapshot(), before);
+    bench.check_snapshot().await;
+}

@@ -1,0 +1,273 @@
+//! Stored flags: what is kept of them, their keys, deleting and restoring, lists.
+
+use serde_json::Value;
+
+use super::*;
+
+fn set_deleted(deleted: bool) -> FlagPatch {
+    FlagPatch { deleted: Some(deleted), ..FlagPatch::default() }
+}
+
+fn set_active(active: bool) -> FlagPatch {
+    FlagPatch { active: Some(active), ..FlagPatch::default() }
+}
+
+fn set_filters(filters: Value) -> FlagPatch {
+    FlagPatch { filters: Some(filters), ..FlagPatch::default() }
+}
+
+fn set_key(key: &str) -> FlagPatch {
+    FlagPatch { key: Some(key.to_owned()), ..FlagPatch::default() }
+}
+
+#[tokio::test]
+async fn a_flag_is_stored_as_given() {
+    let bench = Bench::started().await;
+    let filters = json!({
+        "groups": [{"properties": [{"key": "email", "value": ["a@b.c"], "operator": "exact",
+                                    "type": "person"}],
+                    "rollout_percentage": 12.5, "description": "kept"}],
+        "payloads": {"true": "{\"a\": 1}"},
+        "unknown": {"kept": [1, 2.5, null]}});
+    let given = NewFlag {
+        name: "About it".to_owned(),
+        filters: Some(filters.clone()),
+        created_at: Some(UnixMicros(5)),
+        ensure_experience_continuity: true,
+        rollback_conditions: Some(json!([{"threshold": 1}])),
+        performed_rollback: Some(true),
+        tags: vec![" Beta ".to_owned(), "beta".to_owned(), String::new(), "Ü".to_owned()],
+        analytics_dashboards: vec![4, 2, 4],
+        has_enriched_analytics: Some(false),
+        ..new("full")
+    };
+    let flag = bench.metadata.create_flag(PROJECT, USER, given).await.expect("create");
+    assert_eq!((flag.id, flag.project, flag.version), (FlagId(1), PROJECT, 1));
+    assert_eq!((flag.name.as_str(), flag.key.as_str()), ("About it", "full"));
+    assert_eq!(flag.filters, filters);
+    assert_eq!((flag.active, flag.deleted, flag.created_by), (true, false, Some(USER)));
+    assert_eq!((flag.created_at, flag.updated_at), (UnixMicros(5), START));
+    assert!(flag.ensure_experience_continuity);
+    assert_eq!(flag.rollback_conditions, Some(json!([{"threshold": 1}])));
+    assert_eq!(flag.performed_rollback, Some(true));
+    assert_eq!(flag.tags, ["beta", "ü"]);
+    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (None, &vec![4, 2]));
+    assert_eq!(flag.has_enriched_analytics, Some(false));
+    assert_eq!(*flag.rollout_percentage(), Value::Null);
+    bench.check_snapshot().await;
+
+    let plain = bench.create("plain").await;
+    assert_eq!(plain.filters, json!({"groups": [{"properties": [], "rollout_percentage": null}]}));
+    assert_eq!((plain.active, plain.performed_rollback), (true, None));
+    assert!(plain.is_simple());
+    let half = json!({"groups": [{"rollout_percentage": 50}]});
+    let half = bench.update(plain.id, set_filters(half)).await;
+    assert_eq!(*half.rollout_percentage(), json!(50));
+    bench.check_snapshot().await;
+}
+
+#[tokio::test]
+async fn an_update_changes_what_it_names() {
+    let bench = Bench::started().await;
+    let flag = bench.create("a").await;
+    bench.clock.advance(Duration::from_secs(1));
+    let patch = FlagPatch {
+        name: Some("Now".to_owned()),
+        rollback_conditions: Some(Some(json!({"x": 1}))),
+        performed_rollback: Some(Some(true)),
+        tags: Some(vec!["T".to_owned()]),
+        usage_dashboard: Some(Some(3)),
+        analytics_dashboards: Some(vec![1]),
+        has_enriched_analytics: Some(Some(true)),
+        ..FlagPatch::default()
+    };
+    let update = bench.metadata.update_flag(PROJECT, USER, flag.id, patch).await.expect("update");
+    assert_eq!(update.before, flag);
+    let after = update.after;
+    let expected = StoredFlag {
+        name: "Now".to_owned(),
+        rollback_conditions: Some(json!({"x": 1})),
+        performed_rollback: Some(true),
+        tags: vec!["t".to_owned()],
+        usage_dashboard: Some(3),
+        analytics_dashboards: vec![1],
+        has_enriched_analytics: Some(true),
+        updated_at: bench.clock.now(),
+        version: 2,
+        ..flag.as_ref().clone()
+    };
+    assert_eq!(*after, expected);
+    assert_eq!(bench.metadata.snapshot().flags(PROJECT), [Arc::clone(&after)]);
+
+    // Dashboards are only ever added; null empties; switching on forgets the rollback.
+    let patch = FlagPatch {
+        active: Some(true),
+        rollback_conditions: Some(None),
+        analytics_dashboards: Some(vec![2, 1]),
+        ..FlagPatch::default()
+    };
+    let after = bench.update(flag.id, patch).await;
+    assert_eq!(after.analytics_dashboards, [1, 2]);
+    assert_eq!((&after.rollback_conditions, after.performed_rollback), (&None, Some(false)));
+    assert_eq!(after.version, 3);
+    let after = bench.update(flag.id, FlagPatch::default()).await;
+    assert_eq!(after.version, 4, "an update that changes nothing is one too");
+
+    let merged = bench.update(flag.id, set_filters(json!({"payloads": {"true": {"a": 1}}}))).await;
+    assert_eq!(
+        merged.filters,
+        json!({"groups": [{"properties": [], "rollout_percentage": null}],
+               "payloads": {"true": "{\"a\":1}"}})
+    );
+    let broken = set_filters(json!({"payloads": {"false": "1"}}));
+    let rejected = bench.metadata.update_flag(PROJECT, USER, flag.id, broken).await;
+    assert_eq!(code(rejected), "invalid_input");
+    assert_eq!(*bench.metadata.flag(PROJECT, flag.id).await.expect("flag"), *merged);
+    bench.check_snapshot().await;
+}
+
+#[tokio::test]
+async fn keys_of_flags_are_unique_among_the_living() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let a = bench.create("a").await;
+    let b = bench.create("b").await;
+    let taken = metadata.create_flag(PROJECT, USER, new("a")).await.expect_err("taken");
+    let MetadataError::Rejected(violation) = &taken else { panic!("{taken:?}") };
+    assert_eq!(violation.code, "unique");
+    assert_eq!(violation.detail, "There is already a feature flag with this key.");
+    assert_eq!(violation.attr, Some("key"));
+    assert_eq!(taken.kind(), Kind::Invalid);
+    assert_eq!(code(metadata.update_flag(PROJECT, USER, b.id, set_key("a")).await), "unique");
+    assert_eq!(bench.update(b.id, set_key("b")).await.version, 2, "its own key is free");
+
+    // Creating a flag removes the deleted one with its key, for good.
+    bench.update(a.id, set_deleted(true)).await;
+    let again = bench.create("a").await;
+    assert_eq!(again.id, FlagId(3));
+    assert_eq!(kind(metadata.flag(PROJECT, a.id).await), Kind::NotFound);
+    // So does renaming one.
+    bench.update(again.id, set_deleted(true)).await;
+    bench.update(b.id, set_key("a")).await;
+    assert_eq!(kind(metadata.flag(PROJECT, again.id).await), Kind::NotFound);
+    bench.check_snapshot().await;
+
+    // Keys of another project are another matter.
+    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project");
+    metadata.create_flag(other.id, USER, new("a")).await.expect("create");
+    bench.check_snapshot().await;
+}
+
+#[tokio::test]
+async fn the_newest_flag_keeps_its_id_when_it_is_replaced() {
+    let bench = Bench::started().await;
+    let first = bench.create("a").await;
+    bench.update(first.id, set_deleted(true)).await;
+    let second = bench.create("a").await;
+    assert_eq!((first.id, second.id), (FlagId(1), FlagId(2)));
+}
+
+#[tokio::test]
+async fn deleted_flags_can_be_read_and_restored() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let flag = bench.create("a").await;
+    bench.update(flag.id, set_deleted(true)).await;
+    assert_eq!(metadata.snapshot().flags(PROJECT), []);
+    assert_eq!(metadata.list_flags(PROJECT, 100, 0).count, 0);
+    assert!(metadata.flag(PROJECT, flag.id).await.expect("flag").deleted);
+    bench.check_snapshot().await;
+    let restored = bench.update(flag.id, set_deleted(false)).await;
+    assert_eq!((restored.deleted, restored.version), (false, 3));
+    assert_eq!(metadata.snapshot().flags(PROJECT), [restored]);
+
+    // Not if its key was taken: a flag may be given the key while another is created deleted.
+    let hidden = NewFlag { deleted: true, ..new("b") };
+    let hidden = metadata.create_flag(PROJECT, USER, hidden).await.expect("create");
+    let mut write = metadata.begin().await.expect("begin");
+    sqlx::query("UPDATE feature_flags SET key = 'b' WHERE id = 1")
+        .execute(write.connection())
+        .await
+        .expect("rename behind the store's back");
+    write.commit_unseen().await.expect("commit");
+    metadata.shared.is_behind.store(true, Ordering::Release);
+    let clash = metadata.update_flag(PROJECT, USER, hidden.id, set_deleted(false)).await;
+    assert_eq!(code(clash), "unique");
+}
+
+#[tokio::test]
+async fn flags_are_of_one_project() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    let flag = bench.create("a").await;
+    assert_eq!(kind(metadata.flag(other, flag.id).await), Kind::NotFound);
+    let update = metadata.update_flag(other, USER, flag.id, set_deleted(true)).await;
+    assert_eq!(kind(update), Kind::NotFound);
+    assert_eq!(metadata.snapshot().flags(other), []);
+    assert_eq!(metadata.list_flags(other, 100, 0).count, 0);
+    let nowhere = metadata.create_flag(ProjectId(9), USER, new("x")).await;
+    assert_eq!(kind(nowhere), Kind::NotFound);
+    let nobody = metadata.create_flag(PROJECT, UserId(9), new("x")).await;
+    assert_eq!(kind(nobody), Kind::NotFound);
+    assert_eq!(kind(metadata.flag(PROJECT, FlagId(99)).await), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn dependencies_hold_across_flags() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let needs = |id: FlagId| {
+        json!({"groups": [{"properties": [{"key": id.to_string(), "type": "flag", "value": true,
+                                           "operator": "flag_evaluates_to"}]}]})
+    };
+    let a = bench.create("a").await;
+    let b = bench.create("b").await;
+    bench.update(b.id, set_filters(needs(a.id))).await;
+    for patch in [set_deleted(true), set_active(false), set_filters(needs(b.id))] {
+        assert_eq!(code(metadata.update_flag(PROJECT, USER, a.id, patch).await), "invalid_input");
+    }
+    bench.update(b.id, set_active(false)).await;
+    bench.update(a.id, set_active(false)).await;
+    assert_eq!(
+        code(metadata.update_flag(PROJECT, USER, b.id, set_active(true)).await),
+        "invalid_input"
+    );
+    bench.update(a.id, set_active(true)).await;
+    bench.update(b.id, set_active(true)).await;
+    // Dependencies are within a project.
+    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    let foreign = NewFlag { filters: Some(needs(a.id)), ..new("c") };
+    assert_eq!(code(metadata.create_flag(other, USER, foreign).await), "invalid_input");
+}
+
+#[tokio::test]
+async fn filters_are_bounded() {
+    let bench = Bench::started().await;
+    let filters = json!({"groups": [{"description": "x".repeat(512 * 1024)}]});
+    let new = NewFlag { filters: Some(filters), ..new("big") };
+    assert_eq!(code(bench.metadata.create_flag(PROJECT, USER, new).await), "invalid_input");
+}
+
+#[tokio::test]
+async fn lists_are_newest_first_and_paged() {
+    let bench = Bench::started().await;
+    for key in ["a", "b", "c"] {
+        bench.create(key).await;
+    }
+    let early = FlagPatch { created_at: Some(UnixMicros(1)), ..FlagPatch::default() };
+    bench.update(FlagId(2), early).await;
+    bench.clock.advance(Duration::from_secs(1));
+    bench.create("d").await;
+    let keys = |limit, offset| {
+        let page = bench.metadata.list_flags(PROJECT, limit, offset);
+        assert_eq!(page.count, 4);
+        page.flags.iter().map(|flag| flag.key.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(100, 0), ["d", "c", "a", "b"]);
+    assert_eq!(keys(2, 1), ["c", "a"]);
+    assert_eq!(keys(2, 3), ["b"]);
+    assert_eq!(keys(2, 4), [""; 0]);
+    assert_eq!(keys(0, 0), [""; 0]);
+    bench.check_snapshot().await;
+}
