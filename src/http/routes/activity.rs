@@ -11,7 +11,7 @@ use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::problem;
+use crate::http::routes::store::problem;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Entry;

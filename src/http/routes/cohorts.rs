@@ -32,8 +32,9 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts::body::CohortBody;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::query;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::identity::person::Person;
 use crate::identity::view::View;
 use crate::metadata::activity::Scope;
@@ -84,20 +85,19 @@ pub async fn create(app: &App, project: &str, request: Request) -> Result<Respon
         is_static,
         members,
     };
-    let cohort = store(app, &asker, new).await?;
+    let cohort = add(app, &asker, new).await?;
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
 /// Stores a new cohort and begins to count it.
-pub(super) async fn store(
+pub(super) async fn add(
     app: &App,
     asker: &Principal,
     new: NewCohort,
 ) -> Result<std::sync::Arc<StoredCohort>, Problem> {
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_cohort(project, user, new).await };
-    let written = app.tasks.0.detach("create-cohort", write).await;
-    let cohort = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let cohort = store::write(app, "create-cohort", write).await?;
     begin_count(app, &cohort);
     Ok(cohort)
 }
@@ -148,8 +148,7 @@ async fn change(
 ) -> Result<std::sync::Arc<StoredCohort>, Problem> {
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_cohort(project, user, id, patch).await };
-    let written = app.tasks.0.detach("update-cohort", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)
+    store::write(app, "update-cohort", write).await
 }
 
 /// `DELETE cohorts/:id/`: refused without a body, as for flags.
@@ -189,8 +188,7 @@ pub async fn change_members(
             false => metadata.change_members((project, user), id, &persons, &[]).await,
         }
     };
-    let written = app.tasks.0.detach("change-members", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    store::write(app, "change-members", write).await?;
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 

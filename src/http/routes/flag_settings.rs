@@ -12,7 +12,7 @@ use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::problem;
+use crate::http::routes::store::problem;
 use crate::metadata::secrets::Seed;
 
 /// `GET` and `PATCH feature_flags/settings/`: `property_matching_version`, 1 or 2.

@@ -12,7 +12,6 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::flags::cohorts::Memberships;
 use crate::flags::set::Selection;
-use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -21,10 +20,12 @@ use crate::http::routes::cohorts;
 use crate::http::routes::feature_flags::Action;
 use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::filter::Wanted;
 use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::query;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
@@ -51,8 +52,7 @@ pub async fn dashboard(
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag_id(id)?;
     let write = async move { metadata.create_usage_dashboard(project, user, id).await };
-    let written = app.tasks.0.detach("create-dashboard", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "create-dashboard", write).await? {
         Ok(_) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
         Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
         Err(_) => Ok(unsuccessful("Unable to generate usage dashboard")),
@@ -69,8 +69,7 @@ pub async fn enrich(
     let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
     let (metadata, project, id) = (app.metadata.clone(), asker.project.id, flag_id(id)?);
     let write = async move { metadata.enrich_usage_dashboard(project, id).await };
-    let written = app.tasks.0.detach("enrich-dashboard", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "enrich-dashboard", write).await? {
         Ok(()) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
         Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
         Err(MetadataError::Rejected(violation)) => Ok(unsuccessful(&violation.detail)),
@@ -99,19 +98,6 @@ pub async fn switch(
     };
     let flag = change(app, &asker, flag_id(id)?, patch).await?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
-}
-
-async fn change(
-    app: &App,
-    asker: &Principal,
-    id: FlagId,
-    patch: FlagPatch,
-) -> Result<Arc<StoredFlag>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.update_flag(project, user, id, patch).await };
-    let written = app.tasks.0.detach("update-flag", write).await;
-    let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
-    Ok(update.after)
 }
 
 /// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
@@ -266,7 +252,7 @@ pub async fn static_cohort(
         members,
         ..NewCohort::default()
     };
-    let cohort = cohorts::store(app, &asker, new).await?;
+    let cohort = cohorts::add(app, &asker, new).await?;
     let body = json!({"cohort": cohorts::shown(&cohort, &app.metadata.snapshot())});
     Ok(Response::json(StatusCode::CREATED, &body))
 }
@@ -321,17 +307,16 @@ pub async fn bulk_delete(app: &App, project: &str, request: Request) -> Result<R
         let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
         let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
         let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
-        match app.tasks.0.detach("delete-flag", write).await {
-            Ok(Ok(_)) => deleted.push(json!({
+        match store::attempt(app, "delete-flag", write).await? {
+            Ok(_) => deleted.push(json!({
                 "id": id,
                 "key": flag.key,
                 "rollout_state": rollout_state(flag),
                 "active_variant": null,
             })),
-            Ok(Err(error)) => {
+            Err(error) => {
                 errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
             }
-            Err(error) => return Err(Problem::of(error.kind(), &error)),
         }
     }
     Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))

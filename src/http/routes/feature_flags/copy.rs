@@ -12,9 +12,11 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::SCOPE;
-use crate::http::routes::feature_flags::UserBody;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::roles;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::http::routes::user_body::UserBody;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -121,11 +123,10 @@ async fn copy_to(
         };
         Ok(metadata.update_flag(project, user, id, patch).await?.after)
     };
-    let written = app.tasks.0.detach("copy-flag", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "copy-flag", write).await? {
         Ok(flag) => Ok(Ok(flag)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
-        Err(error) => Err(super::problem(error)),
+        Err(error) => Err(problem(error)),
     }
 }
 

@@ -34,8 +34,8 @@ use crate::http::routes::cohorts::with_subject;
 use crate::http::routes::feature_flags::Action;
 use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
 

@@ -17,8 +17,9 @@ use crate::http::response::Response;
 use crate::http::routes::feature_flags::Action;
 use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::body::FlagBody;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::roles;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
@@ -68,8 +69,7 @@ pub async fn create(
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.grant_role(project, user, id, &role).await };
-    let written = app.tasks.0.detach("grant-role", write).await;
-    let access = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let access = store::write(app, "grant-role", write).await?;
     Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
 }
 
@@ -100,8 +100,7 @@ pub async fn delete(
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
-    let written = app.tasks.0.detach("revoke-role", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    store::write(app, "revoke-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 

@@ -21,6 +21,7 @@ use crate::http::routes::feature_flags::Action;
 use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::StoredFlag;
 use crate::query::QueryError;
@@ -85,7 +86,7 @@ pub async fn status(
             let body = json!({"status": "unknown", "reason": "Flag could not be found"});
             return Ok(Response::json(StatusCode::NOT_FOUND, &body));
         }
-        Err(error) => return Err(super::problem(error)),
+        Err(error) => return Err(problem(error)),
     };
     let called = last_called(app, asker.project.id).await?;
     let rollout = Rollout::of(&flag);
