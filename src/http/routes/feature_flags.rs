@@ -18,14 +18,14 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use crate::app::App;
-use crate::http::auth;
+use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
 use crate::http::routes::feature_flags::filter::Wanted;
@@ -36,10 +36,6 @@ use crate::metadata::activity::Scope;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
-use crate::metadata::snapshot::Snapshot;
-
-/// What the scopes of keys call flags.
-const SCOPE: &str = "feature_flag";
 
 /// The methods of one flag that are not refused.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
@@ -75,8 +71,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let id = flag_id(call.id())?;
-    let flag = app.metadata.flag(call.asker.project.id, id).await.map_err(problem)?;
+    let flag = find(app, call.asker.project.id, call.id()).await?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
 }
 
@@ -84,10 +79,9 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// a field that is absent as it was.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let id = flag_id(call.id())?;
-    let Call { asker, request, .. } = call;
     // An unknown flag is told before a bad body.
-    app.metadata.flag(asker.project.id, id).await.map_err(problem)?;
+    let id = find(app, call.asker.project.id, call.id()).await?.id;
+    let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
     let flag = change(app, &asker, id, patch).await?;
@@ -107,25 +101,17 @@ async fn change(
 }
 
 /// `GET feature_flags/:id/activity/`; without an id of all flags.
-pub async fn activity(
-    app: &App,
-    project: &str,
-    id: Option<&str>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    if let Some(id) = id {
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    if !call.parameters.is_empty() {
         // Without a body, unlike other answers of its kind.
         let gone = || Response::empty(StatusCode::NOT_FOUND);
-        let Ok(id) = id.parse().map(FlagId) else { return Ok(gone()) };
-        match app.metadata.flag(asker.project.id, id).await {
+        let Ok(id) = call.id().parse().map(FlagId) else { return Ok(gone()) };
+        match app.metadata.flag(call.asker.project.id, id).await {
             Err(MetadataError::NotFound(_)) => return Ok(gone()),
             found => found.map_err(problem)?,
         };
     }
-    let scope = (Scope::FeatureFlag, SCOPE);
-    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
+    activity::of_scope(app, call, Scope::FeatureFlag).await
 }
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
@@ -134,27 +120,9 @@ pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(hyper::header::ALLOW, ALLOW))
 }
 
-/// What a request does to flags, as scopes call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Read,
-    Write,
-}
-
-/// Who asks, if they may.
-fn asker(
-    snapshot: &Snapshot,
-    project: &str,
-    request: &Request,
-    action: Action,
-) -> Result<Principal, Problem> {
-    let principal = auth::of_project(snapshot, request, project)?;
-    let action = match action {
-        Action::Read => "read",
-        Action::Write => "write",
-    };
-    auth::may(&principal, SCOPE, action)?;
-    Ok(principal)
+/// The flag that the path names first, of a project, deleted or not.
+async fn find(app: &App, project: ProjectId, id: &str) -> Result<Arc<StoredFlag>, Problem> {
+    app.metadata.flag(project, flag_id(id)?).await.map_err(problem)
 }
 
 fn flag_id(text: &str) -> Result<FlagId, Problem> {
