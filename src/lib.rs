@@ -120,7 +120,6 @@
 //! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
-//! | endpoint of flags or cohorts | a row in `http/router/flag_routes.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |

@@ -87,19 +87,6 @@ pub fn principal(
     Ok(Principal { key, user, project: Arc::clone(project) })
 }
 
-/// Checks the request's key and its right to the project, as [`asker`] and [`principal`].
-///
-/// # Errors
-///
-/// As of both.
-pub fn of_project(
-    snapshot: &Snapshot,
-    request: &Request,
-    project: &str,
-) -> Result<Principal, Problem> {
-    principal(snapshot, request, asker(snapshot, request)?, project)
-}
-
 /// The project that the user works with: the one chosen, else the first of the organization.
 fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> {
     let chosen = user.current_project.and_then(|id| snapshot.project(id));
@@ -142,15 +129,6 @@ pub fn require(key: &PersonalKey, scope: &str) -> Result<(), Problem> {
     }
     let detail = format!("API key missing required scope '{scope}'");
     Err(Problem::permission_denied(detail))
-}
-
-/// Checks that the key grants `action`, which is `read` or `write`, on objects of one kind.
-///
-/// # Errors
-///
-/// As of [`require`].
-pub fn may(principal: &Principal, object: &str, action: &str) -> Result<(), Problem> {
-    require(&principal.key, &format!("{object}:{action}"))
 }
 
 /// Whether the key grants `scope`. See [`require`].

@@ -4,8 +4,6 @@
 //! because SDKs send both forms and a redirect would break a preflight. The only place that sees
 //! the whole [`App`]; a route function gets it and takes what it needs.
 
-mod flag_routes;
-
 use std::sync::Arc;
 
 use hyper::Method;
@@ -24,11 +22,13 @@ use crate::http::routes::capture::Kind;
 use crate::http::routes::capture_v1;
 use crate::http::routes::discarded;
 use crate::http::routes::discarded::Discarded;
+use crate::http::routes::flag_events;
 use crate::http::routes::flags;
 use crate::http::routes::health;
 use crate::http::routes::lists;
 use crate::http::routes::lists::List;
 use crate::http::routes::local_evaluation;
+use crate::http::routes::ofrep;
 use crate::http::routes::query;
 use crate::http::routes::remote_config;
 use crate::http::routes::remote_config::File;
@@ -84,8 +84,22 @@ pub enum Route {
     Static(String),
     /// `/api/surveys` and the like, for SDKs.
     List(List),
-    /// Flags, cohorts and what belongs to them.
-    OfFlags(flag_routes::Found),
+    /// Flags for servers that evaluate them themselves. A number, `@current`, or empty, where the
+    /// query names the project.
+    Definitions(String),
+    /// The payload of one flag, for such servers.
+    FlagPayload {
+        /// A number or `@current`.
+        project: String,
+        /// The id or key of the flag.
+        flag: String,
+    },
+    /// All flags, as OpenFeature asks.
+    OfrepAll,
+    /// The flag of this key, as OpenFeature asks.
+    OfrepOne(String),
+    /// A stream that tells when flags change.
+    FlagEvents,
     /// `/_internal/query`: SQL from a command of the same user.
     InternalQuery,
     /// `/api/...`.
@@ -140,18 +154,50 @@ fn find(method: &Method, path: &str) -> Route {
     }
 }
 
-/// Endpoints of flags, and all others that operators use.
+/// Flags for programs that evaluate them, and all that operators use.
 fn find_managed(method: &Method, path: &str) -> Route {
-    match flag_routes::find(method, path) {
-        Some(Ok(found)) => return Route::OfFlags(found),
-        Some(Err(allow)) => return Route::WrongMethod(allow.to_owned()),
-        None => {}
+    if let Some((wanted, allow, route)) = find_flags(path) {
+        let is_wanted = *method == wanted;
+        return if is_wanted { route } else { Route::WrongMethod(allow.to_owned()) };
     }
     match table::find(method.as_str(), path) {
         Found::Endpoint(managed) => Route::Managed(managed),
         Found::WrongMethod(allow) => Route::WrongMethod(allow),
         Found::Nothing => Route::Unknown,
     }
+}
+
+/// What programs get of flags beside `/flags`, most of them with a key of their own kind: its method,
+/// its `Allow`, and the endpoint.
+fn find_flags(path: &str) -> Option<(Method, &'static str, Route)> {
+    let definitions = |project: &str| Route::Definitions(project.to_owned());
+    let parts: Vec<&str> = path.split('/').collect();
+    Some(match parts.as_slice() {
+        ["", "flags", "definitions"] | ["", "api", "feature_flag", "local_evaluation"] => {
+            (Method::GET, GET, definitions(""))
+        }
+        ["", "api", "projects" | "environments", project, "feature_flags", "local_evaluation"] => {
+            (Method::GET, GET, definitions(project))
+        }
+        [
+            "",
+            "api",
+            "projects" | "environments",
+            project,
+            "feature_flags",
+            flag,
+            "remote_config",
+        ] if !flag.is_empty() => {
+            let (project, flag) = ((*project).to_owned(), (*flag).to_owned());
+            (Method::GET, GET, Route::FlagPayload { project, flag })
+        }
+        ["", "ofrep", "v1", "evaluate", "flags"] => (Method::POST, POST, Route::OfrepAll),
+        ["", "ofrep", "v1", "evaluate", "flags", key] if !key.is_empty() => {
+            (Method::POST, POST, Route::OfrepOne((*key).to_owned()))
+        }
+        ["", "flags", "events"] => (Method::GET, GET, Route::FlagEvents),
+        _ => return None,
+    })
 }
 
 /// What browser and mobile SDKs get besides flags.
@@ -197,7 +243,11 @@ impl Route {
             Self::Managed(managed) => managed.endpoint.path,
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
-            Self::OfFlags(found) => found.label(),
+            Self::Definitions(_) => "definitions",
+            Self::FlagPayload { .. } => "flag_remote_config",
+            Self::OfrepAll => "ofrep_all",
+            Self::OfrepOne(_) => "ofrep_one",
+            Self::FlagEvents => "flag_events",
         }
     }
 }
@@ -223,9 +273,15 @@ impl Router {
             Route::Start { token, file } => remote_config::file(app, &token, file, &request).await,
             Route::Static(path) => static_files::file(app, &path, &request).await,
             Route::List(list) => lists::list(app, list, &request),
-            Route::OfFlags(found) => {
-                found.answer(app, (&self.definitions, &self.ending), request).await
+            Route::Definitions(project) => {
+                local_evaluation::definitions(app, &self.definitions, &project, &request)
             }
+            Route::FlagPayload { project, flag } => {
+                local_evaluation::remote_config(app, &project, &flag, &request)
+            }
+            Route::OfrepAll => ofrep::all(app, request).await,
+            Route::OfrepOne(key) => ofrep::one(app, &key, request).await,
+            Route::FlagEvents => flag_events::events(app, &self.ending, &request),
             Route::InternalQuery => query::internal(app, &self.secret, request).await,
             Route::Managed(managed) => self.manage(managed, request).await,
             Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, &allow)),
@@ -314,6 +370,11 @@ mod tests {
     fn paths_find_their_endpoints_with_and_without_a_slash() {
         let start = |file| Route::Start { token: "phc_t".to_owned(), file };
         let wrong = |allow: &str| Route::WrongMethod(allow.to_owned());
+        let definitions = |project: &str| Route::Definitions(project.to_owned());
+        let payload = |project: &str, flag: &str| Route::FlagPayload {
+            project: project.to_owned(),
+            flag: flag.to_owned(),
+        };
         for (method, path, expected) in [
             (Method::POST, "/capture", Route::Capture(Kind::Legacy)),
             (Method::POST, "/e", Route::Capture(Kind::Legacy)),
@@ -338,6 +399,22 @@ mod tests {
             (Method::GET, "/flags", Route::FlagsWithoutSubject),
             (Method::GET, "/decide", Route::FlagsWithoutSubject),
             (Method::DELETE, "/flags", wrong(GET_POST)),
+            (Method::GET, "/flags/definitions", definitions("")),
+            (Method::POST, "/flags/definitions", wrong(GET)),
+            (Method::GET, "/api/feature_flag/local_evaluation", definitions("")),
+            (Method::GET, "/api/projects/1/feature_flags/local_evaluation", definitions("1")),
+            (Method::POST, "/api/projects/1/feature_flags/local_evaluation", wrong(GET)),
+            (
+                Method::GET,
+                "/api/environments/@current/feature_flags/my-flag/remote_config",
+                payload("@current", "my-flag"),
+            ),
+            (Method::POST, "/ofrep/v1/evaluate/flags", Route::OfrepAll),
+            (Method::POST, "/ofrep/v1/evaluate/flags/beta", Route::OfrepOne("beta".to_owned())),
+            (Method::GET, "/ofrep/v1/evaluate/flags/beta", wrong(POST)),
+            (Method::GET, "/flags/events", Route::FlagEvents),
+            (Method::POST, "/flags/events", wrong(GET)),
+            (Method::GET, "/cohorts", Route::Unknown),
             (Method::GET, "/array/phc_t/config", start(File::Config)),
             (Method::GET, "/array/phc_t/config.js", start(File::ConfigScript)),
             (Method::GET, "/array/phc_t/array.js", start(File::Sdk)),

@@ -18,9 +18,17 @@ use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::call::Renderings;
 use crate::http::call::decode;
+use crate::http::routes::activity;
+use crate::http::routes::cohorts;
 use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
+use crate::http::routes::feature_flags::actions;
+use crate::http::routes::feature_flags::copy;
+use crate::http::routes::feature_flags::questions;
+use crate::http::routes::feature_flags::role_access;
+use crate::http::routes::feature_flags::status;
+use crate::http::routes::flag_settings;
 use crate::http::routes::groups;
 use crate::http::routes::ingestion_warnings;
 use crate::http::routes::organizations;
@@ -29,6 +37,7 @@ use crate::http::routes::persons;
 use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
+use crate::http::routes::roles;
 use crate::http::routes::users;
 
 /// A function of a project.
@@ -56,6 +65,17 @@ pub const TABLE: &[Endpoint] = &[
     at("PATCH",     "O/members/:uuid/",         "organization_member:write", of_account!(organizations::update_member)),
     at("DELETE",    "O/members/:uuid/",         "organization_member:write", of_account!(organizations::remove_member)),
 
+    at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
+    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(copy::by_key)),
+    at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
+    at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
+    at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),
+    at("PATCH",     "O/roles/:id/",             "organization:write",    of_account!(roles::update)),
+    at("DELETE",    "O/roles/:id/",             "organization:write",    of_account!(roles::delete)),
+    at("GET",       "O/roles/:id/role_memberships/", "organization:read", of_account!(roles::members)),
+    at("POST",      "O/roles/:id/role_memberships/", "organization:write", of_account!(roles::add_member)),
+    at("DELETE",    "O/roles/:id/role_memberships/:membership/", "organization:write", of_account!(roles::remove_member)),
+
     at("GET",       "/api/personal_api_keys/",  "personal_api_key:read", of_account!(personal_api_keys::list)),
     at("POST",      "/api/personal_api_keys/",  "personal_api_key:write", of_account!(personal_api_keys::create)),
     at("GET",       "/api/personal_api_keys/:id/", "personal_api_key:read", of_account!(personal_api_keys::retrieve)),
@@ -67,9 +87,24 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/",                       "project:read",          of_project!(projects::retrieve)),
     at("PUT PATCH", "P/",                       "project:write",         of_project!(projects::update)),
     at("PATCH",     "P/reset_token/",           "project:write",         of_project!(projects::reset_token)),
+    at("POST",      "P/rotate_secret_token/",   "project:write",         of_project!(flag_settings::rotate_secret)),
+    at("PATCH",     "P/rotate_secret_token/",   "project:write",         of_project!(flag_settings::rotate_secret)).unlisted(),
 
     at("GET",       "/api/users/:uuid/",        "user:read",             of_account!(users::retrieve)),
     at("PATCH",     "/api/users/:uuid/",        "user:write",            of_account!(users::update)),
+
+    at("GET",       "P/activity_log/",          "activity_log:read",     of_project!(activity::of_project)),
+
+    at("GET",       "P/cohorts/",               "cohort:read",           of_project!(cohorts::list)),
+    at("POST",      "P/cohorts/",               "cohort:write",          of_project!(cohorts::create)),
+    at("GET",       "P/cohorts/activity/",      "cohort:read",           of_project!(cohorts::activity)),
+    at("GET",       "P/cohorts/:id/",           "cohort:read",           of_project!(cohorts::retrieve)),
+    at("PUT PATCH", "P/cohorts/:id/",           "cohort:write",          of_project!(cohorts::update)),
+    at("DELETE",    "P/cohorts/:id/",           "cohort:write",          of_project!(cohorts::delete)).unlisted(),
+    at("GET",       "P/cohorts/:id/activity/",  "cohort:read",           of_project!(cohorts::activity)),
+    at("POST PATCH", "P/cohorts/:id/add_persons_to_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
+    at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)),
+    at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
 
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
@@ -84,13 +119,39 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
+    at("GET",       "P/feature_flags/activity/", "feature_flag:read",     of_project!(feature_flags::activity)),
+    at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(actions::bulk_delete)),
+    at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(actions::bulk_keys)),
+    at("GET",       "P/feature_flags/evaluation_reasons/", "feature_flag:read", of_project!(questions::evaluation_reasons)),
+    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(actions::matching_ids)),
+    at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(questions::my_flags)),
+    at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)),
+    at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)),
+    at("POST",      "P/feature_flags/user_blast_radius/", "feature_flag:read", of_project!(questions::blast_radius)),
     at("GET",       "P/feature_flags/:id/",     "feature_flag:read",     of_project!(feature_flags::retrieve)),
     at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)),
-    at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).refused(),
+    at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).unlisted(),
+    at("GET",       "P/feature_flags/:id/activity/", "feature_flag:read", of_project!(feature_flags::activity)),
+    at("POST",      "P/feature_flags/:id/create_static_cohort_for_flag/", "feature_flag:write", of_project!(actions::static_cohort)),
+    at("POST",      "P/feature_flags/:id/dashboard/", "feature_flag:write", of_project!(actions::dashboard)),
+    at("GET",       "P/feature_flags/:id/dependent_flags/", "feature_flag:read", of_project!(actions::dependents)),
+    at("POST",      "P/feature_flags/:id/enable/", "feature_flag:write", of_project!(actions::switch)),
+    at("POST",      "P/feature_flags/:id/disable/", "feature_flag:write", of_project!(actions::switch)),
+    at("POST",      "P/feature_flags/:id/archive/", "feature_flag:write", of_project!(actions::switch)),
+    at("POST",      "P/feature_flags/:id/unarchive/", "feature_flag:write", of_project!(actions::switch)),
+    at("POST",      "P/feature_flags/:id/enrich_usage_dashboard/", "feature_flag:write", of_project!(actions::enrich)),
+    at("GET",       "P/feature_flags/:id/role_access/", "feature_flag:read", of_project!(role_access::list)),
+    at("POST",      "P/feature_flags/:id/role_access/", "feature_flag:write", of_project!(role_access::create)),
+    at("GET",       "P/feature_flags/:id/role_access/:access/", "feature_flag:read", of_project!(role_access::retrieve)),
+    at("DELETE",    "P/feature_flags/:id/role_access/:access/", "feature_flag:write", of_project!(role_access::delete)),
+    at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)),
+    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(questions::test_evaluation)),
+    at("GET",       "P/feature_flags/:id/versions/:version/", "feature_flag:read", of_project!(actions::version)),
+    at("POST",      "P/feature_flags/:id/versions/:version/revert/", "feature_flag:write", of_project!(actions::revert)),
 
     at("GET",       "P/groups/",                "group:read",            of_project!(groups::list)),
     at("GET",       "P/groups/find/",           "group:read",            of_project!(groups::find)),
-    at("GET",       "P/groups/property_definitions/", "group:read",      of_project!(groups::property_definitions)),
+    at("GET",       "P/groups/property_definitions/", "group:read", of_project!(groups::property_definitions)),
     at("GET",       "P/groups/property_values/", "group:read",           of_project!(groups::property_values)),
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
@@ -101,9 +162,9 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
     at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)),
     at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)),
-    at("GET",       "P/persons/:id/properties_timeline/", "person:read",   of_project!(persons::timeline::timeline)).or_csv(),
-    at("POST",      "P/persons/:id/update_property/", "person:write",    of_project!(persons::changes::update_property)),
-    at("POST",      "P/persons/:id/delete_property/", "person:write",    of_project!(persons::changes::delete_property)),
+    at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv(),
+    at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)),
+    at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)),
     at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
 
     at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
@@ -167,8 +228,8 @@ impl Endpoint {
         self
     }
 
-    /// It exists to refuse in its own words.
-    const fn refused(mut self) -> Self {
+    /// `Allow` does not tell its methods: it refuses in its own words, or is another name.
+    const fn unlisted(mut self) -> Self {
         self.is_allowed = false;
         self
     }
@@ -399,6 +460,8 @@ mod tests {
             ("/api/person/", "P/persons/", "@current", vec![]),
             ("/api/event_definition/", "P/event_definitions/", "@current", vec![]),
             ("/api/feature_flag/3/", "P/feature_flags/:id/", "@current", vec!["3"]),
+            ("/api/environments/7/cohorts/3", "P/cohorts/:id/", "7", vec!["3"]),
+            ("/api/organizations/o/roles/r", "O/roles/:id/", "o", vec!["o", "r"]),
         ] {
             let found = managed("GET", path);
             assert_eq!(found.endpoint.path, pattern, "{path}");
@@ -418,6 +481,7 @@ mod tests {
             "/api/persons",
             "/api/projects/1/nothing",
             "/api/projects/1/persons/7/8/9",
+            "/api/projects/1/cohorts/3/4",
             "/api/projects/1/persons//",
             "/api/projects//",
             "/persons",
@@ -433,6 +497,18 @@ mod tests {
             ("POST", "/api/projects/1/feature_flags/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
             ("DELETE", "/api/projects/1/feature_flags", "GET, POST, HEAD, OPTIONS"),
             ("GET", "/api/projects/1/query/", "POST, OPTIONS"),
+            ("PUT", "/api/projects/1/feature_flags/activity/", "GET, HEAD, OPTIONS"),
+            ("DELETE", "/api/projects/1/feature_flags/settings", "GET, PATCH, HEAD, OPTIONS"),
+            ("PUT", "/api/projects/1/feature_flags/3/role_access/4", "GET, DELETE, HEAD, OPTIONS"),
+            ("POST", "/api/projects/1/cohorts/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
+            (
+                "GET",
+                "/api/projects/1/cohorts/3/add_persons_to_static_cohort",
+                "POST, PATCH, OPTIONS",
+            ),
+            ("GET", "/api/projects/1/rotate_secret_token", "POST, OPTIONS"),
+            ("PUT", "/api/organizations/o/roles/r", "GET, PATCH, DELETE, HEAD, OPTIONS"),
+            ("GET", "/api/organizations/o/roles/r/role_memberships/m", "DELETE, OPTIONS"),
         ] {
             match find(method, path) {
                 Found::WrongMethod(found) => assert_eq!(found, allow, "{method} {path}"),

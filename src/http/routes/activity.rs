@@ -7,11 +7,13 @@ use serde_json::json;
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::problem;
+use crate::http::routes::store::problem;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Entry;
@@ -25,24 +27,16 @@ const LIMIT_DEFAULT: usize = 10;
 const LIMIT_MAX: usize = 1000;
 
 /// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and the like: a page of what became
-/// of one object, or of all of the kind.
-pub async fn of_scope(
-    app: &App,
-    project: &str,
-    (scope, object): (Scope, &'static str),
-    item: Option<&str>,
-    request: &Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let principal = auth::of_project(&snapshot, request, project)?;
-    auth::may(&principal, object, "read")?;
-    auth::may(&principal, "activity_log", "read")?;
-    let asked = Asked { scopes: vec![scope], item: item.map(str::to_owned), user: None };
-    page(app, &snapshot, principal.project.id, &asked, request).await
+/// of one object, or of all of the kind. Beside the objects the key must grant the log.
+pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "activity_log:read")?;
+    let item = call.parameters.first().cloned();
+    let asked = Asked { scopes: vec![scope], item, user: None };
+    page(app, &app.metadata.snapshot(), call.asker.project.id, &asked, &call.request).await
 }
 
 /// The log of one object, which the caller has found to exist, for a caller who may read it.
-pub async fn page(
+async fn page(
     app: &App,
     snapshot: &Snapshot,
     project: ProjectId,
@@ -68,10 +62,9 @@ pub async fn page(
 
 /// `GET activity_log/`: everything that was changed in the project; `scope`, `scopes` (a list with
 /// commas), `item_id` and `user` (a uuid) select.
-pub async fn of_project(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let principal = auth::of_project(&snapshot, request, project)?;
-    auth::may(&principal, "activity_log", "read")?;
     let names = ["scope", "scopes"].map(|name| request.query(name).unwrap_or_default());
     let names = names.iter().flat_map(|names| names.split(','));
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
@@ -86,9 +79,9 @@ pub async fn of_project(app: &App, project: &str, request: &Request) -> Result<R
     let asked = Asked { scopes: scopes.clone(), item, user };
     if scopes.is_empty() && !names.is_empty() {
         let none = Asked { user: Some(UserId(-1)), ..asked };
-        return self::page(app, &snapshot, principal.project.id, &none, request).await;
+        return page(app, &snapshot, asker.project.id, &none, &request).await;
     }
-    self::page(app, &snapshot, principal.project.id, &asked, request).await
+    page(app, &snapshot, asker.project.id, &asked, &request).await
 }
 
 fn body(entry: &Entry, snapshot: &Snapshot) -> Value {

@@ -8,8 +8,6 @@ mod body;
 
 use hyper::Method;
 use hyper::StatusCode;
-use hyper::header::ALLOW;
-use hyper::header::HeaderValue;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -23,17 +21,19 @@ use crate::flags::cohorts::Members;
 use crate::flags::cohorts::Memberships;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::subject::Subject;
-use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::knowledge::uuids_of;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::cohorts::body::CohortBody;
-use crate::http::routes::feature_flags::problem;
+use crate::http::routes::feature_flags;
 use crate::http::routes::query;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::identity::person::Person;
 use crate::identity::view::View;
 use crate::metadata::activity::Scope;
@@ -43,14 +43,11 @@ use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
 
-/// What the scopes of keys call cohorts.
-const SCOPE: &str = "cohort";
-
 /// `GET cohorts/`: those that are not deleted, newest first; `search` in their names, `type` as
 /// `static` or `dynamic`.
-pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Problem> {
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, request, "read")?;
     let search = request.query("search").unwrap_or_default().to_lowercase();
     let kind = request.query("type");
     let is_asked = |cohort: &StoredCohort| {
@@ -59,18 +56,18 @@ pub fn list(app: &App, project: &str, request: &Request) -> Result<Response, Pro
     };
     let found: Vec<_> =
         snapshot.cohorts(asker.project.id).iter().filter(|cohort| is_asked(cohort)).collect();
-    let page = Page::of(request);
+    let page = Page::of(&request);
     let shown = found.iter().skip(page.offset).take(page.limit);
     let bodies: Vec<_> = shown.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
     let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(request, public_url, found.len(), bodies);
+    let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
 /// `POST cohorts/`. A static one may bring its first members, as uuids of persons or as distinct ids.
-pub async fn create(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, "write")?;
     let mut fields = Fields::read(request).await?;
     fields.require("name")?;
     let patch = body::patch(&mut fields)?;
@@ -84,47 +81,36 @@ pub async fn create(app: &App, project: &str, request: Request) -> Result<Respon
         is_static,
         members,
     };
-    let cohort = store(app, &asker, new).await?;
+    let cohort = add(app, &asker, new).await?;
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
 /// Stores a new cohort and begins to count it.
-pub(super) async fn store(
+pub(super) async fn add(
     app: &App,
     asker: &Principal,
     new: NewCohort,
 ) -> Result<std::sync::Arc<StoredCohort>, Problem> {
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_cohort(project, user, new).await };
-    let written = app.tasks.0.detach("create-cohort", write).await;
-    let cohort = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let cohort = store::write(app, "create-cohort", write).await?;
     begin_count(app, &cohort);
     Ok(cohort)
 }
 
 /// `GET cohorts/:id/`, of a deleted one too.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, "read")?;
-    let cohort = app.metadata.cohort(asker.project.id, cohort_id(id)?).await.map_err(problem)?;
+    let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
+    let cohort = app.metadata.cohort(project, id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
 
 /// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
-pub async fn update(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, "write")?;
-    let id = cohort_id(id)?;
+    let id = cohort_id(call.id())?;
+    let Call { asker, request, .. } = call;
     app.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
     let is_put = request.method == Method::PUT;
     let mut fields = Fields::read(request).await?;
@@ -148,32 +134,20 @@ async fn change(
 ) -> Result<std::sync::Arc<StoredCohort>, Problem> {
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_cohort(project, user, id, patch).await };
-    let written = app.tasks.0.detach("update-cohort", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)
+    store::write(app, "update-cohort", write).await
 }
 
 /// `DELETE cohorts/:id/`: refused without a body, as for flags.
-pub fn delete(
-    app: &App,
-    project: &str,
-    request: &Request,
-    allow: &'static str,
-) -> Result<Response, Problem> {
-    asker(&app.metadata.snapshot(), project, request, "write")?;
-    let allow = HeaderValue::from_static(allow);
-    Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, allow))
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    feature_flags::delete(app, call).await
 }
 
 /// `PATCH` or `POST cohorts/:id/add_persons_to_static_cohort/` with `person_ids` (uuids) or
 /// `distinct_ids`, and `remove_person_from_static_cohort/` with `person_id`.
-pub async fn change_members(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, "write")?;
-    let (project, user, id) = (asker.project.id, asker.user.id, cohort_id(id)?);
+pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = cohort_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let (project, user) = (asker.project.id, asker.user.id);
     let is_removal = request.path().contains("/remove_person");
     let mut fields = Fields::read(request).await?;
     let listed = body::members(&mut fields)?;
@@ -189,21 +163,16 @@ pub async fn change_members(
             false => metadata.change_members((project, user), id, &persons, &[]).await,
         }
     };
-    let written = app.tasks.0.detach("change-members", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    store::write(app, "change-members", write).await?;
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
 /// `GET cohorts/:id/persons/`: the members, a page of them, found by a scan.
-pub async fn members(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, "read")?;
-    let (project, id) = (asker.project.id, cohort_id(id)?);
+    let id = cohort_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = asker.project.id;
     snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
     let page = Page::of(&request);
     let (collector, mut place) = (std::sync::Arc::new(parking_lot::Mutex::new(Vec::new())), 0);
@@ -268,19 +237,12 @@ pub(super) fn shown<'a>(
 }
 
 /// `GET cohorts/:id/activity/`; without an id of all cohorts.
-pub async fn activity(
-    app: &App,
-    project: &str,
-    id: Option<&str>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, "read")?;
-    if let Some(id) = id {
-        app.metadata.cohort(asker.project.id, cohort_id(id)?).await.map_err(problem)?;
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    if !call.parameters.is_empty() {
+        let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
+        app.metadata.cohort(project, id).await.map_err(problem)?;
     }
-    let scope = (Scope::Cohort, SCOPE);
-    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
+    activity::of_scope(app, call, Scope::Cohort).await
 }
 
 /// Counts the members of a cohort with a rule, beside the request.
@@ -330,17 +292,6 @@ async fn persons(
         persons.extend(view.person_of(project, distinct_id).map_err(failed)?.map(|p| p.uuid));
     }
     Ok(persons)
-}
-
-fn asker(
-    snapshot: &Snapshot,
-    project: &str,
-    request: &Request,
-    action: &str,
-) -> Result<Principal, Problem> {
-    let principal = auth::of_project(snapshot, request, project)?;
-    auth::may(&principal, SCOPE, action)?;
-    Ok(principal)
 }
 
 fn cohort_id(text: &str) -> Result<CohortId, Problem> {

@@ -11,33 +11,31 @@ pub mod questions;
 pub mod role_access;
 pub mod status;
 
-pub use body::UserBody;
+use std::sync::Arc;
 
 use hyper::Method;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use crate::app::App;
-use crate::error::Kind;
-use crate::http::auth;
+use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
 use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::activity::Scope;
 use crate::metadata::flags::FlagId;
-use crate::metadata::snapshot::Snapshot;
-
-/// What the scopes of keys call flags.
-const SCOPE: &str = "feature_flag";
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::StoredFlag;
 
 /// The methods of one flag that are not refused.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
@@ -65,8 +63,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let new = body::new_flag(Fields::read(request).await?)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
-    let written = app.tasks.0.detach("create-flag", write).await;
-    let flag = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let flag = store::write(app, "create-flag", write).await?;
     Ok(Response::json(StatusCode::CREATED, &FlagBody::new(&flag, &snapshot, &asker)))
 }
 
@@ -74,8 +71,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let id = flag_id(call.id())?;
-    let flag = app.metadata.flag(call.asker.project.id, id).await.map_err(problem)?;
+    let flag = find(app, call.asker.project.id, call.id()).await?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
 }
 
@@ -83,40 +79,39 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// a field that is absent as it was.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let id = flag_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let (project, user) = (asker.project.id, asker.user.id);
     // An unknown flag is told before a bad body.
-    app.metadata.flag(project, id).await.map_err(problem)?;
+    let id = find(app, call.asker.project.id, call.id()).await?.id;
+    let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
-    let metadata = app.metadata.clone();
+    let flag = change(app, &asker, id, patch).await?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+}
+
+/// Changes a flag.
+async fn change(
+    app: &App,
+    asker: &Principal,
+    id: FlagId,
+    patch: FlagPatch,
+) -> Result<Arc<StoredFlag>, Problem> {
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_flag(project, user, id, patch).await };
-    let written = app.tasks.0.detach("update-flag", write).await;
-    let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&update.after, &snapshot, &asker)))
+    Ok(store::write(app, "update-flag", write).await?.after)
 }
 
 /// `GET feature_flags/:id/activity/`; without an id of all flags.
-pub async fn activity(
-    app: &App,
-    project: &str,
-    id: Option<&str>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    if let Some(id) = id {
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    if !call.parameters.is_empty() {
         // Without a body, unlike other answers of its kind.
         let gone = || Response::empty(StatusCode::NOT_FOUND);
-        let Ok(id) = id.parse().map(FlagId) else { return Ok(gone()) };
-        match app.metadata.flag(asker.project.id, id).await {
+        let Ok(id) = call.id().parse().map(FlagId) else { return Ok(gone()) };
+        match app.metadata.flag(call.asker.project.id, id).await {
             Err(MetadataError::NotFound(_)) => return Ok(gone()),
             found => found.map_err(problem)?,
         };
     }
-    let scope = (Scope::FeatureFlag, SCOPE);
-    crate::http::routes::activity::of_scope(app, project, scope, id, &request).await
+    activity::of_scope(app, call, Scope::FeatureFlag).await
 }
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
@@ -125,52 +120,19 @@ pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(hyper::header::ALLOW, ALLOW))
 }
 
-/// What a request does to flags, as scopes call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Read,
-    Write,
-}
-
-/// Who asks, if they may.
-fn asker(
-    snapshot: &Snapshot,
-    project: &str,
-    request: &Request,
-    action: Action,
-) -> Result<Principal, Problem> {
-    let principal = auth::of_project(snapshot, request, project)?;
-    let action = match action {
-        Action::Read => "read",
-        Action::Write => "write",
-    };
-    auth::may(&principal, SCOPE, action)?;
-    Ok(principal)
+/// The flag that the path names first, of a project, deleted or not.
+async fn find(app: &App, project: ProjectId, id: &str) -> Result<Arc<StoredFlag>, Problem> {
+    app.metadata.flag(project, flag_id(id)?).await.map_err(problem)
 }
 
 fn flag_id(text: &str) -> Result<FlagId, Problem> {
     text.parse().map(FlagId).map_err(|_| Problem::not_found("Not found."))
 }
 
-/// The answer to a failed look-up or write.
-pub(super) fn problem(error: MetadataError) -> Problem {
-    match error {
-        MetadataError::NotFound(_) => Problem::not_found("Not found."),
-        MetadataError::Rejected(violation) => {
-            let attr = violation.attr.map_or(Attr::Null, |attr| Attr::Name(attr.into()));
-            Problem::new(Kind::Invalid, violation.code, violation.detail).with_attr(attr)
-        }
-        other => Problem::of(other.kind(), &other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::flag_id;
-    use super::problem;
     use crate::http::response::Response;
-    use crate::metadata::MetadataError;
-    use crate::metadata::flag_rules;
     use crate::metadata::flags::FlagId;
 
     /// "`:id` is an integer" (the API specification); the paths of endpoints that are not there end here too.
@@ -179,19 +141,6 @@ mod tests {
         assert_eq!(flag_id("7").unwrap(), FlagId(7));
         for text in ["", "my-flag", "activity", "1.5", "7 ", "99999999999999999999"] {
             assert_eq!(Response::from(flag_id(text).unwrap_err()).status, 404, "{text}");
-        }
-    }
-
-    #[test]
-    fn errors_of_the_store_have_their_status() {
-        for (error, status) in [
-            (MetadataError::NotFound("flag"), 404),
-            (MetadataError::Rejected(flag_rules::key_is_taken()), 400),
-            (MetadataError::Database(sqlx::Error::PoolClosed), 503),
-            (MetadataError::Corrupt { table: "flags", problem: "key".to_owned() }, 500),
-        ] {
-            let text = error.to_string();
-            assert_eq!(Response::from(problem(error)).status, status, "{text}");
         }
     }
 }

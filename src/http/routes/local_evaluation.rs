@@ -124,8 +124,9 @@ fn project_of(snapshot: &Snapshot, named: &str, request: &Request) -> Result<Pro
         ("", None) => "@current".to_owned(),
         (named, _) => named.to_owned(),
     };
-    let principal = auth::of_project(snapshot, request, &named)?;
-    auth::may(&principal, "feature_flag", "read")?;
+    let asker = auth::asker(snapshot, request)?;
+    let principal = auth::principal(snapshot, request, asker, &named)?;
+    auth::require(&principal.key, "feature_flag:read")?;
     Ok(principal.project.id)
 }
 

@@ -8,14 +8,24 @@ use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::metadata::MetadataError;
 
-/// Runs `write` to its end, whatever becomes of the client.
+/// Runs `write` to its end, whatever becomes of the client. What its errors mean is for the caller
+/// to say.
+pub(super) async fn attempt<T: Send + 'static>(
+    app: &App,
+    name: &'static str,
+    write: impl Future<Output = Result<T, MetadataError>> + Send + 'static,
+) -> Result<Result<T, MetadataError>, Problem> {
+    let written = app.tasks.0.detach(name, write).await;
+    written.map_err(|error| Problem::of(error.kind(), &error))
+}
+
+/// As [`attempt`], with errors as [`problem`] tells them.
 pub(super) async fn write<T: Send + 'static>(
     app: &App,
     name: &'static str,
     write: impl Future<Output = Result<T, MetadataError>> + Send + 'static,
 ) -> Result<T, Problem> {
-    let written = app.tasks.0.detach(name, write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)
+    attempt(app, name, write).await?.map_err(problem)
 }
 
 /// The answer to a failed look-up or write.
@@ -37,4 +47,25 @@ pub(super) fn wrong(
     detail: impl Into<std::borrow::Cow<'static, str>>,
 ) -> Problem {
     Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Name(name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem;
+    use crate::http::response::Response;
+    use crate::metadata::MetadataError;
+    use crate::metadata::flag_rules;
+
+    #[test]
+    fn errors_of_the_store_have_their_status() {
+        for (error, status) in [
+            (MetadataError::NotFound("flag"), 404),
+            (MetadataError::Rejected(flag_rules::key_is_taken()), 400),
+            (MetadataError::Database(sqlx::Error::PoolClosed), 503),
+            (MetadataError::Corrupt { table: "flags", problem: "key".to_owned() }, 500),
+        ] {
+            let text = error.to_string();
+            assert_eq!(Response::from(problem(error)).status, status, "{text}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::error::Kind;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
-use crate::http::routes::feature_flags::UserBody;
+use crate::http::routes::user_body::UserBody;
 use crate::identity::person::Person;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::MEMBERS_MAX;
@@ -29,7 +29,7 @@ pub(super) struct CohortBody<'a> {
     /// A query instead of a rule; there is none.
     query: Option<bool>,
     is_calculating: bool,
-    created_by: Option<UserBody<'a>>,
+    created_by: Option<UserBody>,
     created_at: String,
     last_calculation: Option<String>,
     errors_calculating: i64,

@@ -12,19 +12,21 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::flags::cohorts::Memberships;
 use crate::flags::set::Selection;
+use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
-use crate::http::routes::feature_flags::Action;
-use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::query;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
@@ -41,18 +43,12 @@ const HISTORY_PAGE: usize = 500;
 const BULK_MAX: usize = 10_000;
 
 /// `POST feature_flags/:id/dashboard/`.
-pub async fn dashboard(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
-    let id = flag_id(id)?;
+pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = flag_id(call.id())?;
+    let (project, user) = (call.asker.project.id, call.asker.user.id);
+    let metadata = app.metadata.clone();
     let write = async move { metadata.create_usage_dashboard(project, user, id).await };
-    let written = app.tasks.0.detach("create-dashboard", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "create-dashboard", write).await? {
         Ok(_) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
         Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
         Err(_) => Ok(unsuccessful("Unable to generate usage dashboard")),
@@ -60,17 +56,11 @@ pub async fn dashboard(
 }
 
 /// `POST feature_flags/:id/enrich_usage_dashboard/`.
-pub async fn enrich(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
-    let (metadata, project, id) = (app.metadata.clone(), asker.project.id, flag_id(id)?);
+pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (project, id) = (call.asker.project.id, flag_id(call.id())?);
+    let metadata = app.metadata.clone();
     let write = async move { metadata.enrich_usage_dashboard(project, id).await };
-    let written = app.tasks.0.detach("enrich-dashboard", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "enrich-dashboard", write).await? {
         Ok(()) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
         Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
         Err(MetadataError::Rejected(violation)) => Ok(unsuccessful(&violation.detail)),
@@ -83,48 +73,25 @@ fn unsuccessful(error: &str) -> Response {
 }
 
 /// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment says which.
-pub async fn switch(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = flag_id(call.id())?;
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let patch = match word {
         "enable" => FlagPatch { active: Some(true), ..FlagPatch::default() },
         "disable" => FlagPatch { active: Some(false), ..FlagPatch::default() },
         word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
     };
-    let flag = change(app, &asker, flag_id(id)?, patch).await?;
+    let flag = change(app, &asker, id, patch).await?;
     Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
 }
 
-async fn change(
-    app: &App,
-    asker: &Principal,
-    id: FlagId,
-    patch: FlagPatch,
-) -> Result<Arc<StoredFlag>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.update_flag(project, user, id, patch).await };
-    let written = app.tasks.0.detach("update-flag", write).await;
-    let update = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
-    Ok(update.after)
-}
-
 /// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
-pub async fn dependents(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    let (project, id) = (asker.project.id, flag_id(id)?);
-    app.metadata.flag(project, id).await.map_err(problem)?;
+    let project = call.asker.project.id;
+    let id = find(app, project, call.id()).await?.id;
     let set = snapshot.flag_set(project);
     let entries = set.iter().flat_map(|set| set.entries());
     let dependents = entries.filter(|entry| {
@@ -140,15 +107,9 @@ pub async fn dependents(
 }
 
 /// `GET feature_flags/:id/versions/:n/`: the flag as it was at that version, from the log of changes.
-pub async fn version(
-    app: &App,
-    project: &str,
-    (id, version): (&str, &str),
-    request: Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
+pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let flag = find(app, call.asker.project.id, call.id()).await?;
+    let version = call.second_id();
     let fields = at_version(app, &flag, version).await?;
     let mut body = Map::from_iter([
         ("id".to_owned(), flag.id.0.into()),
@@ -160,24 +121,18 @@ pub async fn version(
 }
 
 /// `POST feature_flags/:id/versions/:n/revert/`: makes the flag again what it was; a new version.
-pub async fn revert(
-    app: &App,
-    project: &str,
-    (id, version): (&str, &str),
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
-    let flag = app.metadata.flag(asker.project.id, flag_id(id)?).await.map_err(problem)?;
-    let mut fields = at_version(app, &flag, version).await?;
+    let flag = find(app, call.asker.project.id, call.id()).await?;
+    let mut fields = at_version(app, &flag, call.second_id()).await?;
     // What the server decides, and what is only ever added, stays.
     for name in ["usage_dashboard", "performed_rollback", "analytics_dashboards"] {
         fields.remove(name);
     }
     let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
     let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
-    let flag = change(app, &asker, flag.id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    let flag = change(app, &call.asker, flag.id, patch).await?;
+    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
 }
 
 /// The fields of a flag at a version: those of now, with every later change undone.
@@ -226,17 +181,11 @@ async fn at_version(
 }
 
 /// `POST feature_flags/:id/create_static_cohort_for_flag/`: a list of those for whom the flag is on.
-pub async fn static_cohort(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
-    crate::http::auth::may(&asker, "cohort", "write")?;
-    let (project, id) = (asker.project.id, flag_id(id)?);
-    let flag = app.metadata.flag(project, id).await.map_err(problem)?;
+    auth::require(&call.asker.key, "cohort:write")?;
+    let project = call.asker.project.id;
+    let flag = find(app, project, call.id()).await?;
     let flags = snapshot.flag_set(project).cloned().unwrap_or_default();
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let (now, key) = (app.clock.now(), flag.key.clone());
@@ -266,15 +215,15 @@ pub async fn static_cohort(
         members,
         ..NewCohort::default()
     };
-    let cohort = cohorts::store(app, &asker, new).await?;
+    let cohort = cohorts::add(app, &call.asker, new).await?;
     let body = json!({"cohort": cohorts::shown(&cohort, &app.metadata.snapshot())});
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
 /// `POST feature_flags/bulk_keys/` with `ids`.
-pub async fn bulk_keys(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
     let mut fields = Fields::read(request).await?;
     let ids = fields.ids("ids")?.unwrap_or_default();
     let flags = snapshot.flags(asker.project.id).iter();
@@ -285,9 +234,9 @@ pub async fn bulk_keys(app: &App, project: &str, request: Request) -> Result<Res
 }
 
 /// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page.
-pub async fn matching_ids(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
     let wanted = Wanted::of_request(app, &asker, &request).await?;
     let flags = snapshot.flags(asker.project.id).iter();
     let ids: Vec<i64> = flags.filter(|f| wanted.includes(f)).map(|flag| flag.id.0).collect();
@@ -295,9 +244,9 @@ pub async fn matching_ids(app: &App, project: &str, request: Request) -> Result<
 }
 
 /// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` as the list takes them.
-pub async fn bulk_delete(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Write)?;
     let mut fields = Fields::read(request).await?;
     let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
     let filters = fields.nullable_value("filters").flatten();
@@ -321,17 +270,16 @@ pub async fn bulk_delete(app: &App, project: &str, request: Request) -> Result<R
         let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
         let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
         let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
-        match app.tasks.0.detach("delete-flag", write).await {
-            Ok(Ok(_)) => deleted.push(json!({
+        match store::attempt(app, "delete-flag", write).await? {
+            Ok(_) => deleted.push(json!({
                 "id": id,
                 "key": flag.key,
                 "rollout_state": rollout_state(flag),
                 "active_variant": null,
             })),
-            Ok(Err(error)) => {
+            Err(error) => {
                 errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
             }
-            Err(error) => return Err(Problem::of(error.kind(), &error)),
         }
     }
     Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))

@@ -9,7 +9,7 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
-use crate::metadata::accounts::User;
+use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::Seen;
@@ -105,7 +105,7 @@ pub(super) struct FlagBody<'a> {
     filters: &'a Value,
     deleted: bool,
     active: bool,
-    created_by: Option<UserBody<'a>>,
+    created_by: Option<UserBody>,
     created_at: String,
     is_simple_flag: bool,
     /// A number as it was given, or null.
@@ -125,7 +125,7 @@ pub(super) struct FlagBody<'a> {
     has_enriched_analytics: Option<bool>,
     version: i64,
     updated_at: String,
-    last_modified_by: Option<UserBody<'a>>,
+    last_modified_by: Option<UserBody>,
     archived: bool,
     bucketing_identifier: Option<&'a str>,
     evaluation_runtime: &'a str,
@@ -133,17 +133,6 @@ pub(super) struct FlagBody<'a> {
     is_remote_configuration: bool,
     /// Payloads are never encrypted here.
     has_encrypted_payloads: bool,
-}
-
-/// A user inside another object.
-#[derive(Debug, Serialize)]
-pub struct UserBody<'a> {
-    id: i64,
-    uuid: String,
-    distinct_id: &'a str,
-    first_name: &'a str,
-    email: &'a str,
-    is_email_verified: bool,
 }
 
 impl<'a> FlagBody<'a> {
@@ -184,20 +173,6 @@ impl<'a> FlagBody<'a> {
             evaluation_contexts: &flag.evaluation_contexts,
             is_remote_configuration: flag.is_remote_configuration,
             has_encrypted_payloads: false,
-        }
-    }
-}
-
-impl<'a> UserBody<'a> {
-    /// What is shown of a user.
-    pub fn new(user: &'a User) -> Self {
-        Self {
-            id: user.id.0,
-            uuid: user.uuid.to_string(),
-            distinct_id: &user.distinct_id,
-            first_name: &user.first_name,
-            email: &user.email,
-            is_email_verified: user.is_email_verified,
         }
     }
 }

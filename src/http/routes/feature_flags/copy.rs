@@ -6,15 +6,17 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
+use crate::http::auth::Asker;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::SCOPE;
-use crate::http::routes::feature_flags::UserBody;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::roles;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::http::routes::user_body::UserBody;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -27,10 +29,10 @@ const TARGETS_MAX: usize = 50;
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: a flag of the same key in a
 /// target is overwritten. Cohorts and other flags that the conditions ask for are not copied; a target
 /// that has none of these ids refuses the flag.
-pub async fn copy(app: &App, organization: &str, request: Request) -> Result<Response, Problem> {
+pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, organization, &request, (SCOPE, "write"))?;
-    let mut fields = Fields::read(request).await?;
+    let asker = roles::member(&snapshot, &call)?;
+    let mut fields = Fields::read(call.request).await?;
     let key = fields.text("feature_flag_key")?.filter(|key| !key.is_empty());
     let from = fields.nullable_value("from_project").flatten();
     let from = from.as_ref().and_then(project_id);
@@ -121,24 +123,18 @@ async fn copy_to(
         };
         Ok(metadata.update_flag(project, user, id, patch).await?.after)
     };
-    let written = app.tasks.0.detach("copy-flag", write).await;
-    match written.map_err(|error| Problem::of(error.kind(), &error))? {
+    match store::attempt(app, "copy-flag", write).await? {
         Ok(flag) => Ok(Ok(flag)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
-        Err(error) => Err(super::problem(error)),
+        Err(error) => Err(problem(error)),
     }
 }
 
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects.
-pub fn by_key(
-    app: &App,
-    organization: &str,
-    key: &str,
-    request: &Request,
-) -> Result<Response, Problem> {
+pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, organization, request, (SCOPE, "read"))?;
-    let flags = flags_of(&snapshot, &asker).filter(|flag| flag.key == key);
+    let asker = roles::member(&snapshot, &call)?;
+    let flags = flags_of(&snapshot, &asker).filter(|flag| flag.key == call.second_id());
     let bodies = flags.map(|flag| {
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
         json!({

@@ -24,6 +24,8 @@ use crate::flags::set::Selection;
 use crate::flags::subject::GroupTypes;
 use crate::flags::subject::Subject;
 use crate::flags::verdict::Verdict;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
@@ -31,10 +33,7 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts::with_subject;
-use crate::http::routes::feature_flags::Action;
-use crate::http::routes::feature_flags::asker;
-use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::feature_flags::problem;
+use crate::http::routes::feature_flags::find;
 use crate::http::routes::query;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
@@ -83,13 +82,9 @@ async fn answers<T: Default>(
 }
 
 /// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
-pub async fn evaluation_reasons(
-    app: &App,
-    project: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
     let distinct_id = request.query("distinct_id").filter(|id| !id.is_empty());
     let Some(distinct_id) = distinct_id else {
         let detail = "distinct_id is required";
@@ -143,9 +138,9 @@ fn value(verdict: &Verdict<'_>) -> Value {
 }
 
 /// `GET feature_flags/my_flags/?groups=`: the flags as they are for who asks.
-pub async fn my_flags(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
     let (plain, project) = (Plain::of(&request), asker.project.id);
     let question = plain.question(project, &asker.user.distinct_id);
     let values = answers(app, &snapshot, &question, |answers| {
@@ -185,9 +180,9 @@ impl Dependencies for NoFlags {
 
 /// `POST feature_flags/user_blast_radius/`: how many persons or groups the properties of a condition
 /// match; its rollout does not count.
-pub async fn blast_radius(app: &App, project: &str, request: Request) -> Result<Response, Problem> {
+pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
     let project = asker.project.id;
     let mut fields = Fields::read(request).await?;
     let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
@@ -282,17 +277,11 @@ async fn count_groups(
 
 /// `POST feature_flags/:id/test_evaluation/` with `distinct_id` or `person_id` (a uuid), and `groups`:
 /// the answer for one person and every step that led to it.
-pub async fn test_evaluation(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
+pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    let (project, id) = (asker.project.id, flag_id(id)?);
-    let flag = app.metadata.flag(project, id).await.map_err(problem)?;
-    let mut fields = Fields::read(request).await?;
+    let project = call.asker.project.id;
+    let flag = find(app, project, call.id()).await?;
+    let mut fields = Fields::read(call.request).await?;
     let person_id = fields.text("person_id")?;
     let distinct_id = match (fields.text("distinct_id")?, person_id) {
         (Some(distinct_id), _) => distinct_id,
@@ -315,7 +304,7 @@ pub async fn test_evaluation(
     let properties = known.person().map(|person| &person.properties);
     let body = known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
         let answers = flags.evaluate(subject, &Selection::default(), cohorts);
-        let found = answers.flags.iter().find(|answer| answer.id == id.0);
+        let found = answers.flags.iter().find(|answer| answer.id == flag.id.0);
         let result = found.map(|answer| &answer.result);
         let verdict = result.and_then(|result| result.as_ref().ok());
         let failure = result.and_then(|result| result.as_ref().err());

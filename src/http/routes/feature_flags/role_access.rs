@@ -7,18 +7,17 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::Action;
-use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::body::FlagBody;
-use crate::http::routes::feature_flags::problem;
 use crate::http::routes::roles;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
@@ -26,14 +25,9 @@ use crate::metadata::roles::RoleAccess;
 use crate::metadata::roles::shown;
 
 /// `GET feature_flags/:flag/role_access/`.
-pub async fn list(
-    app: &App,
-    project: &str,
-    flag: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Read)?;
-    let flag = flag_of(app, &asker, flag).await?;
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let flag = flag_of(app, &call).await?;
+    let Call { asker, request, .. } = call;
     let accesses = app.metadata.role_accesses(flag.id).await.map_err(problem)?;
     let page = Page::of(&request);
     let mut bodies = Vec::new();
@@ -46,14 +40,9 @@ pub async fn list(
 }
 
 /// `POST feature_flags/:flag/role_access/` with `role_id`.
-pub async fn create(
-    app: &App,
-    project: &str,
-    flag: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
-    let flag = flag_of(app, &asker, flag).await?;
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let flag = flag_of(app, &call).await?;
+    let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
     fields.require("role_id")?;
     let id = fields.text("role_id")?.unwrap_or_default();
@@ -68,40 +57,28 @@ pub async fn create(
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.grant_role(project, user, id, &role).await };
-    let written = app.tasks.0.detach("grant-role", write).await;
-    let access = written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    let access = store::write(app, "grant-role", write).await?;
     Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
 }
 
 /// `GET feature_flags/:flag/role_access/:id/`.
-pub async fn retrieve(
-    app: &App,
-    project: &str,
-    (flag, id): (&str, &str),
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Read)?;
-    let flag = flag_of(app, &asker, flag).await?;
-    let access = access(app, &flag, id).await?;
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let flag = flag_of(app, &call).await?;
+    let access = access(app, &flag, call.second_id()).await?;
+    let asker = call.asker;
     Ok(Response::json(StatusCode::OK, &body(app, &asker, &flag, &access).await?))
 }
 
 /// `DELETE feature_flags/:flag/role_access/:id/`: answered without a body.
-pub async fn delete(
-    app: &App,
-    project: &str,
-    (flag, id): (&str, &str),
-    request: Request,
-) -> Result<Response, Problem> {
-    let asker = asker(&app.metadata.snapshot(), project, &request, Action::Write)?;
-    let flag = flag_of(app, &asker, flag).await?;
-    let access = access(app, &flag, id).await?;
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let flag = flag_of(app, &call).await?;
+    let access = access(app, &flag, call.second_id()).await?;
+    let asker = call.asker;
     let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
-    let written = app.tasks.0.detach("revoke-role", write).await;
-    written.map_err(|error| Problem::of(error.kind(), &error))?.map_err(problem)?;
+    store::write(app, "revoke-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -111,14 +88,10 @@ async fn access(app: &App, flag: &StoredFlag, id: &str) -> Result<RoleAccess, Pr
     found.ok_or_else(|| Problem::not_found("Not found."))
 }
 
-async fn flag_of(
-    app: &App,
-    asker: &Principal,
-    id: &str,
-) -> Result<std::sync::Arc<StoredFlag>, Problem> {
+async fn flag_of(app: &App, call: &Call<Principal>) -> Result<std::sync::Arc<StoredFlag>, Problem> {
     let not_found = || Problem::not_found("Feature flag not found.");
-    let id = id.parse().map(FlagId).map_err(|_| not_found())?;
-    match app.metadata.flag(asker.project.id, id).await {
+    let id = call.id().parse().map(FlagId).map_err(|_| not_found())?;
+    match app.metadata.flag(call.asker.project.id, id).await {
         Ok(flag) => Ok(flag),
         Err(MetadataError::NotFound(_)) => Err(not_found()),
         Err(error) => Err(problem(error)),

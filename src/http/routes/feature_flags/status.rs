@@ -14,13 +14,13 @@ use serde_json::json;
 use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::http::request::Request;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::Action;
-use crate::http::routes::feature_flags::asker;
 use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::StoredFlag;
 use crate::query::QueryError;
@@ -71,23 +71,17 @@ impl Rollout {
 }
 
 /// `GET feature_flags/:id/status/`.
-pub async fn status(
-    app: &App,
-    project: &str,
-    id: &str,
-    request: Request,
-) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = asker(&snapshot, project, &request, Action::Read)?;
-    let flag = match app.metadata.flag(asker.project.id, flag_id(id)?).await {
+pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let flag = match app.metadata.flag(project, flag_id(call.id())?).await {
         Ok(flag) => flag,
         Err(MetadataError::NotFound(_)) => {
             let body = json!({"status": "unknown", "reason": "Flag could not be found"});
             return Ok(Response::json(StatusCode::NOT_FOUND, &body));
         }
-        Err(error) => return Err(super::problem(error)),
+        Err(error) => return Err(problem(error)),
     };
-    let called = last_called(app, asker.project.id).await?;
+    let called = last_called(app, project).await?;
     let rollout = Rollout::of(&flag);
     let (status, reason) = state(&flag, called.get(&flag.key).copied(), app.clock.now());
     let body = json!({
