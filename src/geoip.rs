@@ -28,7 +28,7 @@ use crate::error::Kind;
 
 /// Names of the properties of a place: as properties of an event or a person, and as those that
 /// keep the first value of a person. The names are PostHog's; so is the choice.
-pub const NAMES: [(&str, &str); 14] = [
+pub const NAMES: &[(&str, &str); 14] = &[
     ("$geoip_city_name", "$initial_geoip_city_name"),
     ("$geoip_country_name", "$initial_geoip_country_name"),
     ("$geoip_country_code", "$initial_geoip_country_code"),
@@ -56,7 +56,7 @@ pub struct Place {
 impl Place {
     /// The properties in the order of [`NAMES`], null for what is not known.
     pub fn all(&self) -> impl Iterator<Item = ((&'static str, &'static str), &Value)> {
-        NAMES.into_iter().zip(&self.values)
+        NAMES.iter().copied().zip(&self.values)
     }
 
     /// The properties that are known.

@@ -15,11 +15,15 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
+use crate::identity::lifted::Settled;
 use crate::identity::person::Person;
 
 /// Memory of one known id: slab entry, index, and half the ghost of an evicted one. quick_cache 0.7
 /// reports 73 with 150,000 entries; up to half as much again just after its vectors have doubled.
 const ID_ENTRY_BYTES: u64 = 112;
+
+/// Memory of what one person was told, likewise.
+const SETTLED_ENTRY_BYTES: u64 = 144;
 
 /// Memory of one cached row beside its properties.
 const ROW_ENTRY_BYTES: u64 = 256;
@@ -37,6 +41,8 @@ pub(super) struct Caches {
     hashers: (RandomState, RandomState),
     ids: Cache<Fingerprint, IdState, UnitWeighter, foldhash::fast::RandomState>,
     rows: Cache<i64, Arc<Person>, RowWeighter, foldhash::fast::RandomState>,
+    /// By number of the person. Apart from the rows, which are many times as large.
+    settled: Cache<i64, Settled, UnitWeighter, foldhash::fast::RandomState>,
 }
 
 /// What the database knows of a distinct id.
@@ -52,9 +58,12 @@ pub(super) enum IdState {
 
 impl Caches {
     pub(super) fn new(ids_bytes: u64, rows_bytes: u64) -> Self {
+        // As many persons as ids: most have one.
+        let ids = ids_bytes / (ID_ENTRY_BYTES + SETTLED_ENTRY_BYTES);
         Self {
             hashers: (RandomState::default(), RandomState::default()),
-            ids: cache(ids_bytes / ID_ENTRY_BYTES, ids_bytes / ID_ENTRY_BYTES, UnitWeighter),
+            ids: cache(ids, ids, UnitWeighter),
+            settled: cache(ids, ids, UnitWeighter),
             rows: cache(rows_bytes / ROW_TYPICAL_BYTES, rows_bytes, RowWeighter),
         }
     }
@@ -82,6 +91,19 @@ impl Caches {
 
     pub(super) fn forget_row(&self, number: i64) {
         self.rows.remove(&number);
+    }
+
+    /// What a person was told, since it changed last.
+    pub(super) fn settled(&self, number: i64) -> Settled {
+        self.settled.get(&number).unwrap_or_default()
+    }
+
+    pub(super) fn remember_settled(&self, number: i64, settled: Settled) {
+        if settled.is_empty() {
+            self.settled.remove(&number);
+        } else {
+            self.settled.insert(number, settled);
+        }
     }
 
     /// Memory of the index of known ids, in bytes.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::lifted::Lifted;
 
 /// The effects of one log record, in the order of its events.
 #[derive(Clone, Debug)]
@@ -99,9 +100,8 @@ pub struct Update {
     pub set_once: Map<String, Value>,
     /// Removed if the person had the key before the event.
     pub unset: Vec<String>,
-    /// What normalisation lifted from the event's properties. No key of these is in `set`, and no
-    /// initial key in `set_once`.
-    pub lifted: Vec<Lifted>,
+    /// What normalisation lifted from the event's properties, and from the place it came from.
+    pub lifted: [Option<Lifted>; 2],
     /// Whether noise alone is worth a write.
     pub occasion: Occasion,
 }
@@ -112,22 +112,21 @@ impl Update {
         self.set.is_empty()
             && self.set_once.is_empty()
             && self.unset.is_empty()
-            && self.lifted.is_empty()
+            && self.lifted.iter().flatten().all(Lifted::is_empty)
     }
-}
 
-/// A property of an event that says something of the person too. Apart from `set` and `set_once`,
-/// because they come with every page view and their names are not copied.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lifted {
-    /// Its number among all such properties, below 64, for those who keep books of them.
-    pub number: u8,
-    /// The key under which it is set.
-    pub key: Option<&'static str>,
-    /// The key under which it is set once.
-    pub initial: Option<&'static str>,
-    /// The value of both.
-    pub value: Value,
+    /// What was lifted, if it is from the properties alone, the sender said nothing else, and the
+    /// event is not about the person. What such an event did once it does not do again.
+    pub(super) fn only_lifted(&self) -> Option<&Lifted> {
+        let is_plain = self.occasion == Occasion::OtherEvent
+            && self.set.is_empty()
+            && self.set_once.is_empty()
+            && self.unset.is_empty();
+        match &self.lifted {
+            [Some(lifted), None] if is_plain => Some(lifted),
+            _ => None,
+        }
+    }
 }
 
 /// What kind of event carried an [`Update`].

@@ -23,6 +23,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::illegal;
+use crate::identity::lifted::Lifted;
 use crate::identity::person::Person;
 
 /// Property of a new person: the id of the event that created it.
@@ -149,9 +150,9 @@ pub struct Merger {
 }
 
 /// Differences of an object, to be applied in this order: set, then unset.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PropertyChanges<'op> {
-    set: Vec<(&'op str, &'op Value)>,
+    set: Vec<(&'op str, Value)>,
     unset: Vec<&'op str>,
 }
 
@@ -162,12 +163,12 @@ impl PropertyChanges<'_> {
     }
 
     /// Carries the changes out.
-    pub fn apply(&self, properties: &mut Map<String, Value>) {
-        for (key, value) in &self.set {
-            properties.insert((*key).to_owned(), (*value).clone());
+    pub fn apply(self, properties: &mut Map<String, Value>) {
+        for (key, value) in self.set {
+            properties.insert(key.to_owned(), value);
         }
-        for key in &self.unset {
-            properties.remove(*key);
+        for key in self.unset {
+            properties.remove(key);
         }
     }
 }
@@ -283,9 +284,10 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
 fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> Decision<'op> {
     let mut properties = Map::new();
     if let Some(update) = update {
+        let lifted = lifted(update);
         let copied = |(key, value): (&str, &Value)| (key.to_owned(), value.clone());
-        properties.extend(set_once(update).map(copied));
-        properties.extend(set(update).map(copied));
+        properties.extend(set_once(update, &lifted).map(copied));
+        properties.extend(set(update, &lifted).map(copied));
     }
     let mut warnings = Vec::new();
     if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
@@ -320,7 +322,7 @@ fn revise<'op>(
 ) -> Decision<'op> {
     let mut warnings = Vec::new();
     let mut properties = property_changes(&person.properties, update);
-    if is_noise(&person.properties, &properties, update.occasion) {
+    if are_noise(&person.properties, &properties, update.occasion) {
         properties = PropertyChanges::default();
     }
     if is_too_large(&person.properties, &properties) {
@@ -356,20 +358,33 @@ fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<
     Decision { change, warnings }
 }
 
+/// Lifted properties with their values: key, initial key, value.
+type Read = (Option<&'static str>, Option<&'static str>, Value);
+
+fn lifted(update: &Update) -> Vec<Read> {
+    update.lifted.iter().flatten().flat_map(Lifted::read).collect()
+}
+
 /// What an update sets, what was lifted included.
-fn set(update: &Update) -> impl Iterator<Item = (&str, &Value)> {
+fn set<'l, 'op: 'l>(
+    update: &'op Update,
+    lifted: &'l [Read],
+) -> impl Iterator<Item = (&'op str, &'l Value)> {
     let given = update.set.iter().map(|(key, value)| (key.as_str(), value));
-    given.chain(update.lifted.iter().filter_map(|lifted| Some((lifted.key?, &lifted.value))))
+    given.chain(lifted.iter().filter_map(|(key, _, value)| Some(((*key)?, value))))
 }
 
 /// What an update sets once and does not set.
-fn set_once(update: &Update) -> impl Iterator<Item = (&str, &Value)> {
+fn set_once<'l, 'op: 'l>(
+    update: &'op Update,
+    lifted: &'l [Read],
+) -> impl Iterator<Item = (&'op str, &'l Value)> {
     let is_set = |key: &str| {
-        update.set.contains_key(key) || update.lifted.iter().any(|lifted| lifted.key == Some(key))
+        update.set.contains_key(key) || lifted.iter().any(|(lifted, ..)| *lifted == Some(key))
     };
     let given = update.set_once.iter().map(|(key, value)| (key.as_str(), value));
     let given = given.filter(move |(key, _)| !is_set(key));
-    let lifted = update.lifted.iter().filter_map(|lifted| Some((lifted.initial?, &lifted.value)));
+    let lifted = lifted.iter().filter_map(|(_, initial, value)| Some(((*initial)?, value)));
     given.chain(lifted.filter(|(key, _)| !update.set.contains_key(*key)))
 }
 
@@ -381,23 +396,32 @@ fn property_changes<'op>(
     if update.occasion == Occasion::Creation {
         return PropertyChanges::default();
     }
-    let once = set_once(update).filter(|(key, value)| {
+    let lifted = lifted(update);
+    let once = set_once(update, &lifted).filter(|(key, value)| {
         current.get(*key).is_none_or(|old| old.is_null() && !value.is_null())
     });
-    let set = set(update).filter(|(key, value)| current.get(*key) != Some(*value));
+    let set = set(update, &lifted).filter(|(key, value)| current.get(*key) != Some(*value));
     let unset = update.unset.iter().filter(|key| current.contains_key(*key));
-    PropertyChanges { set: once.chain(set).collect(), unset: unset.map(String::as_str).collect() }
+    PropertyChanges {
+        set: once.chain(set).map(|(key, value)| (key, value.clone())).collect(),
+        unset: unset.map(String::as_str).collect(),
+    }
+}
+
+/// Whether a new value of this key alone is not worth a write.
+pub fn is_noise(key: &str) -> bool {
+    NOISE.contains(&key)
 }
 
 /// Whether the changes are only new values of keys that change all the time.
-fn is_noise(
+fn are_noise(
     current: &Map<String, Value>,
     changes: &PropertyChanges<'_>,
     occasion: Occasion,
 ) -> bool {
     occasion == Occasion::OtherEvent
         && changes.unset.is_empty()
-        && changes.set.iter().all(|(key, _)| current.contains_key(*key) && NOISE.contains(key))
+        && changes.set.iter().all(|(key, _)| current.contains_key(*key) && is_noise(key))
 }
 
 /// Whether the changes would grow an object beyond the limit. A change that shrinks an object is
@@ -412,7 +436,7 @@ fn is_too_large(current: &Map<String, Value>, changes: &PropertyChanges<'_>) -> 
         return false;
     }
     let mut after = current.clone();
-    changes.apply(&mut after);
+    changes.clone().apply(&mut after);
     let after = json_bytes(&after);
     after > PROPERTIES_MAX_BYTES && after > before
 }

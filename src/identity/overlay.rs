@@ -35,6 +35,8 @@ use crate::identity::decide::State;
 use crate::identity::decide::group;
 use crate::identity::decide::group::TypeSlot;
 use crate::identity::decide::split::Ids;
+use crate::identity::lifted::Lifted;
+use crate::identity::lifted::Settled;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
@@ -73,6 +75,8 @@ struct IdRow {
     state: IdState,
     /// What to write, if it changed.
     changed: Option<(ProjectId, Box<str>)>,
+    /// Whether the cache of ids has it as it was.
+    is_cached: bool,
 }
 
 struct PersonRow {
@@ -83,6 +87,10 @@ struct PersonRow {
     /// As it was before this overlay; `None` if it was not.
     before: Option<Arc<Person>>,
     is_changed: bool,
+    /// Whether the cache of rows has it as it was.
+    is_cached: bool,
+    /// What it was told since it changed last. `None`: what the cache says.
+    settled: Option<Settled>,
     /// Distinct ids that it gained, by position.
     attached: BTreeMap<i64, Box<str>>,
 }
@@ -101,6 +109,21 @@ impl Found {
             Self::Personless => State::Personless,
             Self::Known(person) => State::Known(person),
         }
+    }
+
+    fn number(&self) -> Option<i64> {
+        match self {
+            Self::Known(person) => Some(person.number),
+            Self::Unknown | Self::Personless => None,
+        }
+    }
+}
+
+/// What an ordinary event lifted, if it says nothing else.
+fn only_lifted(kind: &OpKind) -> Option<&Lifted> {
+    match kind {
+        OpKind::Update(update) | OpKind::UpdateExisting(update) => update.only_lifted(),
+        _ => None,
     }
 }
 
@@ -183,6 +206,7 @@ impl<'s> Overlay<'s> {
             return Ok(());
         }
         let target = self.find(project, &op.distinct_id, fingerprint)?;
+        let mut number = target.number();
         let other = match &op.kind {
             // An id beyond the limit is never looked up: the rules refuse to merge it.
             OpKind::Merge { other, .. } if other.len() <= ID_MAX_BYTES => {
@@ -192,38 +216,50 @@ impl<'s> Overlay<'s> {
         };
         let decision = decide::decide(project, op, target.state(), other.state());
         drop((target, other));
+        let is_refused = !decision.warnings.is_empty();
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
         match decision.change {
-            Change::Nothing => Ok(()),
+            Change::Nothing => {}
             Change::RememberPersonless => {
                 self.set_id(project, &op.distinct_id, IdState::Personless);
-                Ok(())
             }
-            Change::Create(creation) => {
-                self.create(project, creation);
-                Ok(())
-            }
-            Change::Update(revision) => self.revise(project, &revision),
-            Change::Merge(merger) => self.merge(project, merger),
+            Change::Create(creation) => number = Some(self.create(project, creation)),
+            Change::Update(revision) => self.revise(project, revision)?,
+            Change::Merge(merger) => self.merge(project, merger)?,
         }
+        if let (Some(lifted), Some(row), false) = (
+            only_lifted(&op.kind),
+            number.and_then(|number| self.persons.get_mut(&number)),
+            is_refused,
+        ) {
+            let cached = || number.map(|number| self.caches.settled(number)).unwrap_or_default();
+            row.settled.get_or_insert_with(cached).add(lifted);
+        }
+        Ok(())
     }
 
-    /// Whether the cache alone shows that the op changes nothing. Right also for ids that an
-    /// earlier op of this overlay changed: a person of an id may be replaced, and goes only if an
-    /// operator deletes it.
+    /// Whether the caches and the rows here alone show that the op changes nothing. That of an id is
+    /// right also if an earlier op of this overlay changed it: a person of an id may be replaced,
+    /// and goes only if an operator deletes it.
     fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
         if self.has_deleted && self.ids.contains_key(&fingerprint) {
             return false;
         }
-        match (kind, self.caches.id(fingerprint)) {
+        let cached = self.caches.id(fingerprint);
+        match (kind, cached) {
             (OpKind::Touch, Some(state)) => matches!(state, IdState::Person(_)),
             (OpKind::Personless, Some(state)) => state != IdState::Unknown,
-            (OpKind::UpdateExisting(update), Some(IdState::Person(_))) => update.is_empty(),
+            (OpKind::UpdateExisting(update), Some(IdState::Person(_))) if update.is_empty() => true,
             // Another op of this overlay may have made it a person.
             (OpKind::UpdateExisting(_), Some(IdState::Personless)) => {
                 !self.ids.contains_key(&fingerprint)
             }
-            _ => false,
+            (kind, cached) => only_lifted(kind).is_some_and(|lifted| {
+                let state = self.ids.get(&fingerprint).map(|row| row.state).or(cached);
+                let Some(IdState::Person(number)) = state else { return false };
+                let here = self.persons.get(&number).and_then(|row| row.settled);
+                here.unwrap_or_else(|| self.caches.settled(number)).has(lifted)
+            }),
         }
     }
 
@@ -249,11 +285,13 @@ impl<'s> Overlay<'s> {
         let state = match self.ids.get(&fingerprint) {
             Some(row) => row.state,
             None => {
-                let state = match self.caches.id(fingerprint) {
+                let cached = self.caches.id(fingerprint);
+                let state = match cached {
                     Some(state) => state,
                     None => self.view.id(project, distinct_id)?,
                 };
-                self.ids.insert(fingerprint, IdRow { state, changed: None });
+                let row = IdRow { state, changed: None, is_cached: cached.is_some() };
+                self.ids.insert(fingerprint, row);
                 state
             }
         };
@@ -273,7 +311,9 @@ impl<'s> Overlay<'s> {
         if let Some(row) = self.persons.get(&number) {
             return row.person.clone().ok_or(GONE);
         }
-        let person = match self.caches.row(number) {
+        let cached = self.caches.row(number);
+        let is_cached = cached.is_some();
+        let person = match cached {
             Some(person) => person,
             None => Arc::new(self.view.person_by_number(project, number)?.ok_or(GONE)?),
         };
@@ -283,6 +323,8 @@ impl<'s> Overlay<'s> {
             is_stored: true,
             before: Some(Arc::clone(&person)),
             is_changed: false,
+            is_cached,
+            settled: None,
             attached: BTreeMap::new(),
         };
         self.persons.insert(number, row);
@@ -297,10 +339,12 @@ impl<'s> Overlay<'s> {
 
     fn set_id(&mut self, project: ProjectId, distinct_id: &str, state: IdState) {
         let fingerprint = self.caches.fingerprint(project, distinct_id);
-        self.ids.insert(fingerprint, IdRow { state, changed: Some((project, distinct_id.into())) });
+        let changed = Some((project, distinct_id.into()));
+        self.ids.insert(fingerprint, IdRow { state, changed, is_cached: false });
     }
 
-    fn create(&mut self, project: ProjectId, creation: Creation<'_>) {
+    /// The number of the new person.
+    fn create(&mut self, project: ProjectId, creation: Creation<'_>) -> i64 {
         let person = Person {
             number: 0,
             uuid: creation.uuid,
@@ -317,6 +361,7 @@ impl<'s> Overlay<'s> {
             self.assign(project, id, (number, uuid));
             self.attach(project, number, (position, id.into()));
         }
+        number
     }
 
     /// Gives a new person its number.
@@ -331,6 +376,8 @@ impl<'s> Overlay<'s> {
             is_stored: false,
             before: None,
             is_changed: true,
+            is_cached: false,
+            settled: Some(Settled::default()),
             attached: BTreeMap::new(),
         };
         self.persons.insert(number, row);
@@ -346,17 +393,21 @@ impl<'s> Overlay<'s> {
         }
     }
 
-    fn revise(&mut self, project: ProjectId, revision: &Revision<'_>) -> Result<(), IdentityError> {
+    fn revise(&mut self, project: ProjectId, revision: Revision<'_>) -> Result<(), IdentityError> {
         let sequence = self.counters.applied;
         let row = self.row(revision.person)?;
         let mut uuid = Uuid::nil();
         row.is_changed = true;
+        let has_changes = !revision.properties.is_empty();
+        if has_changes {
+            row.settled = Some(Settled::default());
+        }
         if let Some(person) = row.person.as_mut().map(Arc::make_mut) {
             uuid = person.uuid;
             revision.properties.apply(&mut person.properties);
             person.is_identified |= revision.identify;
-            let is_row_new = revision.identify || !revision.properties.is_empty();
-            person.version = person.version.saturating_add(u64::from(is_row_new));
+            person.version =
+                person.version.saturating_add(u64::from(revision.identify || has_changes));
             person.changed_sequence = sequence;
         }
         if let Some(id) = revision.attach {
@@ -372,11 +423,13 @@ impl<'s> Overlay<'s> {
         let moving = self.detach_all(project, merger.source)?;
         let source = self.row(merger.source)?;
         source.is_changed = true;
+        source.settled = Some(Settled::default());
         let source_uuid = source.person.take().ok_or(GONE)?.uuid;
         self.uuids.insert((project, source_uuid), None);
         let sequence = self.counters.applied;
         let target = self.row(merger.target)?;
         target.is_changed = true;
+        target.settled = Some(Settled::default());
         let person = target.person.as_mut().map(Arc::make_mut).ok_or(GONE)?;
         let target_uuid = person.uuid;
         person.created_at = merger.created_at;

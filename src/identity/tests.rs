@@ -27,13 +27,14 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
-use crate::identity::change::Lifted;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::lifted;
+use crate::identity::lifted::Names;
 use crate::identity::person::Person;
 use crate::identity::store::Applied;
 use crate::identity::store::Identities;
@@ -187,17 +188,17 @@ fn updates() -> impl Strategy<Value = Update> {
     (objects(), objects(), unset, lifted, occasion).prop_map(
         |(set, set_once, unset, lifted, occasion)| {
             // What the sender says itself is not lifted.
-            let lifted = lifted.map(|(value, sets, sets_once)| Lifted {
-                number: 0,
-                key: Some("$os").filter(|key| sets && !set.contains_key(*key)),
-                initial: Some("z").filter(|key| sets_once && !set_once.contains_key(*key)),
-                value,
+            const NAMES: Names = ("$os", "z");
+            let lifted = lifted.and_then(|(value, sets, sets_once)| {
+                let sets = sets && !set.contains_key(NAMES.0);
+                let sets_once = sets_once && !set_once.contains_key(NAMES.1);
+                lifted::tests::lifted(&[(&NAMES, sets, sets_once, value)])
             });
             Update {
                 set,
                 set_once,
                 unset: unset.into_iter().map(str::to_owned).collect(),
-                lifted: lifted.into_iter().collect(),
+                lifted: [lifted, None],
                 occasion,
             }
         },

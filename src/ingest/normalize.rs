@@ -23,6 +23,7 @@ pub(super) mod v1;
 
 use std::ops::Range;
 
+use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
@@ -81,6 +82,7 @@ type Hasher = foldhash::fast::RandomState;
 #[derive(Debug)]
 pub(super) struct Batch<'a, 'r> {
     keys: &'r KeyTable,
+    body: &'r Buffer,
     received: &'r Received,
     project: &'r ProjectFacts,
     sent_at: Option<UnixMicros>,
@@ -98,7 +100,7 @@ pub(super) struct Batch<'a, 'r> {
     mismatched: Slots,
     has_groups: bool,
     is_historical: bool,
-    /// Members of the properties of the current event.
+    /// Properties of the current event that have a meaning, in the order of the body.
     members: Vec<Member>,
     /// Those of them that say something of the person.
     lifts: Lifts<'a>,
@@ -107,14 +109,16 @@ pub(super) struct Batch<'a, 'r> {
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
+    /// `body` is what the events are read from.
     pub(super) fn new(
         keys: &'r KeyTable,
-        received: &'r Received,
+        (body, received): (&'r Buffer, &'r Received),
         project: &'r ProjectFacts,
         (given_sent_at, is_historical): (Option<Value<'a>>, bool),
     ) -> Self {
         Self {
             keys,
+            body,
             received,
             project,
             sent_at: sent_at(given_sent_at, received),
@@ -141,8 +145,8 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
-        // Person ids, and properties that are rewritten: with what browsers say of the person about
-        // as much as the body. What is left over goes back at the end.
+        // Person ids, and properties that are rewritten: about as much as the body. What is left
+        // over goes back at the end.
         self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.event_max_bytes = event_max_bytes;
@@ -219,7 +223,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         let current = *value;
         let start = usize::try_from(key.offset).unwrap_or(0);
         let range = value.skip();
-        self.members.push(Member { meaning: known.meaning, start, end: range.end });
+        if let Some(meaning) = known.meaning {
+            self.members.push(Member { meaning, start, end: range.end });
+        }
         self.define(key.text, known, current.value());
         if let Some(index) = known.lift {
             self.lifts.note(index, range, current);

@@ -382,6 +382,7 @@ impl Preparer {
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
+        let body = Buffer::from_vec(body);
         match self.build(&body, received, project, scratch) {
             Ok(built) => built.map(|built| built.finish(body)),
             Err(_) => self.read_damaged(body, received, project, scratch),
@@ -392,13 +393,13 @@ impl Preparer {
     /// surrogates, NaN and their like are repaired, and events beyond repair are left out.
     fn read_damaged(
         &self,
-        mut body: Vec<u8>,
+        mut body: Buffer,
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         if let Some(repaired) = repair(&body) {
-            body = repaired;
+            body = Buffer::from_vec(repaired);
             if let Ok(built) = self.build(&body, received, project, scratch) {
                 return built.map(|built| built.finish(body));
             }
@@ -409,6 +410,7 @@ impl Preparer {
         }
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
         let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
+        let body = Buffer::from_vec(body);
         let built = self.build(&body, received, project, scratch);
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
@@ -419,21 +421,23 @@ impl Preparer {
     /// The outer error is the parser's.
     fn build(
         &self,
-        body: &[u8],
+        body: &Buffer,
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
         scratch.parse(body, |root| match &received.protocol {
-            Protocol::V0 { .. } => self.build_v0(root, received, project),
-            Protocol::V1 { sdk, .. } => self.build_v1(root, received, project, sdk.as_ref()),
+            Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
+            Protocol::V1 { sdk, .. } => {
+                self.build_v1(root, (body, received), project, sdk.as_ref())
+            }
         })
     }
 
     fn build_v0(
         &self,
         root: Cursor<'_>,
-        received: &Received,
+        request: (&Buffer, &Received),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Built, PrepareError> {
         let envelope = Envelope::read(root)?;
@@ -444,7 +448,7 @@ impl Preparer {
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
         let project = project(token).ok_or(PrepareError::UnknownToken)?;
         let around = (envelope.sent_at, envelope.is_historical);
-        let mut batch = Batch::new(&self.keys, received, &project, around);
+        let mut batch = Batch::new(&self.keys, request, &project, around);
         batch.reserve(events_max, self.event_max_bytes, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())
@@ -453,14 +457,14 @@ impl Preparer {
     fn build_v1(
         &self,
         root: Cursor<'_>,
-        received: &Received,
+        request: (&Buffer, &Received),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         sdk: Option<&Sdk>,
     ) -> Result<Built, PrepareError> {
         let envelope = capture_v1::Envelope::read(root)?;
         let project = project("").ok_or(PrepareError::UnknownToken)?;
         let around = (None, envelope.is_historical);
-        let mut batch = Batch::new(&self.keys, received, &project, around);
+        let mut batch = Batch::new(&self.keys, request, &project, around);
         let events = envelope.uuids.len();
         batch.reserve(events, self.event_max_bytes, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;
@@ -491,9 +495,9 @@ pub(super) struct Built {
 }
 
 impl Built {
-    fn finish(self, body: Vec<u8>) -> Prepared {
+    fn finish(self, body: Buffer) -> Prepared {
         let rows = self.columns.rows();
-        let columns = self.columns.finish(Buffer::from_vec(body));
+        let columns = self.columns.finish(body);
         Prepared {
             project: self.project,
             rows,

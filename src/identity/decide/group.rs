@@ -46,7 +46,7 @@ pub fn is_group_name(name: &str) -> bool {
 /// and no change, if the group would become too large.
 pub fn merge_group(properties: &mut Map<String, Value>, set: &Map<String, Value>) -> bool {
     let set = set.iter().filter(|(key, value)| properties.get(*key) != Some(*value));
-    let set = set.map(|(key, value)| (key.as_str(), value)).collect();
+    let set = set.map(|(key, value)| (key.as_str(), value.clone())).collect();
     let changes = PropertyChanges { set, unset: Vec::new() };
     let fits = !is_too_large(properties, &changes);
     if fits {

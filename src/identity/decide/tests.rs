@@ -20,12 +20,13 @@ use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
-use crate::identity::change::Lifted;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
+use crate::identity::lifted;
+use crate::identity::lifted::Names;
 use crate::identity::person::Person;
 
 const PROJECT: ProjectId = ProjectId(1);
@@ -42,7 +43,7 @@ fn update(set: Value, set_once: Value, unset: &[&str]) -> Update {
         set: object(set),
         set_once: object(set_once),
         unset: unset.iter().map(|key| (*key).to_owned()).collect(),
-        lifted: Vec::new(),
+        lifted: [None, None],
         occasion: Occasion::PersonEvent,
     }
 }
@@ -74,7 +75,7 @@ fn revised(current: &Person, decision: &Decision<'_>) -> Option<Value> {
         Change::Nothing => None,
         Change::Update(revision) => {
             let mut properties = current.properties.clone();
-            revision.properties.apply(&mut properties);
+            revision.properties.clone().apply(&mut properties);
             Some(Value::Object(properties))
         }
         change => panic!("{change:?} is no revision"),
@@ -143,11 +144,9 @@ fn some_events_only_create_and_some_only_change() {
 /// Rows: properties, the lifted property, `$set`, `$set_once`, properties after or null.
 #[test]
 fn lifted_properties_are_set_and_set_once() {
-    let lift = |key: bool, initial: bool, value: Value| Lifted {
-        number: 0,
-        key: key.then_some("plan"),
-        initial: initial.then_some("$initial_plan"),
-        value,
+    const NAMES: Names = ("plan", "$initial_plan");
+    let lift = |key: bool, initial: bool, value: Value| {
+        lifted::tests::lifted(&[(&NAMES, key, initial, value)])
     };
     for (before, lifted, set, once, after) in [
         (
@@ -182,7 +181,7 @@ fn lifted_properties_are_set_and_set_once() {
         ),
     ] {
         let someone = person(1, before.clone());
-        let given = Update { lifted: vec![lifted.clone()], ..update(set, once, &[]) };
+        let given = Update { lifted: [lifted.clone(), None], ..update(set, once, &[]) };
         let op = op("a", OpKind::Update(given));
         let decision = decide(PROJECT, &op, State::Known(&someone), State::Unknown);
         let after = Some(after).filter(|after| !after.is_null());

@@ -11,6 +11,7 @@ use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::decide;
 use crate::identity::decide::Change;
+use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
 
 impl Overlay<'_> {
@@ -31,7 +32,7 @@ impl Overlay<'_> {
         drop(person);
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
         match decision.change {
-            Change::Update(revision) => self.revise(project, &revision),
+            Change::Update(revision) => self.revise(project, revision),
             _ => Ok(()),
         }
     }
@@ -58,6 +59,7 @@ impl Overlay<'_> {
         self.uuids.insert((project, uuid), None);
         let row = self.row(number)?;
         row.is_changed = true;
+        row.settled = Some(Settled::default());
         row.person = None;
         *self.counts.entry(project).or_insert(0) -= 1;
         self.has_deleted = true;

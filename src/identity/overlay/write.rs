@@ -151,13 +151,19 @@ impl Overlay<'_> {
     pub(in crate::identity) fn publish(self) -> Published {
         for (fingerprint, row) in self.ids {
             // Known ids are many and asked for all the time; unknown ones become known at once.
-            if row.state != IdState::Unknown {
+            if row.state != IdState::Unknown && !row.is_cached {
                 self.caches.remember_id(fingerprint, row.state);
             }
         }
         for (number, row) in self.persons {
+            if let Some(settled) = row.settled {
+                self.caches.remember_settled(number, settled);
+            }
             match row.person {
-                Some(person) => self.caches.remember_row(person),
+                Some(person) if row.is_changed || !row.is_cached => {
+                    self.caches.remember_row(person);
+                }
+                Some(_) => {}
                 None => self.caches.forget_row(number),
             }
         }

@@ -17,6 +17,7 @@ use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
+use crate::identity::lifted::Lifted;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 
@@ -54,12 +55,12 @@ fn is_noise(key: &str) -> bool {
 /// What an update says outright and what was lifted, as two objects.
 fn spoken(update: &Update) -> (Map<String, Value>, Map<String, Value>) {
     let (mut set, mut once) = (update.set.clone(), update.set_once.clone());
-    for lifted in &update.lifted {
-        if let Some(key) = lifted.key {
-            set.entry(key).or_insert(lifted.value.clone());
+    for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+        if let Some(key) = key {
+            set.entry(key).or_insert(value.clone());
         }
-        if let Some(key) = lifted.initial {
-            once.entry(key).or_insert(lifted.value.clone());
+        if let Some(key) = initial {
+            once.entry(key).or_insert(value);
         }
     }
     (set, once)

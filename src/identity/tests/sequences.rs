@@ -17,13 +17,14 @@ use super::model::uuid_of;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
-use crate::identity::change::Lifted;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::lifted;
+use crate::identity::lifted::Names;
 use crate::identity::person::Person;
 use crate::identity::store::Identities;
 
@@ -47,16 +48,28 @@ fn object(random: &mut StdRng) -> Map<String, Value> {
     object
 }
 
+/// Noise and what is none.
+static LIFTS: [Names; 3] = [
+    ("$browser", "$initial_browser"),
+    ("$os", "$initial_os"),
+    ("utm_source", "$initial_utm_source"),
+];
+
 fn update(random: &mut StdRng) -> Update {
-    let (set, set_once) = (object(random), object(random));
-    let mut lifted = Vec::new();
-    for (key, initial) in [("$browser", "$initial_browser"), ("$os", "$initial_os")] {
+    // Most events say nothing outright.
+    let (set, set_once) = match random.random_bool(0.5) {
+        true => (object(random), object(random)),
+        false => Default::default(),
+    };
+    let mut lifts = Vec::new();
+    for names in &LIFTS {
         if random.random_bool(0.3) {
             let value = json!(random.random_range(0..3));
-            let key = Some(key).filter(|key| !set.contains_key(*key));
-            lifted.push(Lifted { number: 0, key, initial: Some(initial), value });
+            lifts.push((names, !set.contains_key(names.0), true, value));
         }
     }
+    let place = lifts.pop_if(|_| random.random_bool(0.2));
+    let lifted = [lifted::tests::lifted(&lifts), lifted::tests::lifted(place.as_slice())];
     let unset = ["plan", "$browser"].into_iter().filter(|_| random.random_bool(0.15));
     let unset = unset.map(str::to_owned).collect();
     let occasions =

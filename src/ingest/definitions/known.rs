@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
-use crate::identity::change::Lifted;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
+use crate::identity::lifted::Lifted;
 use crate::ingest::definitions::NAME_MAX_BYTES;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::collect::Slots;
@@ -266,7 +266,7 @@ impl Project {
                     for (key, value) in update.set.iter().chain(&update.set_once) {
                         note(&mut self.persons, PropertyKind::Person, (key, value), new);
                     }
-                    update.lifted.iter().for_each(|lifted| self.lifted(lifted, new));
+                    update.lifted.iter().flatten().for_each(|lifted| self.lifted(lifted, new));
                 }
                 OpKind::GroupUpdate { group_type, set, .. } => {
                     let index = group_types.iter().position(|known| known == group_type);
@@ -289,11 +289,18 @@ impl Project {
 
     /// Page views set these on every person, so it must cost next to nothing that they are known.
     fn lifted(&mut self, lifted: &Lifted, new: &mut New<'_, '_>) {
-        let keys = [(lifted.number, lifted.key), (lifted.number + 64, lifted.initial)];
-        for (slot, key) in keys {
-            let Some(key) = key.filter(|_| self.lifted & bit(slot) == 0) else { continue };
-            if note(&mut self.persons, PropertyKind::Person, (key, &lifted.value), new) {
-                self.lifted |= bit(slot);
+        for lift in lifted.iter() {
+            let (key, initial) = *lift.names;
+            for (slot, key, applies) in
+                [(lift.number, key, lift.sets), (lift.number + 64, initial, lift.sets_once)]
+            {
+                if !applies || self.lifted & bit(slot) != 0 {
+                    continue;
+                }
+                let Some(value) = lifted.value(lift) else { continue };
+                if note(&mut self.persons, PropertyKind::Person, (key, &value), new) {
+                    self.lifted |= bit(slot);
+                }
             }
         }
     }

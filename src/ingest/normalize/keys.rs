@@ -13,6 +13,7 @@ use crate::ingest::definitions::collect::SLOTS;
 use crate::ingest::definitions::collect::Track;
 use crate::ingest::normalize::Hasher;
 use crate::ingest::normalize::lifts::LIFTS;
+use crate::ingest::normalize::lifts::noise;
 
 /// Keys that are no properties to those who ask for definitions: they change persons or groups, or
 /// have a column instead. Source: the list of PostHog's service for property definitions, and what
@@ -43,6 +44,8 @@ pub(in crate::ingest) struct KeyTable {
     /// Columns of `$os` and `$process_person_profile`.
     pub(super) os_column: Option<usize>,
     pub(super) profile_column: Option<usize>,
+    /// Bits of those of [`LIFTS`] whose new values alone are not worth a write.
+    pub(super) noise: u64,
 }
 
 /// What the server does with one property.
@@ -68,7 +71,7 @@ impl KeyTable {
         for (key, _) in geoip::NAMES {
             uses.entry(key).or_default().meaning = Some(Meaning::Place);
         }
-        for (index, (key, _)) in LIFTS.into_iter().enumerate() {
+        for (index, (key, _)) in LIFTS.iter().enumerate() {
             uses.entry(key).or_default().lift = Some(index);
         }
         for key in UNTRACKED {
@@ -77,12 +80,13 @@ impl KeyTable {
         for (slot, key) in (0_u8..).zip(Self::slot_names()) {
             uses.entry(key).or_default().track = Track::Slot(slot);
         }
-        let initials = LIFTS.into_iter().enumerate().map(|(index, (_, initial))| (initial, index));
+        let initials = LIFTS.iter().enumerate().map(|(index, (_, initial))| (*initial, index));
         let column = |key| Some(uses.get(key)?.column?.0);
         Self {
             initials: initials.collect(),
             os_column: column("$os"),
             profile_column: column("$process_person_profile"),
+            noise: noise(),
             uses,
         }
     }
@@ -92,7 +96,7 @@ impl KeyTable {
         let mut names: Vec<&'static str> = Vec::with_capacity(SLOTS);
         let promoted = PROMOTED.into_iter().map(|(key, _)| key);
         let meant = Meaning::ALL.into_iter().map(|(key, _)| key);
-        for key in promoted.chain(meant).chain(LIFTS.into_iter().map(|(key, _)| key)) {
+        for key in promoted.chain(meant).chain(LIFTS.iter().map(|(key, _)| *key)) {
             if names.len() < SLOTS && !names.contains(&key) && !UNTRACKED.contains(&key) {
                 names.push(key);
             }
@@ -109,9 +113,14 @@ impl KeyTable {
         self.initials.get(key).copied()
     }
 
-    /// The hash under which a key is kept track of by name. Seeded against crafted collisions.
+    /// The hash under which a key is kept track of by name.
     pub(super) fn hash(&self, key: &str) -> u64 {
-        self.uses.hasher().hash_one(key)
+        self.hasher().hash_one(key)
+    }
+
+    /// Seeded against crafted collisions, and the same one for the life of the process.
+    pub(super) fn hasher(&self) -> &Hasher {
+        self.uses.hasher()
     }
 }
 

@@ -3,22 +3,26 @@
 //!
 //! Source: `eventToPersonProperties` and `personInitialAndUTMProperties` of PostHog's ingestion.
 //! They come with every page view, so they are noted while the properties are walked anyway, by a
-//! number in the table of keys, and their values are copied once, as they were written.
+//! number in the table of keys, and their values stay where they were written.
 
 use std::ops::Range;
 
-use crate::identity::change::Lifted;
+use arrow::buffer::Buffer;
+
+use crate::identity::decide::is_noise;
+use crate::identity::lifted::Lift;
+use crate::identity::lifted::Lifted;
+use crate::identity::lifted::Names;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Raw;
 use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::normalize::properties::json;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
 /// Names of the property and of what is known of it first, `$initial_` and the name without its `$`.
 /// A bit of a `u64` for each.
-pub(super) const LIFTS: [(&str, &str); 44] = [
+pub(super) const LIFTS: &[Names; 44] = &[
     ("$os", "$initial_os"),
     ("$os_name", "$initial_os_name"),
     ("$os_version", "$initial_os_version"),
@@ -75,12 +79,12 @@ const OS_VERSION: usize = 2;
 pub(super) struct Lifts<'a> {
     /// Bits of those in `found`.
     seen: u64,
-    found: Vec<Lift<'a>>,
+    found: Vec<Found<'a>>,
 }
 
 /// One of them.
 #[derive(Clone, Debug)]
-struct Lift<'a> {
+struct Found<'a> {
     index: usize,
     value: Range<usize>,
     cursor: Cursor<'a>,
@@ -98,7 +102,7 @@ impl<'a> Lifts<'a> {
 
     /// Takes note of a property. Of two with the same name the last counts.
     pub(super) fn note(&mut self, index: usize, value: Range<usize>, cursor: Cursor<'a>) {
-        let lift = Lift { index, value, cursor, sets: true, sets_once: true };
+        let lift = Found { index, value, cursor, sets: true, sets_once: true };
         let bit = 1 << index;
         if self.seen & bit != 0
             && let Some(known) = self.found.iter_mut().find(|known| known.index == index)
@@ -166,32 +170,28 @@ impl<'a> Lifts<'a> {
         self.found.iter().any(|lift| lift.sets || lift.sets_once)
     }
 
-    /// Keys and ranges of values of what becomes a `$set`, or a `$set_once`.
-    pub(super) fn members(
-        &self,
-        once: bool,
-    ) -> impl Iterator<Item = (&'static str, Range<usize>)> + '_ {
-        let chosen = move |lift: &&Lift<'a>| if once { lift.sets_once } else { lift.sets };
-        self.found.iter().filter(chosen).filter_map(move |lift| {
-            let (key, initial) = LIFTS.get(lift.index)?;
-            Some((if once { *initial } else { *key }, lift.value.clone()))
-        })
-    }
-
-    /// The same for the identity store.
-    pub(super) fn lifted(&self) -> Vec<Lifted> {
+    /// What the identity store is told.
+    pub(super) fn lifted(&self, body: &Buffer, keys: &KeyTable) -> Option<Lifted> {
         let said = self.found.iter().filter(|lift| lift.sets || lift.sets_once);
-        let lifted = said.filter_map(|lift| {
-            let (key, initial) = *LIFTS.get(lift.index)?;
-            Some(Lifted {
+        let lifts = said.filter_map(|lift| {
+            Some(Lift {
+                names: LIFTS.get(lift.index)?,
                 number: u8::try_from(lift.index).ok()?,
-                key: lift.sets.then_some(key),
-                initial: lift.sets_once.then_some(initial),
-                value: json(lift.cursor, &lift.value)?,
+                sets: lift.sets,
+                sets_once: lift.sets_once,
+                is_noise: keys.noise & (1 << lift.index) != 0,
+                value: u32::try_from(lift.value.start).ok()?..u32::try_from(lift.value.end).ok()?,
             })
         });
-        lifted.collect()
+        let lifts: Box<[Lift]> = lifts.collect();
+        (!lifts.is_empty()).then(|| Lifted::new(body.clone(), lifts, keys.hasher()))
     }
+}
+
+/// Bits of those whose new values alone are not worth a write.
+pub(super) fn noise() -> u64 {
+    let noise = LIFTS.iter().enumerate().filter(|(_, (key, _))| is_noise(key));
+    noise.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 /// Bits of the keys of an object that `index` knows.
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn initial_names_follow_from_the_names() {
         for (key, initial) in LIFTS {
-            assert_eq!(initial, format!("$initial_{}", key.replacen('$', "", 1)));
+            assert_eq!(*initial, format!("$initial_{}", key.replacen('$', "", 1)));
         }
         assert!(LIFTS.len() <= 64, "one bit each");
         let names = [OS, OS_NAME, OS_VERSION].map(|index| LIFTS[index].0);

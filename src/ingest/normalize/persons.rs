@@ -157,8 +157,7 @@ impl<'a> Batch<'a, '_> {
         if is_silent && !self.lifts.any() && news.is_none() {
             return None;
         }
-        let mut lifted = self.lifts.lifted();
-        lifted.extend(news.iter().flat_map(|place| place.lifted()));
+        let place = news.and_then(|place| place.lifted.clone());
         let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
             let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
             map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
@@ -170,7 +169,7 @@ impl<'a> Batch<'a, '_> {
             set: merged(&fields.set, &inner.set),
             set_once: merged(&fields.set_once, &inner.set_once),
             unset,
-            lifted,
+            lifted: [self.lifts.lifted(self.body, self.keys), place],
             occasion: match event.name {
                 "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => {
                     Occasion::PersonEvent

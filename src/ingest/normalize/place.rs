@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use serde_json::Value as Json;
 
@@ -18,7 +19,9 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::geoip::NAMES;
 use crate::geoip::Place;
-use crate::identity::change::Lifted;
+use crate::identity::decide::is_noise;
+use crate::identity::lifted::Lift;
+use crate::identity::lifted::Lifted;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
@@ -75,25 +78,11 @@ pub(super) struct Located {
     place: Place,
     /// Members for the properties, with commas between.
     pub(super) event: Vec<u8>,
-    /// For `$set`: null for what is not known, so that nothing of an earlier place is left.
-    pub(super) set: Vec<u8>,
-    /// For `$set_once`.
-    pub(super) set_once: Vec<u8>,
+    /// What it says of a person: null for what is not known, so that nothing of an earlier place is
+    /// left.
+    pub(super) lifted: Option<Lifted>,
     /// Columns of the properties that have one.
     columns: Vec<(usize, View)>,
-}
-
-impl Located {
-    /// The same for the identity store.
-    pub(super) fn lifted(&self) -> impl Iterator<Item = Lifted> + '_ {
-        self.place.all().enumerate().map(|(index, ((key, initial), value))| Lifted {
-            // Behind those of the properties, so that each has a number of its own.
-            number: u8::try_from(LIFTS.len() + index).unwrap_or(u8::MAX),
-            key: Some(key),
-            initial: (!value.is_null()).then_some(initial),
-            value: value.clone(),
-        })
-    }
 }
 
 impl Accepted<'_, '_> {
@@ -179,11 +168,30 @@ impl<'a> Batch<'a, '_> {
         }
         Ok(Located {
             event: members(place.known().map(|((key, _), value)| (key, value))),
-            set: members(place.all().map(|((key, _), value)| (key, value))),
-            set_once: members(place.known().map(|((_, initial), value)| (initial, value))),
+            lifted: self.lifted(&place),
             columns,
             place,
         })
+    }
+
+    /// The same for the identity store.
+    fn lifted(&self, place: &Place) -> Option<Lifted> {
+        let mut text = Vec::new();
+        let mut lifts = Vec::with_capacity(NAMES.len());
+        for (index, (names, (_, value))) in NAMES.iter().zip(place.all()).enumerate() {
+            let start = u32::try_from(text.len()).ok()?;
+            serde_json::to_writer(&mut text, value).ok()?;
+            lifts.push(Lift {
+                names,
+                // Behind those of the properties, so that each has a number of its own.
+                number: u8::try_from(LIFTS.len() + index).ok()?,
+                sets: true,
+                sets_once: !value.is_null(),
+                is_noise: is_noise(names.0),
+                value: start..u32::try_from(text.len()).ok()?,
+            });
+        }
+        Some(Lifted::new(Buffer::from_vec(text), lifts.into(), self.keys.hasher()))
     }
 
     /// The place that the event has to tell of its person: none if an earlier event of the body has

@@ -1,11 +1,11 @@
 //! The stored `properties`: the object as it was written, or what must be written instead.
 //!
-//! Most events of browsers are written anew, because what their properties say of the person stands
-//! in `$set` and `$set_once` of the stored event. What stays is copied in one piece from member to
-//! member that goes; what comes is copied from where it stands in the body.
+//! Most events are written anew, because the address of the sender is added. What stays is copied in
+//! one piece from member to member that goes; what comes is copied from where it stands in the body.
+//! What the properties say of the person is not added to `$set` and `$set_once`, as PostHog does:
+//! every value stands in the properties already, and three of each would be half of what is stored.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use serde_json::Map;
 use serde_json::Value as Json;
@@ -18,17 +18,15 @@ use crate::ingest::capture::Raw;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::groups::GroupKeys;
-use crate::ingest::normalize::lifts::Lifts;
 use crate::ingest::normalize::place::Address;
-use crate::ingest::normalize::place::Located;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
-/// One property in the body: from the key's quote to the value's end.
+/// A property in the body that may have to go: from the key's quote to the value's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    pub(super) meaning: Option<Meaning>,
+    pub(super) meaning: Meaning,
     pub(super) start: usize,
     pub(super) end: usize,
 }
@@ -42,7 +40,7 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         (event, groups): (&Accepted<'a, '_>, GroupKeys),
     ) -> Result<(), PrepareError> {
-        let rewrite = Rewrite::new(cursor.body(), fields, &self.lifts, (event, groups));
+        let rewrite = Rewrite::new(cursor.body(), fields, (event, groups));
         let view = match &fields.properties {
             Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
                 let text = cursor.body().get(range.clone()).unwrap_or_default();
@@ -66,7 +64,8 @@ impl<'a> Batch<'a, '_> {
 /// How the stored properties differ from those that were sent.
 struct Rewrite<'w, 'a> {
     body: &'a [u8],
-    lifts: &'w Lifts<'a>,
+    /// The object that was sent.
+    sent: Option<Range<usize>>,
     personless: bool,
     /// Whether what would change a person is taken out.
     says_nothing: bool,
@@ -76,8 +75,6 @@ struct Rewrite<'w, 'a> {
     os: Option<Range<usize>>,
     groups: GroupKeys,
     address: Address,
-    /// The place that is told of the person too.
-    of_person: Option<Rc<Located>>,
     /// `$set`, `$set_once` and `$unset`, if they are written anew.
     parts: [Option<Part<'w, 'a>>; 3],
 }
@@ -86,32 +83,28 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     fn new(
         body: &'a [u8],
         fields: &'w Fields<'a>,
-        lifts: &'w Lifts<'a>,
         (event, groups): (&Accepted<'a, '_>, GroupKeys),
     ) -> Self {
         let inner = &fields.inner;
         let says_nothing = event.says_nothing();
-        let of_person = event.place_of_person().cloned();
-        let has_lifts = !says_nothing && (lifts.any() || of_person.is_some());
-        let part = |key, top: &'w Option<Raw<'a>>, below: &'w Option<Raw<'a>>, lifts: Lifted| {
-            let is_new = top.is_some() || (has_lifts && lifts != Lifted::Never);
+        let part = |key, top: &'w Option<Raw<'a>>, below: &'w Option<Raw<'a>>| {
+            let top = top.as_ref().filter(|_| !says_nothing)?;
             let below = below.as_ref().filter(|raw| raw.is_container());
-            (is_new && !says_nothing).then_some(Part { key, top: top.as_ref(), below, lifts })
+            Some(Part { key, top, below, is_names: key == "$unset" })
         };
         Self {
             body,
-            lifts,
+            sent: fields.properties.clone(),
             personless: event.personless,
             says_nothing,
             has_chain: inner.elements_chain || inner.elements.is_some(),
             os: event.os.clone(),
             groups,
             address: event.address.clone(),
-            of_person,
             parts: [
-                part("$set", &fields.set, &inner.set, Lifted::Always),
-                part("$set_once", &fields.set_once, &inner.set_once, Lifted::Once),
-                part("$unset", &fields.unset, &inner.unset, Lifted::Never),
+                part("$set", &fields.set, &inner.set),
+                part("$set_once", &fields.set_once, &inner.set_once),
+                part("$unset", &fields.unset, &inner.unset),
             ],
         }
     }
@@ -129,34 +122,31 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     fn goes(&self, member: &Member) -> bool {
         let [set, set_once, unset] = &self.parts;
         match member.meaning {
-            None => false,
-            Some(Meaning::ElementsChain | Meaning::Elements) => self.has_chain,
-            Some(Meaning::Set) => self.says_nothing || set.is_some(),
-            Some(Meaning::SetOnce) => self.says_nothing || set_once.is_some(),
-            Some(Meaning::Unset) => self.says_nothing || unset.is_some(),
+            Meaning::ElementsChain | Meaning::Elements => self.has_chain,
+            Meaning::Set => self.says_nothing || set.is_some(),
+            Meaning::SetOnce => self.says_nothing || set_once.is_some(),
+            Meaning::Unset => self.says_nothing || unset.is_some(),
             // True is what everybody has.
-            Some(Meaning::ProcessPersonProfile) => !self.personless,
-            Some(Meaning::GroupIndex(index)) => {
+            Meaning::ProcessPersonProfile => !self.personless,
+            Meaning::GroupIndex(index) => {
                 self.personless || self.groups.get(index).is_some_and(Option::is_some)
             }
-            Some(Meaning::Ip) => self.address.goes,
-            Some(Meaning::NeverStored) => true,
-            Some(_) => false,
+            Meaning::Ip => self.address.goes,
+            Meaning::NeverStored => true,
+            _ => false,
         }
     }
 
     fn write(&self, out: &mut Vec<u8>, members: &[Member]) {
         out.push(b'{');
         let empty = out.len();
-        let mut piece: Option<Range<usize>> = None;
-        for member in members {
-            match (&mut piece, self.goes(member)) {
-                (Some(piece), false) => piece.end = member.end,
-                (piece @ None, false) => *piece = Some(member.start..member.end),
-                (_, true) => self.copy(out, empty, piece.take()),
-            }
+        let sent = self.sent.clone().unwrap_or_default();
+        let mut from = sent.start + 1;
+        for member in members.iter().filter(|member| self.goes(member)) {
+            self.copy(out, empty, from..member.start);
+            from = member.end;
         }
-        self.copy(out, empty, piece);
+        self.copy(out, empty, from..sent.end.saturating_sub(1));
         if let Some(os) = &self.os {
             self.copy_value(out, empty, ("$os", os));
         }
@@ -183,10 +173,15 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         out.push(b'}');
     }
 
-    fn copy(&self, out: &mut Vec<u8>, empty: usize, piece: Option<Range<usize>>) {
-        if let Some(text) = piece.and_then(|piece| self.body.get(piece)) {
+    /// Copies whole members, without what separates them from others.
+    fn copy(&self, out: &mut Vec<u8>, empty: usize, piece: Range<usize>) {
+        let is_between = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
+        let text = self.body.get(piece).unwrap_or_default();
+        let start = text.iter().position(|byte| !is_between(byte));
+        let end = text.iter().rposition(|byte| !is_between(byte));
+        if let (Some(start), Some(end)) = (start, end) {
             separate(out, empty);
-            out.extend_from_slice(text);
+            out.extend_from_slice(text.get(start..=end).unwrap_or_default());
         }
     }
 
@@ -197,98 +192,40 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     }
 
     fn write_part(&self, out: &mut Vec<u8>, empty: usize, part: &Part<'_, '_>) {
-        let before = out.len();
         separate(out, empty);
         write_key(out, part.key);
-        let given = part.given(self.body);
-        if part.lifts == Lifted::Never {
-            out.extend_from_slice(given.as_bytes(self.body));
-            return;
+        match part.merged(self.body) {
+            Some(both) => out.extend_from_slice(both.to_string().as_bytes()),
+            None => {
+                let top = self.body.get(part.top.range.clone());
+                out.extend_from_slice(top.unwrap_or(b"null"));
+            }
         }
-        out.push(b'{');
-        let inner_empty = out.len();
-        // The members of the given object, without its braces.
-        let text = given.as_bytes(self.body);
-        let inner = text.strip_prefix(b"{").and_then(|text| text.strip_suffix(b"}"));
-        out.extend_from_slice(inner.unwrap_or_default().trim_ascii());
-        for (key, value) in self.lifts.members(part.lifts == Lifted::Once) {
-            self.copy_value(out, inner_empty, (key, &value));
-        }
-        if let Some(place) = &self.of_person {
-            separate(out, inner_empty);
-            out.extend_from_slice(match part.lifts {
-                Lifted::Once => &place.set_once,
-                Lifted::Always | Lifted::Never => &place.set,
-            });
-        }
-        if out.len() == inner_empty && part.top.is_none() && part.below.is_none() {
-            // Nothing is to be said; the event had none either.
-            out.truncate(before);
-            return;
-        }
-        out.push(b'}');
     }
 }
 
-/// A part of an event that may stand at its top and in its properties.
+/// A part of an event that stands at its top, and maybe in its properties.
 struct Part<'w, 'a> {
     key: &'static str,
-    top: Option<&'w Raw<'a>>,
+    top: &'w Raw<'a>,
     below: Option<&'w Raw<'a>>,
-    lifts: Lifted,
-}
-
-/// Whether liftable properties go into a part.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lifted {
-    Never,
-    Always,
-    /// Under their names with `$initial_`.
-    Once,
-}
-
-/// What the sender gave of a part.
-enum Given {
-    Nothing,
-    AsWritten(Range<usize>),
-    Merged(String),
-}
-
-impl Given {
-    fn as_bytes<'b>(&'b self, body: &'b [u8]) -> &'b [u8] {
-        match self {
-            Self::Nothing => b"",
-            Self::AsWritten(range) => body.get(range.clone()).unwrap_or_default(),
-            Self::Merged(text) => text.as_bytes(),
-        }
-    }
+    /// Whether it is a list of names, or an object as good as one.
+    is_names: bool,
 }
 
 impl Part<'_, '_> {
-    /// What stands at the top of an event over what stands in its properties.
-    fn given(&self, body: &[u8]) -> Given {
-        let is_names = self.lifts == Lifted::Never;
-        // An array is no object to be changed, and an object of names is as good as a list of them.
-        let below = self.below.filter(|below| is_names || below.is_object());
-        match (self.top, below) {
-            (None, None) => Given::Nothing,
-            (Some(one), None) | (None, Some(one)) => Given::AsWritten(one.range.clone()),
-            (Some(top), Some(below)) => match merged(is_names, (top, below), body) {
-                Some(both) => Given::Merged(both.to_string()),
-                None => Given::AsWritten(top.range.clone()),
-            },
+    /// What stands at the top of an event over what stands in its properties: objects member by
+    /// member, names as one list unless both are objects. `None` if there is only the one.
+    fn merged(&self, body: &[u8]) -> Option<Json> {
+        let below = self.below?;
+        if self.top.is_object() && below.is_object() {
+            let mut map = object(below, body)?;
+            map.extend(object(self.top, body)?);
+            return Some(Json::Object(map));
         }
+        let names = || [names(Some(below), body), names(Some(self.top), body)].concat();
+        self.is_names.then(|| names().into())
     }
-}
-
-/// Objects member by member, names to remove as one list, unless both are objects.
-fn merged(is_names: bool, (top, below): (&Raw<'_>, &Raw<'_>), body: &[u8]) -> Option<Json> {
-    if top.is_object() && below.is_object() {
-        let mut map = object(below, body)?;
-        map.extend(object(top, body)?);
-        return Some(Json::Object(map));
-    }
-    is_names.then(|| [names(Some(below), body), names(Some(top), body)].concat().into())
 }
 
 /// A comma, unless nothing was written since `empty`.

@@ -1,9 +1,8 @@
 //! Where stored events and persons may differ from what an SDK was told: the only place.
 //!
 //! [`ADDED`] are properties that SDKs add of their own, as seen on the wire. The rest is what the
-//! server does, with its rule: PostHog's ingestion does the same.
+//! server does, with its rule.
 
-use serde_json::Map;
 use serde_json::Value;
 
 use crate::sdk::stored::is_same;
@@ -30,7 +29,7 @@ const ADDED: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Properties of an event that say something of its person (PostHog's `eventToPersonProperties` and
-/// campaign parameters): `$set` gets them, and `$set_once` with `$initial_`.
+/// campaign parameters), which gets them.
 const LIFTED: [&str; 44] = [
     "$app_build",
     "$app_name",
@@ -124,17 +123,6 @@ pub(super) fn check_given(
                 Some(found) => Err(format!("{name} is {found} and should be gone")),
             };
         }
-        // What was said, and what is lifted.
-        "$set" | "$set_once" if given.is_object() && found.is_object() => {
-            let empty = Map::new();
-            let given = given.as_object().unwrap_or(&empty);
-            for (key, value) in given {
-                if !is_same(value, &found[key]) {
-                    return Err(format!("{name} of {key} is {} instead of {value}", found[key]));
-                }
-            }
-            return check_lifted(name, given, stored);
-        }
         _ => {}
     }
     if is_same(given, found) && stored.get(name).is_some() {
@@ -150,7 +138,6 @@ pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> R
         return Ok(());
     }
     match name {
-        "$set" | "$set_once" => check_lifted(name, &Map::new(), stored),
         // As in the columns.
         "$ip" if row["ip"] == stored[name] => Ok(()),
         "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4"
@@ -185,43 +172,27 @@ pub(super) fn check_rules(row: &Value, stored: &Value) -> Result<(), String> {
             return Err(format!("group {index} is not in the properties"));
         }
     }
-    if says_nothing(row, stored) {
-        return Ok(());
+    Ok(())
+}
+
+/// Properties that a person has because of this event.
+pub(super) fn lifted(row: &Value, stored: &Value) -> Vec<String> {
+    // These say nothing of persons that are there, or only of those.
+    let timid = ["$exception", "$$heatmap", "$feature_flag_called", "$snapshot"];
+    if says_nothing(row, stored) || timid.iter().any(|event| row["event"] == *event) {
+        return Vec::new();
     }
+    let mut names = Vec::new();
     for name in LIFTED {
         // Of a server, the system is not the person's; `$os_name` is another name of `$os`.
         let is_system = matches!(name, "$os" | "$os_version") && stored["$is_server"] == true;
-        let Some(value) = stored.get(name) else { continue };
-        if is_system || name == "$os_name" {
+        let Some(value) = stored.get(name).filter(|_| !is_system && name != "$os_name") else {
             continue;
-        }
-        if stored["$set"].get(name).is_none() {
-            return Err(format!("{name} is not in $set"));
-        }
-        if !value.is_null() && stored["$set_once"].get(initial(name)).is_none() {
-            return Err(format!("{name} is not in $set_once"));
-        }
-    }
-    Ok(())
-}
-
-/// Whether `$set` and `$set_once` have nothing but what was given and what is lifted.
-fn check_lifted(name: &str, given: &Map<String, Value>, stored: &Value) -> Result<(), String> {
-    for (key, value) in stored[name].as_object().into_iter().flatten() {
-        if given.contains_key(key) {
-            continue;
-        }
-        let source = match name {
-            "$set" => LIFTED.into_iter().find(|lifted| lifted == key),
-            _ => LIFTED.into_iter().find(|lifted| *key == initial(lifted)),
         };
-        if source.is_none_or(|source| !is_same(&stored[source], value)) {
-            return Err(format!("{name} has {key} of {value}, which was not given"));
+        names.push(name.to_owned());
+        if !value.is_null() {
+            names.push(format!("$initial_{}", name.strip_prefix('$').unwrap_or(name)));
         }
     }
-    Ok(())
-}
-
-fn initial(name: &str) -> String {
-    format!("$initial_{}", name.strip_prefix('$').unwrap_or(name))
+    names
 }

@@ -13,6 +13,7 @@ use crate::sdk::differences::check_given;
 use crate::sdk::differences::check_new;
 use crate::sdk::differences::check_rules;
 use crate::sdk::differences::is_of_persons;
+use crate::sdk::differences::lifted;
 use crate::sdk::drivers::of_kind;
 
 /// Difference between a timestamp as given and as stored: the time from the SDK's `sent_at` to the
@@ -168,6 +169,7 @@ pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value])
             .filter_map(Value::as_str)
             .collect();
         let mut uuids = BTreeSet::new();
+        let mut person_now = Value::Null;
         for id in &ids {
             let list = find_persons(server, id);
             assert_eq!(list["count"], 1, "{id}: {list}");
@@ -177,6 +179,7 @@ pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value])
             assert_eq!(found_ids, ids, "{found}");
             check_person(person, found, &by_sdk);
             uuids.insert(str_of(found, "uuid").to_owned());
+            person_now = found["properties"].clone();
         }
         assert_eq!(uuids.len(), 1, "{ids:?}");
         let theirs = rows.iter().filter(|row| ids.contains(str_of(row, "distinct_id")));
@@ -184,6 +187,12 @@ pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value])
         assert!(!theirs.is_empty(), "no events of {ids:?}");
         for row in theirs {
             assert!(uuids.contains(str_of(row, "person_id")), "another person's: {row}");
+            let absent = |name: &str| {
+                person["absent"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
+            };
+            for name in lifted(row, &properties(row)) {
+                assert!(absent(&name) || person_now.get(&name).is_some(), "{name} of {row}");
+            }
         }
     }
     for nobody in of_kind(said, "nobody") {

@@ -431,40 +431,11 @@ fn model_changes(
         both.extend(get(key).as_object().cloned().unwrap_or_default());
         both
     };
-    let given = (both("$set"), both("$set_once"));
-    let (mut set, mut set_once) = given.clone();
-    let is_server = property("$is_server") == &json!(true);
-    let os_name = properties.get("$os_name").filter(|_| !is_server);
-    for key in KNOWN.split_whitespace() {
-        let host = is_server && ["$os", "$os_version"].contains(&key);
-        let Some(value) = properties.get(key).filter(|_| !host) else { continue };
-        if key == "$os_name" && !is_server {
-            continue;
-        }
-        set.entry(key).or_insert_with(|| value.clone());
-        if !value.is_null() {
-            let initial = format!("$initial_{}", key.replacen('$', "", 1));
-            set_once.entry(initial).or_insert_with(|| value.clone());
-        }
-    }
-    if let Some(os_name) = os_name {
-        if !properties.contains_key("$os") {
-            set.entry("$os").or_insert_with(|| os_name.clone());
-        }
-        if property("$os").is_null() && !os_name.is_null() {
-            set_once.entry("$initial_os").or_insert_with(|| os_name.clone());
-        }
-    }
-    let is_lifted = (&set, &set_once) != (&given.0, &given.1);
-    let mut is_rewritten = is_lifted;
-    for (key, map) in [("$set", set), ("$set_once", set_once)] {
-        if !is_lifted && !get(key).is_object() {
-            continue;
-        }
-        is_rewritten = true;
-        stored.remove(key);
-        if !map.is_empty() || get(key).is_object() || property(key).is_object() {
-            stored.insert(key.to_owned(), Json::Object(map));
+    let mut is_rewritten = false;
+    for key in ["$set", "$set_once"] {
+        if get(key).is_object() {
+            is_rewritten = true;
+            stored.insert(key.to_owned(), Json::Object(both(key)));
         }
     }
     let (top, below) = (get("$unset"), property("$unset"));

@@ -4,15 +4,15 @@ use super::*;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
+use crate::identity::lifted::Lifted;
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
     let said = |update: &Update| {
         let (mut set, mut set_once) = (update.set.clone(), update.set_once.clone());
-        for lifted in &update.lifted {
-            let value = || lifted.value.clone();
-            set.extend(lifted.key.map(|key| (key.to_owned(), value())));
-            set_once.extend(lifted.initial.map(|key| (key.to_owned(), value())));
+        for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+            set.extend(key.map(|key| (key.to_owned(), value.clone())));
+            set_once.extend(initial.map(|key| (key.to_owned(), value)));
         }
         format!("{} {} {:?}", Json::Object(set), Json::Object(set_once), update.unset)
     };

@@ -19,6 +19,7 @@ use crate::geoip::Places;
 use crate::geoip::tests::example;
 use crate::geoip::tests::file;
 use crate::identity::change::OpKind;
+use crate::identity::lifted::Lifted;
 
 /// An address in Oxford, by the example database, and one in Japan.
 const OXFORD: &str = "81.2.69.142";
@@ -124,34 +125,45 @@ fn the_place_of_the_address_is_stored_unless_the_sender_objects() {
     ] {
         let (properties, _) = stored(setting, &sent);
         assert_eq!(city(&properties).as_deref(), expected, "{setting:?} {sent}");
-        let set = &properties["$set"];
-        assert_eq!(city(set).as_deref(), expected, "{setting:?} {sent}");
-        let first = properties["$set_once"]["$initial_geoip_city_name"].as_str();
-        assert_eq!(first, expected, "{setting:?} {sent}");
+        assert_eq!(properties.get("$set"), sent.get("$set"), "{setting:?} {sent}");
     }
 }
 
 #[test]
-fn what_the_sender_sets_is_kept_beside_the_place() {
+fn a_person_is_told_the_whole_place_beside_what_the_sender_sets() {
     let sent = json!({"$set": {"a": 1}, "$set_once": {}, "z": "last"});
-    let (properties, _) = stored(Setting { client: Some(JAPAN), ..FROM_OXFORD }, &sent);
-    let names = crate::geoip::NAMES;
-    let mut set = json!({"a": 1});
-    for (name, _) in names {
-        set[name] = Value::Null;
-    }
-    set["$geoip_country_name"] = json!("Japan");
-    set["$geoip_country_code"] = json!("JP");
-    let once = json!({
-        "$initial_geoip_country_name": "Japan", "$initial_geoip_country_code": "JP",
-    });
+    let setting = Setting { client: Some(JAPAN), ..FROM_OXFORD };
+    let (properties, _) = stored(setting, &sent);
     assert_eq!(
         properties,
         json!({
-            "z": "last", "$ip": JAPAN, "$set": set, "$set_once": once,
+            "z": "last", "$ip": JAPAN, "$set": {"a": 1}, "$set_once": {},
             "$geoip_country_name": "Japan", "$geoip_country_code": "JP",
         })
     );
+    let event = json!([{"event": "e", "distinct_id": "d", "properties": sent}]);
+    let prepared = prepare(setting, &event);
+    let OpKind::Update(update) = &prepared.ops[0].kind else { panic!("{:?}", prepared.ops) };
+    let (mut set, mut once) = (json!({}), json!({}));
+    for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+        key.into_iter().for_each(|key| set[key] = value.clone());
+        initial.into_iter().for_each(|initial| once[initial] = value.clone());
+    }
+    // Null for what is not known, so that nothing of an earlier place is left.
+    let mut expected = json!({});
+    for (name, _) in crate::geoip::NAMES {
+        expected[*name] = Value::Null;
+    }
+    expected["$geoip_country_name"] = json!("Japan");
+    expected["$geoip_country_code"] = json!("JP");
+    assert_eq!(set, expected);
+    assert_eq!(
+        once,
+        json!({
+            "$initial_geoip_country_name": "Japan", "$initial_geoip_country_code": "JP",
+        })
+    );
+    assert_eq!(update.set, json!({"a": 1}).as_object().cloned().unwrap());
 }
 
 #[test]
@@ -176,9 +188,11 @@ fn columns_of_properties_have_the_place_too() {
 fn told(prepared: &Prepared) -> Vec<String> {
     let told = prepared.ops.iter().map(|op| match &op.kind {
         OpKind::Update(update) | OpKind::Merge { update, .. } => {
-            let lifted = update.lifted.iter().find(|told| told.key == Some("$geoip_city_name"));
-            let given = update.set.get("$geoip_city_name");
-            let city = lifted.map(|told| &told.value).or(given).map(Value::to_string);
+            let name = "$geoip_city_name";
+            let mut lifted = update.lifted.iter().flatten().flat_map(Lifted::read);
+            let lifted = lifted.find(|(key, ..)| *key == Some(name)).map(|(.., value)| value);
+            let city = lifted.or_else(|| update.set.get(name).cloned());
+            let city = city.map(|city| city.to_string());
             format!("{} {}", op.distinct_id, city.as_deref().unwrap_or("-"))
         }
         OpKind::Touch => format!("{} touch", op.distinct_id),

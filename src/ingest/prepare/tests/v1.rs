@@ -94,7 +94,6 @@ fn a_replay_gives_the_same_rows() {
     assert_eq!(text(&first, 0, "p_$current_url"), "https://a");
     let expected = json!({
         "$current_url": "https://a", "$lib": "a library with a long name", "$lib_version": "1",
-        "$set": {"$current_url": "https://a"}, "$set_once": {"$initial_current_url": "https://a"},
     });
     assert_eq!(properties(&first, 0), expected);
     // Written once: readers that take the first of two keys see the same.

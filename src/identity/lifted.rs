@@ -1,0 +1,216 @@
+//! Properties of an event that say something of its person too: `$browser` is a `$set` of its name
+//! and a `$set_once` of `$initial_browser`, as if the sender had said so.
+//!
+//! They come with every page view and hardly ever change anything. So they stay text of the request
+//! until somebody needs their values, and a digest tells whether they can change anything that the
+//! same ones before them did not.
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::hash::Hasher;
+use std::ops::Range;
+
+use arrow::buffer::Buffer;
+use serde_json::Value;
+
+/// Keys of a property: the one under which it is set, and the one under which it is set once.
+pub type Names = (&'static str, &'static str);
+
+/// Digests of one person that are kept: few kinds of events say different things of the same person.
+const SETTLED_MAX: usize = 4;
+
+/// One lifted property.
+#[derive(Clone, Debug)]
+pub struct Lift {
+    /// Its keys.
+    pub names: &'static Names,
+    /// Its number among all such properties, below 64, for those who keep books of them.
+    pub number: u8,
+    /// Whether it is set.
+    pub sets: bool,
+    /// Whether it is set once.
+    pub sets_once: bool,
+    /// Whether a new value alone is not worth a write; see [`super::decide::is_noise`].
+    pub is_noise: bool,
+    /// Where its value stands, as JSON.
+    pub value: Range<u32>,
+}
+
+/// The lifted properties of one event. No key that is set is in the event's own `$set`, and no key
+/// that is set once in its `$set_once`.
+#[derive(Clone)]
+pub struct Lifted {
+    text: Buffer,
+    lifts: Box<[Lift]>,
+    digest: u64,
+}
+
+impl Lifted {
+    /// `text` holds the values. `hasher` is always the same one, seeded against crafted collisions.
+    pub fn new(text: Buffer, lifts: Box<[Lift]>, hasher: &impl BuildHasher) -> Self {
+        let digest = digest(&text, &lifts, hasher);
+        Self { text, lifts, digest }
+    }
+
+    /// Whether nothing was lifted.
+    pub fn is_empty(&self) -> bool {
+        self.lifts.is_empty()
+    }
+
+    /// Stands for the keys, and for the values that are not noise. Two events with the same digest
+    /// and nothing else to say leave a person alike, unless something changed it in between: noise
+    /// has no effect on a person that has the key, whatever its value.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The properties.
+    pub fn iter(&self) -> impl Iterator<Item = &Lift> {
+        self.lifts.iter()
+    }
+
+    /// The value of one of them. `None` if it cannot be read, which the parser of the request would
+    /// have refused.
+    pub fn value(&self, lift: &Lift) -> Option<Value> {
+        serde_json::from_slice(text_of(&self.text, lift)?).ok()
+    }
+
+    /// Their keys and values, read.
+    pub fn read(&self) -> Vec<(Option<&'static str>, Option<&'static str>, Value)> {
+        let read = |lift: &Lift| {
+            let (key, initial) = *lift.names;
+            let value = self.value(lift)?;
+            Some((lift.sets.then_some(key), lift.sets_once.then_some(initial), value))
+        };
+        self.lifts.iter().filter_map(read).collect()
+    }
+}
+
+impl fmt::Debug for Lifted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.read()).finish()
+    }
+}
+
+fn text_of<'t>(text: &'t [u8], lift: &Lift) -> Option<&'t [u8]> {
+    let start = usize::try_from(lift.value.start).ok()?;
+    text.get(start..usize::try_from(lift.value.end).ok()?)
+}
+
+fn digest(text: &[u8], lifts: &[Lift], hasher: &impl BuildHasher) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    for lift in lifts {
+        let flags = [lift.number, u8::from(lift.sets) | u8::from(lift.sets_once) << 1];
+        hasher.write_u16(u16::from_le_bytes(flags));
+        if !lift.is_noise
+            && let Some(value) = text_of(text, lift)
+        {
+            hasher.write_usize(value.len());
+            hasher.write(value);
+        }
+    }
+    hasher.finish()
+}
+
+/// What a person was told before without effect, or is so already: digests of lifted properties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settled {
+    digests: [Option<u64>; SETTLED_MAX],
+    next: usize,
+}
+
+impl Settled {
+    /// Whether the same was told before.
+    pub(super) fn has(&self, lifted: &Lifted) -> bool {
+        self.digests.contains(&Some(lifted.digest))
+    }
+
+    /// Takes note of what has no effect any more. The oldest goes.
+    pub(super) fn add(&mut self, lifted: &Lifted) {
+        if self.has(lifted) {
+            return;
+        }
+        if let Some(oldest) = self.digests.get_mut(self.next) {
+            *oldest = Some(lifted.digest);
+        }
+        self.next = (self.next + 1) % SETTLED_MAX;
+    }
+
+    /// Whether nothing is known.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+pub(in crate::identity) mod tests {
+    use std::hash::BuildHasherDefault;
+    use std::hash::DefaultHasher;
+
+    use arrow::buffer::Buffer;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Lift;
+    use super::Lifted;
+    use super::Names;
+    use super::SETTLED_MAX;
+    use super::Settled;
+    use crate::identity::decide::is_noise;
+
+    /// As normalisation makes it: keys, whether they are set and set once, value.
+    pub(in crate::identity) fn lifted(
+        properties: &[(&'static Names, bool, bool, Value)],
+    ) -> Option<Lifted> {
+        let mut text = Vec::new();
+        let lifts = properties.iter().map(|(names, sets, sets_once, value)| {
+            let start = u32::try_from(text.len()).unwrap();
+            serde_json::to_writer(&mut text, value).unwrap();
+            let (sets, sets_once, is_noise) = (*sets, *sets_once, is_noise(names.0));
+            let value = start..u32::try_from(text.len()).unwrap();
+            // The keys of the tests are of different lengths.
+            let number = u8::try_from(names.0.len()).unwrap();
+            Lift { names, number, sets, sets_once, is_noise, value }
+        });
+        let lifts: Box<[Lift]> = lifts.collect();
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        (!lifts.is_empty()).then(|| Lifted::new(Buffer::from_vec(text), lifts, &hasher))
+    }
+
+    #[test]
+    fn a_digest_is_of_keys_and_of_values_that_are_not_noise() {
+        const OS: Names = ("$os", "$initial_os");
+        const UTM: Names = ("utm_source", "$initial_utm_source");
+        let of = |properties: &[(&'static Names, bool, bool, Value)]| {
+            lifted(properties).expect("some").digest()
+        };
+        let one = of(&[(&OS, true, true, json!("a")), (&UTM, true, true, json!("b"))]);
+        let same = [of(&[(&OS, true, true, json!(7)), (&UTM, true, true, json!("b"))])];
+        let others = [
+            of(&[(&OS, true, true, json!("a")), (&UTM, true, true, json!("c"))]),
+            of(&[(&OS, true, false, json!("a")), (&UTM, true, true, json!("b"))]),
+            of(&[(&OS, false, true, json!("a")), (&UTM, true, true, json!("b"))]),
+            of(&[(&UTM, true, true, json!("b"))]),
+            of(&[(&OS, true, true, json!("a"))]),
+            of(&[(&OS, true, true, json!("a")), (&UTM, true, true, json!(["b"]))]),
+        ];
+        assert!(same.iter().all(|other| *other == one));
+        assert!(others.iter().all(|other| *other != one));
+    }
+
+    #[test]
+    fn the_oldest_of_what_was_told_goes() {
+        const UTM: Names = ("utm_source", "$initial_utm_source");
+        let told: Vec<Lifted> = (0..=SETTLED_MAX)
+            .map(|value| lifted(&[(&UTM, true, true, json!(value))]).expect("some"))
+            .collect();
+        let mut settled = Settled::default();
+        assert!(settled.is_empty());
+        for one in told.iter().chain(told.last()) {
+            settled.add(one);
+            assert!(settled.has(one));
+        }
+        let kept: Vec<bool> = told.iter().map(|one| settled.has(one)).collect();
+        assert_eq!(kept, [false, true, true, true, true]);
+    }
+}
