@@ -67,7 +67,7 @@ const MEMTABLE_BATCHES: u64 = 100;
 /// Rows that the flush gathers at a time.
 const GATHER_ROWS: usize = 4096;
 /// Largest event and body of the default configuration.
-const EVENT_MAX_BYTES: usize = 1 << 20;
+const EVENT_MAX_BYTES: u32 = 1 << 20;
 const BODY_MAX_BYTES: u64 = 100 << 20;
 /// 2026-11-21T08:00:00Z.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
@@ -102,6 +102,7 @@ fn received() -> Received {
         protocol: Protocol::default(),
         seed: 1,
         skew_ignored_millis: 0,
+        event_max_bytes: EVENT_MAX_BYTES,
     }
 }
 
@@ -198,7 +199,7 @@ fn read(value: &Json) -> Value<'_> {
 
 /// Bytes of JSON to columns; the parse included.
 fn columns(criterion: &mut Criterion, body: &[u8]) {
-    let preparer = Preparer::new(EVENT_MAX_BYTES);
+    let preparer = Preparer::default();
     assert_eq!(prepare(&preparer, body.to_vec()).rows, BATCH_EVENTS);
     let mut group = criterion.benchmark_group("prepare");
     group.throughput(elements(BATCH_EVENTS));
@@ -244,7 +245,7 @@ fn log(criterion: &mut Criterion, body: &[u8]) {
 
 /// A memtable to a Parquet file in memory, step by step.
 fn files(criterion: &mut Criterion) {
-    let preparer = Preparer::new(EVENT_MAX_BYTES);
+    let preparer = Preparer::default();
     let mut stream = stream();
     let mut memtable = Memtable::default();
     for sequence in 1..=MEMTABLE_BATCHES {

@@ -177,6 +177,7 @@ struct Shared {
     budget_units: u32,
     wal_max_bytes: u64,
     skew_ignored_millis: u32,
+    event_max_bytes: u32,
     published: watch::Receiver<Sequence>,
     health: Arc<Health>,
     feedback: Feedback,
@@ -271,6 +272,7 @@ impl Pipeline {
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
         let skew_ignored_millis = config.ingest.clock_skew_ignored.as_millis();
         let skew_ignored_millis = u32::try_from(skew_ignored_millis).unwrap_or(u32::MAX);
+        let event_max_bytes = config.ingest.event_max_bytes.as_u64();
         Ok(Self {
             shared: Arc::new(Shared {
                 decoding,
@@ -283,6 +285,7 @@ impl Pipeline {
                 budget_units,
                 wal_max_bytes,
                 skew_ignored_millis,
+                event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
                 health,
                 feedback,
@@ -308,6 +311,7 @@ impl Pipeline {
             protocol: request.protocol.clone(),
             seed: Uuid::new_v4().as_u64_pair().1,
             skew_ignored_millis: shared.skew_ignored_millis,
+            event_max_bytes: shared.event_max_bytes,
         };
         let mut ready = self.prepare(&request, &received).await?;
         for (reason, count) in ready.prepared.drops.iter() {

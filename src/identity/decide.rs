@@ -32,6 +32,9 @@ const CREATOR_EVENT_UUID: &str = "$creator_event_uuid";
 /// Largest properties of a person, as JSON text. PostHog refuses rows beyond 640 KiB.
 pub const PROPERTIES_MAX_BYTES: usize = 640 * 1024;
 
+/// More than the JSON of any number: a sign, 17 digits, a point and an exponent.
+const NUMBER_MAX_BYTES: usize = 32;
+
 /// Keys whose new values alone are not worth a write for events that are not about the person: they
 /// change with every page view. `FILTERED_PERSON_UPDATE_PROPERTIES` of PostHog's plugin server.
 const NOISE: [&str; 31] = [
@@ -290,7 +293,7 @@ fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> 
         properties.extend(set(update, &lifted).map(copied));
     }
     let mut warnings = Vec::new();
-    if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
+    if is_object_too_large(&properties) {
         properties.clear();
         warnings.push(WarningKind::PropertiesTooLarge);
     }
@@ -344,7 +347,7 @@ fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<
     properties.extend(target.properties.iter().map(owned));
     let changes = property_changes(&properties, update);
     changes.apply(&mut properties);
-    if json_bytes(&properties) > PROPERTIES_MAX_BYTES {
+    if is_object_too_large(&properties) {
         properties = target.properties.clone();
         warnings.push(WarningKind::PropertiesTooLarge);
     }
@@ -425,9 +428,13 @@ fn are_noise(
 }
 
 /// Whether the changes would grow an object beyond the limit. A change that shrinks an object is
-/// always let through, and the exact size is computed only near the limit.
+/// always let through, and the exact size is computed only for objects that may be near the limit.
 fn is_too_large(current: &Map<String, Value>, changes: &PropertyChanges<'_>) -> bool {
     if changes.set.is_empty() {
+        return false;
+    }
+    let added = changes.set.iter().map(|(key, value)| member_bytes_max(key, value));
+    if object_bytes_max(current).saturating_add(added.sum()) <= PROPERTIES_MAX_BYTES {
         return false;
     }
     let before = json_bytes(current);
@@ -439,6 +446,32 @@ fn is_too_large(current: &Map<String, Value>, changes: &PropertyChanges<'_>) -> 
     changes.clone().apply(&mut after);
     let after = json_bytes(&after);
     after > PROPERTIES_MAX_BYTES && after > before
+}
+
+fn is_object_too_large(object: &Map<String, Value>) -> bool {
+    object_bytes_max(object) > PROPERTIES_MAX_BYTES && json_bytes(object) > PROPERTIES_MAX_BYTES
+}
+
+/// A length that the JSON of an object does not exceed, without writing it: an escape makes six
+/// bytes of one, and no number needs more than [`NUMBER_MAX_BYTES`].
+fn object_bytes_max(object: &Map<String, Value>) -> usize {
+    object.iter().fold(2, |sum, (key, value)| sum.saturating_add(member_bytes_max(key, value)))
+}
+
+fn member_bytes_max(key: &str, value: &Value) -> usize {
+    key.len().saturating_mul(6).saturating_add(4).saturating_add(value_bytes_max(value))
+}
+
+fn value_bytes_max(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => NUMBER_MAX_BYTES,
+        Value::String(text) => text.len().saturating_mul(6).saturating_add(2),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| value_bytes_max(item).saturating_add(1));
+            items.fold(2, usize::saturating_add)
+        }
+        Value::Object(object) => object_bytes_max(object),
+    }
 }
 
 /// Length of a value as compact JSON.

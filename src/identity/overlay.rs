@@ -12,8 +12,10 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use serde_json::Value;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
@@ -25,6 +27,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
+use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::decide;
 use crate::identity::decide::Change;
@@ -85,7 +88,7 @@ struct PersonRow {
     person: Option<Arc<Person>>,
     is_stored: bool,
     /// As it was before this overlay; `None` if it was not.
-    before: Option<Arc<Person>>,
+    before: Option<Indexed>,
     is_changed: bool,
     /// Whether the cache of rows has it as it was.
     is_cached: bool,
@@ -93,6 +96,20 @@ struct PersonRow {
     settled: Option<Settled>,
     /// Distinct ids that it gained, by position.
     attached: BTreeMap<i64, Box<str>>,
+}
+
+/// What of a person has entries in indexes.
+struct Indexed {
+    created_at: UnixMicros,
+    uuid: Uuid,
+    email: Option<Value>,
+}
+
+impl Indexed {
+    fn of(person: &Person) -> Self {
+        let email = person.properties.get(codec::EMAIL).cloned();
+        Self { created_at: person.created_at, uuid: person.uuid, email }
+    }
 }
 
 /// A distinct id as an op finds it.
@@ -321,7 +338,7 @@ impl<'s> Overlay<'s> {
             project,
             person: Some(Arc::clone(&person)),
             is_stored: true,
-            before: Some(Arc::clone(&person)),
+            before: Some(Indexed::of(&person)),
             is_changed: false,
             is_cached,
             settled: None,
@@ -335,6 +352,17 @@ impl<'s> Overlay<'s> {
     fn row(&mut self, number: i64) -> Result<&mut PersonRow, IdentityError> {
         let row = self.persons.get_mut(&number);
         row.ok_or(IdentityError::Damaged { what: "person of a change" })
+    }
+
+    /// The same to be changed. The cache lets go of the person, so that it is changed in place.
+    fn row_to_change(&mut self, number: i64) -> Result<&mut PersonRow, IdentityError> {
+        let caches = self.caches;
+        let row = self.row(number)?;
+        row.is_changed = true;
+        if std::mem::take(&mut row.is_cached) {
+            caches.forget_row(number);
+        }
+        Ok(row)
     }
 
     fn set_id(&mut self, project: ProjectId, distinct_id: &str, state: IdState) {
@@ -395,9 +423,8 @@ impl<'s> Overlay<'s> {
 
     fn revise(&mut self, project: ProjectId, revision: Revision<'_>) -> Result<(), IdentityError> {
         let sequence = self.counters.applied;
-        let row = self.row(revision.person)?;
+        let row = self.row_to_change(revision.person)?;
         let mut uuid = Uuid::nil();
-        row.is_changed = true;
         let has_changes = !revision.properties.is_empty();
         if has_changes {
             row.settled = Some(Settled::default());
@@ -421,14 +448,12 @@ impl<'s> Overlay<'s> {
     fn merge(&mut self, project: ProjectId, merger: Merger) -> Result<(), IdentityError> {
         const GONE: IdentityError = IdentityError::Damaged { what: "person of a merge" };
         let moving = self.detach_all(project, merger.source)?;
-        let source = self.row(merger.source)?;
-        source.is_changed = true;
+        let source = self.row_to_change(merger.source)?;
         source.settled = Some(Settled::default());
         let source_uuid = source.person.take().ok_or(GONE)?.uuid;
         self.uuids.insert((project, source_uuid), None);
         let sequence = self.counters.applied;
-        let target = self.row(merger.target)?;
-        target.is_changed = true;
+        let target = self.row_to_change(merger.target)?;
         target.settled = Some(Settled::default());
         let person = target.person.as_mut().map(Arc::make_mut).ok_or(GONE)?;
         let target_uuid = person.uuid;

@@ -25,6 +25,9 @@ use crate::wire::encoding::hints::Hints;
 /// Decoders that are kept for the next bodies.
 const DECODERS_MAX: usize = 64;
 
+/// What a body of the log may unpack to: more than any setting allowed.
+const REPLAY_PLAIN_MAX_BYTES: u64 = 1 << 32;
+
 /// A request that waits for nothing but its place in the log.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -45,9 +48,8 @@ pub struct Decoding {
 impl Decoding {
     /// With the limits of `config`; events get the places of their addresses from `places`.
     pub fn new(config: &Config, places: Places) -> Self {
-        let event_max_bytes = usize::try_from(config.ingest.event_max_bytes.as_u64());
         Self {
-            preparer: Preparer::new(event_max_bytes.unwrap_or(usize::MAX)),
+            preparer: Preparer::default(),
             places,
             decoders: Mutex::new(Vec::new()),
             body_plain_max_bytes: config.http.body_plain_max_bytes.as_u64(),
@@ -80,6 +82,31 @@ impl Decoding {
             Protocol::V0 { .. } => self.body_plain_max_bytes,
             Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
         };
+        self.prepare_within(limit_bytes, body, hints, (received, project))
+    }
+
+    /// The same for a body that was acknowledged, whatever the limits are now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoding::prepare`]; the log then holds what no version of this program accepted.
+    pub fn prepare_again(
+        &self,
+        body: Bytes,
+        hints: &Hints,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+    ) -> Result<Prepared, IngestError> {
+        self.prepare_within(REPLAY_PLAIN_MAX_BYTES, body, hints, (received, project))
+    }
+
+    fn prepare_within(
+        &self,
+        limit_bytes: u64,
+        body: Bytes,
+        hints: &Hints,
+        (received, project): (&Received, &dyn Fn(&str) -> Option<ProjectFacts>),
+    ) -> Result<Prepared, IngestError> {
         let decoded = self.decode(body, hints, limit_bytes)?;
         Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
     }

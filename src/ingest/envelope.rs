@@ -7,9 +7,10 @@
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
-//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows; 5: addresses were left out; 6: places follow |
+//! | 1 | bits: 0: a `sent_at` follows; 1: the path was `/engage`; 2: the body is LZ4; 3: a dead zone follows; 4: an SDK follows; 5: addresses were left out; 6: places follow; 7: the largest event follows |
 //! | 8 | if bit 0, `sent_at`, i64: of the query in milliseconds (v0), of the header in microseconds (v1) |
 //! | 4 | if bit 3, error of the sender's clock that was ignored, milliseconds, u32 |
+//! | 4 | if bit 7, bytes of the largest event that was taken, u32; any was if not |
 //! | 1 + 1 | if bit 4, for each of the SDK's name and version: its length, and the text |
 //! | 1 | length of the client's address as text, and the text |
 //! | 4 | length of the encoding hints, and the hints (`wire::encoding`) |
@@ -41,6 +42,7 @@ const HAS_SKEW_IGNORED: u8 = 8;
 const SDK: u8 = 16;
 const ANONYMIZE_IPS: u8 = 32;
 const HAS_PLACES: u8 = 64;
+const HAS_EVENT_MAX: u8 = 128;
 
 /// Bodies below this are not packed.
 const PACK_MIN_BYTES: usize = 256;
@@ -94,12 +96,16 @@ impl Envelope {
                 | flag(received.skew_ignored_millis > 0, HAS_SKEW_IGNORED)
                 | flag(sdk.is_some(), SDK)
                 | flag(self.anonymize_ips, ANONYMIZE_IPS)
-                | flag(!self.places.is_empty(), HAS_PLACES),
+                | flag(!self.places.is_empty(), HAS_PLACES)
+                | flag(received.event_max_bytes < u32::MAX, HAS_EVENT_MAX),
         );
         head.extend(sent_at.map(i64::to_le_bytes).iter().flatten());
-        // The setting may be another when the record is replayed.
+        // The settings may be others when the record is replayed.
         if received.skew_ignored_millis > 0 {
             head.extend(received.skew_ignored_millis.to_le_bytes());
+        }
+        if received.event_max_bytes < u32::MAX {
+            head.extend(received.event_max_bytes.to_le_bytes());
         }
         if let Some(sdk) = sdk {
             put_short(&mut head, &sdk.name);
@@ -152,6 +158,10 @@ impl Envelope {
             0 => 0,
             _ => u32::from_le_bytes(take(&mut rest)?),
         };
+        let event_max_bytes = match flags & HAS_EVENT_MAX {
+            0 => u32::MAX,
+            _ => u32::from_le_bytes(take(&mut rest)?),
+        };
         let sdk = match flags & SDK {
             0 => None,
             _ => {
@@ -183,7 +193,8 @@ impl Envelope {
             0 => record.slice_ref(rest),
             _ => unpack(rest)?,
         };
-        let received = Received { at, client_ip, protocol, seed, skew_ignored_millis };
+        let received =
+            Received { at, client_ip, protocol, seed, skew_ignored_millis, event_max_bytes };
         Ok(Self { project, received, anonymize_ips, places, hints, body })
     }
 }
@@ -254,6 +265,7 @@ mod tests {
                 protocol,
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
+                event_max_bytes: if ip.is_some() { 5_000 } else { u32::MAX },
             },
             anonymize_ips,
             places: places(ip),
@@ -304,9 +316,10 @@ mod tests {
         let v0_record = [
             &[1, 1][..],
             &common,
-            &[1 | 2 | 8 | 64],
+            &[1 | 2 | 8 | 64 | 128],
             &number(-5),
             &60_000_u32.to_le_bytes(),
+            &5_000_u32.to_le_bytes(),
             b"\x09127.0.0.1",
             &hints,
             &u32::try_from(places.len()).unwrap().to_le_bytes(),

@@ -40,11 +40,11 @@ use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
 use crate::ingest::definitions::collect::Collector;
 use crate::ingest::definitions::collect::Slots;
-use crate::ingest::definitions::collect::Track;
 use crate::ingest::definitions::collect::bit;
 use crate::ingest::definitions::collect::slots;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::normalize::keys::KeyUse;
+use crate::ingest::normalize::keys::Memo;
 use crate::ingest::normalize::lifts::Lifts;
 use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
@@ -87,10 +87,10 @@ pub(super) struct Batch<'a, 'r> {
     project: &'r ProjectFacts,
     sent_at: Option<UnixMicros>,
     addresses: Addresses,
-    event_max_bytes: usize,
     columns: Columns,
     event_ids: Vec<Uuid>,
     ops: Vec<Op>,
+    memo: Memo<'a>,
     definitions: Collector<'a>,
     persons: HashMap<&'a str, Person, Hasher>,
     unknown_group_types: Vec<String>,
@@ -123,10 +123,10 @@ impl<'a, 'r> Batch<'a, 'r> {
             project,
             sent_at: sent_at(given_sent_at, received),
             addresses: Addresses::default(),
-            event_max_bytes: usize::MAX,
             columns: Columns::new(COLUMNS, 0),
             event_ids: Vec::new(),
             ops: Vec::new(),
+            memo: Memo::default(),
             definitions: Collector::new(received.at),
             persons: HashMap::default(),
             unknown_group_types: Vec::new(),
@@ -141,15 +141,14 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    /// Makes room for `events` rows of at most `event_max_bytes` of JSON each.
-    pub(super) fn reserve(&mut self, events: usize, event_max_bytes: usize, body_bytes: usize) {
+    /// Makes room for `events` rows of a body of this length.
+    pub(super) fn reserve(&mut self, events: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
         // Person ids, and properties that are rewritten: about as much as the body. What is left
         // over goes back at the end.
         self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
-        self.event_max_bytes = event_max_bytes;
         self.client_address();
     }
 
@@ -185,6 +184,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         let mut fields = Fields::default();
         self.members.clear();
         self.lifts.clear();
+        self.memo.begin();
         cursor.object(|key, value| {
             if fields.member(key, value) {
                 return Ok(());
@@ -219,14 +219,14 @@ impl<'a, 'r> Batch<'a, 'r> {
         value: &mut Cursor<'a>,
         fields: &mut Fields<'a>,
     ) -> Result<(), PrepareError> {
-        let known = self.keys.get(key.text);
+        let (known, hash) = self.memo.look_up(key.text, self.keys);
         let current = *value;
         let start = usize::try_from(key.offset).unwrap_or(0);
         let range = value.skip();
         if let Some(meaning) = known.meaning {
             self.members.push(Member { meaning, start, end: range.end });
         }
-        self.define(key.text, known, current.value());
+        self.define((key.text, hash), known, current.value());
         if let Some(index) = known.lift {
             self.lifts.note(index, range, current);
         }
@@ -279,14 +279,18 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     /// Takes note of a property that is stored, for its definition.
-    fn define(&mut self, key: &'a str, known: KeyUse, value: Value<'a>) {
+    fn define(&mut self, key: (&'a str, u64), known: KeyUse, value: Value<'a>) {
         // True is what everybody has, and is not stored.
         let is_removed =
             known.meaning == Some(Meaning::ProcessPersonProfile) && value != Value::Boolean(false);
-        let hash = if known.track == Track::Name { self.keys.hash(key) } else { 0 };
         if !is_removed {
-            self.definitions.property((key, hash), known.track, value);
+            self.definitions.property(key, known.track, value);
         }
+    }
+
+    /// The same for a property that the sender gave elsewhere.
+    fn define_added(&mut self, key: &'a str, value: Value<'a>) {
+        self.define((key, self.keys.hash(key)), self.keys.get(key), value);
     }
 
     /// The view of a string of the document, without a copy where it stands in the body as such.
@@ -311,7 +315,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         fields: &Fields<'a>,
         size: usize,
     ) -> Result<Option<Drop>, PrepareError> {
-        if size > self.event_max_bytes {
+        if u32::try_from(size).is_ok_and(|size| size > self.received.event_max_bytes) {
             return Ok(Some(Drop::TooLarge));
         }
         let name = match fields.event.as_ref().map(|raw| raw.value) {
@@ -387,7 +391,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 let view = self.text(os, text)?;
                 self.columns.set_text(position, view);
             }
-            self.define("$os", self.keys.get("$os"), os.value());
+            self.define_added("$os", os.value());
             event.os = Some(place);
         }
         if event.says_nothing() || event.name == "$snapshot" {

@@ -55,6 +55,8 @@ pub struct Received {
     pub seed: u64,
     /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
     pub skew_ignored_millis: u32,
+    /// The largest event that is taken, as JSON.
+    pub event_max_bytes: u32,
 }
 
 /// The rules by which a body is read, and what they need of the request beside it.
@@ -315,16 +317,16 @@ impl PrepareError {
 #[derive(Debug)]
 pub struct Preparer {
     keys: KeyTable,
-    event_max_bytes: usize,
     scratches: Mutex<Vec<Scratch>>,
 }
 
-impl Preparer {
-    /// `event_max_bytes` is the largest event taken, as JSON.
-    pub fn new(event_max_bytes: usize) -> Self {
-        Self { keys: KeyTable::new(), event_max_bytes, scratches: Mutex::new(Vec::new()) }
+impl Default for Preparer {
+    fn default() -> Self {
+        Self { keys: KeyTable::new(), scratches: Mutex::new(Vec::new()) }
     }
+}
 
+impl Preparer {
     /// Reads `body`. `project` finds the project of the token in it, which is empty by a protocol
     /// that has the token in a header. Text in the columns refers to `body`, which therefore lives
     /// as long as they do.
@@ -449,7 +451,7 @@ impl Preparer {
         let project = project(token).ok_or(PrepareError::UnknownToken)?;
         let around = (envelope.sent_at, envelope.is_historical);
         let mut batch = Batch::new(&self.keys, request, &project, around);
-        batch.reserve(events_max, self.event_max_bytes, root.body().len());
+        batch.reserve(events_max, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())
     }
@@ -466,7 +468,7 @@ impl Preparer {
         let around = (None, envelope.is_historical);
         let mut batch = Batch::new(&self.keys, request, &project, around);
         let events = envelope.uuids.len();
-        batch.reserve(events, self.event_max_bytes, root.body().len());
+        batch.reserve(events, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;
         let mut fates = Vec::with_capacity(events);
         envelope.for_each(|event, uuid| {

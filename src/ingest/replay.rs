@@ -123,8 +123,9 @@ impl Replay {
             places: Places::Found(Arc::new(envelope.places.into_iter().collect())),
             ..self.decoding.facts(&self.metadata.snapshot(), envelope.project)
         };
+        let project = |_: &str| Some(facts.clone());
         self.decoding
-            .prepare(envelope.body, &envelope.hints, &envelope.received, &|_| Some(facts.clone()))
+            .prepare_again(envelope.body, &envelope.hints, &envelope.received, &project)
             .map_err(|error| error.to_string())
     }
 

@@ -9,7 +9,12 @@ use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
+use arrow::array::StringViewArray;
 use arrow::array::new_null_array;
+use arrow::buffer::BooleanBuffer;
+use arrow::buffer::Buffer;
+use arrow::buffer::NullBuffer;
+use arrow::buffer::ScalarBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Int64Type;
@@ -118,8 +123,15 @@ fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, Arr
 #[derive(Debug)]
 pub struct Gather {
     schema: SchemaRef,
-    /// By column of the schema, then by batch; `None` where no batch has the column.
-    columns: Vec<Option<Vec<ArrayRef>>>,
+    /// By column of the schema; `None` where no batch has the column.
+    columns: Vec<Option<Source>>,
+}
+
+/// One column, by batch.
+#[derive(Debug)]
+enum Source {
+    Text(Texts),
+    Other(Vec<ArrayRef>),
 }
 
 impl Gather {
@@ -135,7 +147,9 @@ impl Gather {
             // One array of NULLs serves every batch that lacks the column.
             let nulls = new_null_array(field.data_type(), rows_max);
             let array = |rows: &Arc<Rows>| of(rows).unwrap_or_else(|| nulls.slice(0, rows.len));
-            Some(batches.iter().map(array).collect())
+            let arrays: Vec<ArrayRef> = batches.iter().map(array).collect();
+            let texts = Texts::new(&arrays);
+            Some(texts.map_or_else(|| Source::Other(arrays), Source::Text))
         });
         Self { schema: Arc::clone(schema), columns: columns.collect() }
     }
@@ -148,9 +162,11 @@ impl Gather {
     pub fn rows(&self, places: &[Place]) -> Result<RecordBatch, ArrowError> {
         let indices: Vec<(usize, usize)> =
             places.iter().map(|place| (place.batch(), place.row())).collect();
-        let columns = self.columns.iter().zip(self.schema.fields()).map(|(arrays, field)| {
-            let Some(arrays) = arrays else {
-                return Ok(new_null_array(field.data_type(), indices.len()));
+        let columns = self.columns.iter().zip(self.schema.fields()).map(|(source, field)| {
+            let arrays = match source {
+                None => return Ok(new_null_array(field.data_type(), indices.len())),
+                Some(Source::Text(texts)) => return Ok(texts.rows(places)),
+                Some(Source::Other(arrays)) => arrays,
             };
             let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
             interleave(&arrays, &indices)
@@ -159,10 +175,69 @@ impl Gather {
     }
 }
 
+/// A text column whose batches keep their buffers, all in one list.
+#[derive(Debug)]
+struct Texts {
+    /// By batch: views, NULLs, and the number of its first buffer in the list.
+    batches: Vec<(ScalarBuffer<u128>, Option<NullBuffer>, u32)>,
+    buffers: Vec<Buffer>,
+    has_nulls: bool,
+}
+
+impl Texts {
+    /// `None` if the column is no text.
+    fn new(arrays: &[ArrayRef]) -> Option<Self> {
+        let mut texts = Self {
+            batches: Vec::with_capacity(arrays.len()),
+            buffers: Vec::new(),
+            has_nulls: false,
+        };
+        for array in arrays {
+            let array = array.as_string_view_opt()?;
+            let first = u32::try_from(texts.buffers.len()).ok()?;
+            texts.buffers.extend(array.data_buffers().iter().cloned());
+            texts.has_nulls |= array.null_count() > 0;
+            texts.batches.push((array.views().clone(), array.nulls().cloned(), first));
+        }
+        Some(texts)
+    }
+
+    /// The texts at `places`. Rows of a sort are all over the memory: without a branch that depends
+    /// on a view, the processor waits for many of them at once.
+    fn rows(&self, places: &[Place]) -> ArrayRef {
+        let view = |place: &Place| {
+            let (views, _, first) = self.batches.get(place.batch())?;
+            let view = *views.get(place.row())?;
+            // A text of more than 12 bytes has the number of its buffer in the third 32 bits.
+            let is_long = view & u128::from(u32::MAX) > 12;
+            Some(view + (u128::from(u32::from(is_long) * first) << 64))
+        };
+        let views: Vec<u128> = places.iter().map(|place| view(place).unwrap_or(0)).collect();
+        let is_valid = |place: &Place| {
+            let nulls = self.batches.get(place.batch()).and_then(|(_, nulls, _)| nulls.as_ref());
+            nulls.is_none_or(|nulls| nulls.is_valid(place.row()))
+        };
+        let nulls = self.has_nulls.then(|| places.iter().map(is_valid).collect::<BooleanBuffer>());
+        let nulls = nulls.map(NullBuffer::new).filter(|nulls| nulls.null_count() > 0);
+        text_array(views, self.buffers.clone(), nulls)
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "every view is one of an array that was checked, with the number of the same buffer in \
+              the list of all; to check every byte again costs more than the rest of a sort"
+)]
+fn text_array(views: Vec<u128>, buffers: Vec<Buffer>, nulls: Option<NullBuffer>) -> ArrayRef {
+    // SAFETY: see the reason above.
+    Arc::new(unsafe { StringViewArray::new_unchecked(views.into(), buffers, nulls) })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use arrow::array::Array;
     use arrow::array::AsArray;
     use arrow::array::Int64Array;
     use arrow::array::StringViewArray;
@@ -176,6 +251,12 @@ mod tests {
     use super::Rows;
     use super::sorted;
 
+    /// Short, long or none.
+    fn note(other: i64) -> Option<String> {
+        (other % 3 != 0)
+            .then(|| format!("{}{other}", if other % 2 == 0 { "" } else { "note no. " }))
+    }
+
     proptest! {
         #[test]
         fn the_order_is_that_of_the_values(
@@ -188,6 +269,7 @@ mod tests {
                 let numbers = batch.iter().map(|(number, _, _)| *number);
                 let texts = batch.iter().map(|(_, text, _)| Some(text.as_str()));
                 let others = batch.iter().map(|(_, _, other)| *other);
+                let notes = batch.iter().map(|(_, _, other)| note(*other));
                 Arc::new(Rows {
                     len: batch.len(),
                     columns: vec![
@@ -195,6 +277,9 @@ mod tests {
                         Some(Arc::new(StringViewArray::from_iter(texts))),
                         Some(Arc::new(Int64Array::from_iter_values(others))),
                         None,
+                        (batch.len() % 3 > 0).then(|| {
+                            Arc::new(StringViewArray::from_iter(notes)) as _
+                        }),
                     ],
                     memory_bytes: 0,
                 })
@@ -205,13 +290,27 @@ mod tests {
                 Field::new("b", DataType::Utf8View, false),
                 Field::new("c", DataType::Int64, false),
                 Field::new("d", DataType::Float64, true),
+                Field::new("e", DataType::Utf8View, true),
             ]));
-            let mut expected: Vec<_> = batches.concat();
+            // A batch may lack a column.
+            let mut expected: Vec<_> = batches
+                .iter()
+                .flat_map(|batch| {
+                    let has_notes = batch.len() % 3 > 0;
+                    let row = move |(number, text, other): &(i64, String, i64)| {
+                        (*number, text.clone(), *other, note(*other).filter(|_| has_notes))
+                    };
+                    batch.iter().map(row)
+                })
+                .collect();
             expected.sort();
             let batch = Gather::new(&rows, &schema).rows(&places).unwrap();
             prop_assert_eq!(batch.num_rows(), expected.len());
             prop_assert_eq!(batch.column(3).null_count(), expected.len());
-            for (row, (number, text, other)) in expected.iter().enumerate() {
+            let notes = batch.column(4).as_string_view();
+            for (row, (number, text, other, note)) in expected.iter().enumerate() {
+                let found = notes.is_valid(row).then(|| notes.value(row));
+                prop_assert_eq!(found, note.as_deref());
                 prop_assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(row), *number);
                 prop_assert_eq!(batch.column(1).as_string_view().value(row), text);
                 prop_assert_eq!(batch.column(2).as_primitive::<Int64Type>().value(row), *other);

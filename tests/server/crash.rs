@@ -165,6 +165,37 @@ fn what_was_acknowledged_survives_kills() {
     check(&server, &acknowledged, &open, rounds);
 }
 
+/// The limits of today are for the requests of today.
+#[test]
+fn what_was_acknowledged_survives_smaller_limits() {
+    let mut server = TestServer::start_with(&[("WEIR_EVENT_MAX_BYTES", "300KiB")]);
+    let event = |pad: usize| {
+        json!({
+            "event": "large", "distinct_id": "d", "uuid": Uuid::new_v4(),
+            "properties": {"pad": "x".repeat(pad)},
+        })
+    };
+    // The last one is too large when it is sent, and does not come back.
+    let batch = json!([event(10), event(200_000), event(400_000)]);
+    let body = json!({"api_key": TOKEN, "batch": batch}).to_string();
+    assert_eq!(server.send("POST", "/batch", &[], body).status, 200);
+    let uuids = |server: &TestServer| server.query("SELECT uuid FROM events ORDER BY uuid");
+    let before = uuids(&server);
+    assert_eq!(before.len(), 2);
+    server.kill();
+    server.set(&[
+        ("WEIR_EVENT_MAX_BYTES", "1KiB"),
+        ("WEIR_BODY_MAX_BYTES", "64KiB"),
+        ("WEIR_BODY_PLAIN_MAX_BYTES", "64KiB"),
+    ]);
+    server.restart();
+    assert_eq!(uuids(&server), before);
+    server.kill();
+    server.set(&[("WEIR_EVENT_MAX_BYTES", "1MiB"), ("WEIR_BODY_PLAIN_MAX_BYTES", "64MiB")]);
+    server.restart();
+    assert_eq!(uuids(&server), before);
+}
+
 /// Every acknowledged event is there; nothing is there twice, and nothing that was not sent.
 fn check(server: &TestServer, acknowledged: &HashMap<String, String>, open: &[Value], round: u64) {
     let twice = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";

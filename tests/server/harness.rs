@@ -144,6 +144,14 @@ impl TestServer {
         self.run();
     }
 
+    /// Changes settings for the next start.
+    pub(crate) fn set(&mut self, settings: &[(&str, &str)]) {
+        for (name, value) in settings {
+            self.settings.retain(|(known, _)| known != name);
+            self.settings.push((name.to_string(), value.to_string()));
+        }
+    }
+
     /// The rows of an SQL query, as `weir query` prints them. Works with and without the server.
     pub(crate) fn query(&self, sql: &str) -> Vec<Value> {
         let output = self.weir(&["query", "--format", "json"]).arg(sql).output().expect("weir");

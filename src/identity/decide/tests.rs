@@ -16,6 +16,8 @@ use super::group::GROUP_TYPES_MAX;
 use super::group::TypeSlot;
 use super::group::merge_group;
 use super::group::type_slot;
+use super::json_bytes;
+use super::object_bytes_max;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
@@ -483,4 +485,21 @@ fn groups_merge_shallowly_and_within_the_limit() {
     let huge = object(json!({"a": "x".repeat(PROPERTIES_MAX_BYTES)}));
     assert!(!merge_group(&mut group, &huge));
     assert_eq!(group.get("a"), Some(&json!({"y": 1})));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_json_is_longer_than_its_bound(
+        texts in proptest::collection::vec(proptest::prelude::any::<String>(), 0..5),
+        number in proptest::prelude::any::<f64>(),
+        whole in proptest::prelude::any::<i64>(),
+    ) {
+        let mut object = Map::new();
+        for text in &texts {
+            let value = json!([text, number, {"whole": whole}, null, true, {text.as_str(): text}]);
+            object.insert(text.clone(), value);
+            object.insert(format!("{text}\u{1}\u{1}\u{1}"), json!("\u{1}\u{1f}\u{0}"));
+        }
+        proptest::prop_assert!(json_bytes(&object) <= object_bytes_max(&object));
+    }
 }

@@ -57,8 +57,7 @@ impl Overlay<'_> {
             self.set_id(project, &id, IdState::Personless);
         }
         self.uuids.insert((project, uuid), None);
-        let row = self.row(number)?;
-        row.is_changed = true;
+        let row = self.row_to_change(number)?;
         row.settled = Some(Settled::default());
         row.person = None;
         *self.counts.entry(project).or_insert(0) -= 1;

@@ -60,8 +60,7 @@ impl Overlay<'_> {
             self.attach(project, owner, (position, id));
         }
         self.uuids.insert((project, parts.uuid), Some(number));
-        let row = self.row(number)?;
-        row.is_changed = true;
+        let row = self.row_to_change(number)?;
         if let Some(person) = row.person.as_mut().map(std::sync::Arc::make_mut) {
             person.uuid = parts.uuid;
             person.version = version;

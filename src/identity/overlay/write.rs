@@ -19,7 +19,6 @@ use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::overlay::Overlay;
 use crate::identity::overlay::PersonRow;
-use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
 use crate::identity::tables::Tables;
 
@@ -79,8 +78,8 @@ impl Overlay<'_> {
         // A place that one person leaves may be taken by another, and a batch has no order.
         let mut places: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
         for (number, row) in &self.persons {
-            let place = |person: &Arc<Person>| (person.created_at, person.uuid);
-            let (left, taken) = (row.before.as_ref().map(place), row.person.as_ref().map(place));
+            let left = row.before.as_ref().map(|before| (before.created_at, before.uuid));
+            let taken = row.person.as_ref().map(|person| (person.created_at, person.uuid));
             if left == taken {
                 continue;
             }
@@ -103,7 +102,8 @@ impl Overlay<'_> {
     /// Has persons found by the emails that they have now.
     fn write_emails(&self, batch: &mut OwnedWriteBatch, tables: &Tables) {
         for (number, row) in self.persons.iter().filter(|(_, row)| row.is_changed) {
-            let (old, new) = (email(row.before.as_ref()), email(row.person.as_ref()));
+            let old = row.before.as_ref().and_then(|before| before.email.as_ref());
+            let new = row.person.as_ref().and_then(|person| person.properties.get(codec::EMAIL));
             if old == new {
                 continue;
             }
@@ -175,10 +175,6 @@ impl Overlay<'_> {
             warnings: self.warnings,
         }
     }
-}
-
-fn email(person: Option<&Arc<Person>>) -> Option<&Value> {
-    person?.properties.get(codec::EMAIL)
 }
 
 /// What a commit changed outside the database.

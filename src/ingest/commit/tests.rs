@@ -103,7 +103,7 @@ fn prepared(body: &Bytes, received: &Received) -> Prepared {
             places: Places::Unknown,
         })
     };
-    Preparer::new(1 << 20).prepare(body.to_vec(), received, &facts).expect("a valid body")
+    Preparer::default().prepare(body.to_vec(), received, &facts).expect("a valid body")
 }
 
 /// A node that is running.
@@ -187,6 +187,7 @@ impl Node {
                 protocol: Protocol::default(),
                 seed,
                 skew_ignored_millis: 0,
+                event_max_bytes: 1 << 20,
             };
             let body = body(number);
             let prepared = prepared(&body, &received);

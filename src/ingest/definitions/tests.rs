@@ -109,6 +109,7 @@ fn prepare(events: &[Json]) -> Prepared {
         protocol: Protocol::default(),
         seed: 1,
         skew_ignored_millis: 0,
+        event_max_bytes: 1 << 20,
     };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string();
     let facts = || ProjectFacts {
@@ -117,7 +118,7 @@ fn prepare(events: &[Json]) -> Prepared {
         anonymize_ips: false,
         places: Places::Unknown,
     };
-    let prepared = Preparer::new(1 << 20).prepare(body.into_bytes(), &received, &|_| Some(facts()));
+    let prepared = Preparer::default().prepare(body.into_bytes(), &received, &|_| Some(facts()));
     prepared.expect("a batch")
 }
 

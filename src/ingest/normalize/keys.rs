@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use hashbrown::HashMap;
+use hashbrown::HashTable;
 
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
@@ -124,12 +125,105 @@ impl KeyTable {
     }
 }
 
+/// Keys of one body that [`Memo`] keeps; further ones are looked up each time.
+const MEMO_MAX_KEYS: usize = 4096;
+
+/// What was looked up for the keys of one body. Events of one SDK have their keys in much the same
+/// order, so the key that followed last time is tried first.
+#[derive(Debug, Default)]
+pub(super) struct Memo<'a> {
+    keys: Vec<Looked<'a>>,
+    by_hash: HashTable<usize>,
+    /// Number of the first key of the last event.
+    first: usize,
+    /// Number of the key before the next one; `None` at the beginning of an event.
+    before: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Looked<'a> {
+    key: &'a str,
+    hash: u64,
+    known: KeyUse,
+    /// Number of the key that followed.
+    next: usize,
+}
+
+impl<'a> Memo<'a> {
+    /// Begins an event.
+    pub(super) fn begin(&mut self) {
+        self.before = None;
+    }
+
+    /// What the server does with the next property of the event, and the hash of its key.
+    pub(super) fn look_up(&mut self, key: &'a str, table: &KeyTable) -> (KeyUse, u64) {
+        let before = self.before.and_then(|before| self.keys.get(before));
+        let guess = before.map_or(self.first, |before| before.next);
+        if let Some(looked) = self.keys.get(guess).filter(|looked| looked.key == key) {
+            self.before = Some(guess);
+            return (looked.known, looked.hash);
+        }
+        let hash = table.hash(key);
+        let keys = &self.keys;
+        let is_key = |number: &usize| keys.get(*number).is_some_and(|looked| looked.key == key);
+        let number = match self.by_hash.find(hash, is_key) {
+            Some(number) => *number,
+            None => {
+                let known = table.get(key);
+                if self.keys.len() >= MEMO_MAX_KEYS {
+                    return (known, hash);
+                }
+                let number = self.keys.len();
+                let hash_of = |number: &usize| keys.get(*number).map_or(0, |looked| looked.hash);
+                self.by_hash.insert_unique(hash, number, hash_of);
+                self.keys.push(Looked { key, hash, known, next: number + 1 });
+                number
+            }
+        };
+        match self.before.and_then(|before| self.keys.get_mut(before)) {
+            Some(before) => before.next = number,
+            None => self.first = number,
+        }
+        self.before = Some(number);
+        self.keys.get(number).map_or_else(Default::default, |looked| (looked.known, looked.hash))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::KeyTable;
+    use super::MEMO_MAX_KEYS;
+    use super::Memo;
     use super::SLOTS;
     use super::Track;
     use crate::event::schema::PROMOTED;
+
+    #[test]
+    fn a_memo_finds_what_the_table_has() {
+        let table = KeyTable::new();
+        let many: Vec<String> =
+            (0..MEMO_MAX_KEYS + 50).map(|number| format!("k{number}")).collect();
+        let mut memo = Memo::default();
+        let events: [&[&str]; 6] = [
+            &["$os", "a", "$set", "b"],
+            &["$os", "a", "$set", "b"],
+            &["$os", "b", "b", "$browser"],
+            &[],
+            &["a"],
+            &["$os", "a", "$set", "$ip"],
+        ];
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for event in events.into_iter().chain([&many[..], &many[..]]) {
+            memo.begin();
+            for key in event {
+                let (known, hash) = memo.look_up(key, &table);
+                let expected = table.get(key);
+                assert_eq!(format!("{known:?}"), format!("{expected:?}"), "{key}");
+                assert_eq!(hash, table.hash(key), "{key}");
+            }
+        }
+        assert_eq!(memo.keys.len(), MEMO_MAX_KEYS, "bounded");
+    }
 
     #[test]
     fn promoted_properties_have_slots() {

@@ -214,7 +214,7 @@ impl<'a> Batch<'a, '_> {
         ] {
             let Some(text) = text else { continue };
             write_member(&mut self.injected, key, text);
-            self.define(key, self.keys.get(key), Value::String(text));
+            self.define_added(key, Value::String(text));
             let view = self.text(cursor, text)?;
             self.columns.set_text(position, view);
         }
@@ -226,7 +226,7 @@ impl<'a> Batch<'a, '_> {
         ] {
             let Some(flag) = flag else { continue };
             write_member(&mut self.injected, key, &flag);
-            self.define(key, self.keys.get(key), Value::Boolean(flag));
+            self.define_added(key, Value::Boolean(flag));
             if let Some((position, PropertyType::Boolean)) = self.keys.get(key).column {
                 self.columns.set_boolean(position, flag);
             }
@@ -234,7 +234,7 @@ impl<'a> Batch<'a, '_> {
         if let Some(tour) = &options.product_tour_id {
             let key = "$product_tour_id";
             write_member(&mut self.injected, key, tour);
-            self.define(key, self.keys.get(key), Value::String(""));
+            self.define_added(key, Value::String(""));
         }
         fields.inner.process_person_profile = options
             .process_person_profile
@@ -245,7 +245,7 @@ impl<'a> Batch<'a, '_> {
             self.injected.extend_from_slice(&additions.json);
             // Any text will do: a definition keeps the type alone.
             for key in ["$lib", "$lib_version"] {
-                self.define(key, self.keys.get(key), Value::String(""));
+                self.define_added(key, Value::String(""));
             }
             for (position, view) in additions.columns.iter().flatten() {
                 self.columns.set_text(*position, *view);

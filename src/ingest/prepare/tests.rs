@@ -40,7 +40,7 @@ mod v1;
 /// 2026-11-21T08:00:00Z.
 const NOW: i64 = 1_795_248_000_000_000;
 const HOUR: i64 = 3_600_000_000;
-const EVENT_MAX_BYTES: usize = 10_000;
+const EVENT_MAX_BYTES: u32 = 10_000;
 
 fn received() -> Received {
     Received {
@@ -49,6 +49,7 @@ fn received() -> Received {
         protocol: Protocol::default(),
         seed: 42,
         skew_ignored_millis: 0,
+        event_max_bytes: EVENT_MAX_BYTES,
     }
 }
 
@@ -68,7 +69,7 @@ fn project(token: &str) -> Option<ProjectFacts> {
 }
 
 fn prepare_with(body: impl AsRef<[u8]>, received: &Received) -> Result<Prepared, PrepareError> {
-    Preparer::new(EVENT_MAX_BYTES).prepare(body.as_ref().to_vec(), received, &project)
+    Preparer::default().prepare(body.as_ref().to_vec(), received, &project)
 }
 
 fn prepare(body: impl AsRef<[u8]>) -> Prepared {

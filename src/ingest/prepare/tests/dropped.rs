@@ -5,8 +5,10 @@ use super::*;
 #[test]
 fn dropped_events_are_counted_and_the_others_stay() {
     let good = r#"{"event":"good","distinct_id":"u1","properties":{"price":1}}"#;
-    let long =
-        format!(r#"{{"event":"e","distinct_id":"u","x":"{}"}}"#, "x".repeat(EVENT_MAX_BYTES));
+    let long = format!(
+        r#"{{"event":"e","distinct_id":"u","x":"{}"}}"#,
+        "x".repeat(EVENT_MAX_BYTES as usize)
+    );
     for (bad, reason) in [
         ("7", Drop::NotAnObject),
         ("[]", Drop::NotAnObject),
@@ -81,9 +83,10 @@ fn sparse_columns_survive_dropped_events() {
 #[test]
 fn an_event_as_large_as_allowed_is_taken() {
     let empty = r#"{"event":"e","distinct_id":"u","x":""}"#;
-    for (filler, rows) in
-        [(EVENT_MAX_BYTES - empty.len(), 1), (EVENT_MAX_BYTES - empty.len() + 1, 0)]
-    {
+    for (filler, rows) in [
+        (EVENT_MAX_BYTES as usize - empty.len(), 1),
+        (EVENT_MAX_BYTES as usize - empty.len() + 1, 0),
+    ] {
         let event = format!(r#"{{"event":"e","distinct_id":"u","x":"{}"}}"#, "x".repeat(filler));
         let prepared = prepare(format!(r#"{{"api_key":"phc_a","batch":[ {event} ]}}"#));
         assert_eq!(prepared.rows, rows);

@@ -10,7 +10,6 @@ use super::super::Prepared;
 use super::super::Preparer;
 use super::super::ProjectFacts;
 use super::super::Received;
-use super::EVENT_MAX_BYTES;
 use super::cell;
 use super::received;
 use crate::event::id::ProjectId;
@@ -53,7 +52,7 @@ fn prepare_with(setting: Setting, events: &Value, places: Places) -> Prepared {
         })
     };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string().into_bytes();
-    Preparer::new(EVENT_MAX_BYTES).prepare(body, &received, &facts).unwrap()
+    Preparer::default().prepare(body, &received, &facts).unwrap()
 }
 
 /// One column of text, row by row.

@@ -55,7 +55,10 @@ fn bad(index: usize) -> String {
             "[".repeat(500) + &"]".repeat(500)
         ),
         "LONG" => {
-            format!(r#"{{"event":"x","distinct_id":"u1","x":"{}"}}"#, "x".repeat(EVENT_MAX_BYTES))
+            format!(
+                r#"{{"event":"x","distinct_id":"u1","x":"{}"}}"#,
+                "x".repeat(EVENT_MAX_BYTES as usize)
+            )
         }
         other => other.to_owned(),
     }

@@ -21,7 +21,7 @@ fn v1(sdk: Option<(&str, &str)>) -> Received {
 
 fn read(body: &str, received: &Received) -> Result<Prepared, PrepareError> {
     let only = |token: &str| project(if token.is_empty() { "phc_a" } else { "phc_b" });
-    Preparer::new(EVENT_MAX_BYTES).prepare(body.as_bytes().to_vec(), received, &only)
+    Preparer::default().prepare(body.as_bytes().to_vec(), received, &only)
 }
 
 /// One event per text of members, with an id, a distinct id and a time that they may replace.
@@ -47,7 +47,10 @@ fn properties(prepared: &Prepared, row: usize) -> Json {
 
 #[test]
 fn every_event_has_a_fate_in_order_and_drops_leave_no_trace() {
-    let long = format!(r#""properties":{{"$browser":"x","a":"{}"}}"#, "x".repeat(EVENT_MAX_BYTES));
+    let long = format!(
+        r#""properties":{{"$browser":"x","a":"{}"}}"#,
+        "x".repeat(EVENT_MAX_BYTES as usize)
+    );
     let prepared = prepared(&[&long, r#""distinct_id":"Guest","session_id":"s""#, ""]);
     let expected = [Fate::Dropped(Drop::TooLarge), Fate::TakenPersonless, Fate::Taken];
     let ids = ID.map(|id| Uuid::parse_str(id).unwrap());
@@ -85,7 +88,7 @@ fn a_replay_gives_the_same_rows() {
     let received = v1(Some(("a library with a long name", "1")));
     let body = body(&[r#""properties":{"$lib":"own","$current_url":"https://a"}"#, "", ""]);
     let first = read(&body, &received).unwrap();
-    let replay = Preparer::new(EVENT_MAX_BYTES)
+    let replay = Preparer::default()
         .prepare(body.as_bytes().to_vec(), &received, &|_| project("phc_a"))
         .unwrap();
     assert_eq!(first.columns, replay.columns);
@@ -145,7 +148,7 @@ fn shapes_are_told_before_ids_and_ids_after_the_envelope() {
 #[test]
 fn a_project_that_is_gone_is_no_project() {
     let body = body(&[""]);
-    let outcome = Preparer::new(EVENT_MAX_BYTES).prepare(body.into_bytes(), &v1(None), &|_| None);
+    let outcome = Preparer::default().prepare(body.into_bytes(), &v1(None), &|_| None);
     assert_eq!(outcome.unwrap_err(), PrepareError::UnknownToken);
 }
 
@@ -154,7 +157,7 @@ fn a_project_that_is_gone_is_no_project() {
 fn the_owner_of_a_body_is_told_by_its_token() {
     let owner = |body: &str| {
         let known = |token: &str| project(token).map(|facts| facts.id);
-        Preparer::new(EVENT_MAX_BYTES).project_of(body.as_bytes(), &known).map(|id| id.0)
+        Preparer::default().project_of(body.as_bytes(), &known).map(|id| id.0)
     };
     for (body, expected) in [
         (r#"{"api_key":" phc_a ","batch":[1]}"#, Ok(7)),
