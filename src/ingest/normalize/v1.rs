@@ -13,12 +13,14 @@ use crate::event::time;
 use crate::event::time::Claim;
 use crate::event::time::Claimed;
 use crate::ingest::capture::Fields;
+use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
 use crate::ingest::capture_v1::Event;
 use crate::ingest::capture_v1::Options;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::moment;
 use crate::ingest::normalize::names::cut;
+use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Drop;
 use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
@@ -142,17 +144,18 @@ impl<'a> Batch<'a, '_> {
         };
         self.members.clear();
         self.lifts.clear();
+        self.memo.begin();
         if let Some(mut properties) = event.properties {
             let mut whole = properties;
             fields.properties = Some(whole.skip());
             properties.object(|key, value| {
-                match is_replaced(key.text, &event, &options, additions) {
-                    true => {
-                        value.skip();
-                        Ok(())
-                    }
-                    false => self.property(key, value, &mut fields),
+                if !is_replaced(key.text, &event, &options, additions) {
+                    return self.property(key, value, &mut fields);
                 }
+                let start = usize::try_from(key.offset).unwrap_or(0);
+                let end = value.skip().end;
+                self.members.push(Member { meaning: Meaning::NeverStored, start, end });
+                Ok(())
             })?;
         }
         fields.inner.is_internal |= additions.is_internal;
