@@ -52,8 +52,6 @@ pub struct Question<'a> {
 pub struct Knowledge {
     view: Option<View>,
     person: Option<Person>,
-    /// Columns of the person's row.
-    columns: Map<String, Value>,
     groups: BTreeMap<u8, Map<String, Value>>,
     /// Kept across a login; `Err` if they could not be read or written.
     hash_keys: Result<HashMap<String, String>, ()>,
@@ -80,7 +78,6 @@ impl Knowledge {
         let mut known = Self {
             view: None,
             person: None,
-            columns: Map::new(),
             groups: BTreeMap::new(),
             hash_keys: Ok(HashMap::new()),
         };
@@ -109,10 +106,6 @@ impl Knowledge {
     ) -> Result<(), IdentityError> {
         let project = question.project;
         self.person = view.person_of(project, question.distinct_id)?;
-        if let Some(person) = &self.person {
-            let created_at = person.created_at.to_rfc3339();
-            self.columns.insert("created_at".to_owned(), Value::String(created_at));
-        }
         for (index, name) in (0_u8..).zip(metadata.group_types(project)) {
             let Some(key) = question.groups.get(name).and_then(group_key) else { continue };
             if let Some(group) = view.group(project, index, &key)? {
@@ -141,7 +134,7 @@ impl Knowledge {
         subject.anon_distinct_id = question.anon_distinct_id;
         subject.stored = self.person.as_ref().map(|person| &person.properties);
         subject.supplied = Some(question.person_properties);
-        subject.metadata = Some(&self.columns);
+        subject.created_at = self.person.as_ref().map(|person| person.created_at);
         subject.hash_keys = match &self.hash_keys {
             Ok(keys) if keys.is_empty() => HashKeys::None,
             Ok(keys) => HashKeys::Kept(keys),

@@ -192,6 +192,9 @@ impl Identities {
         sequence: u64,
         timeout: Duration,
     ) -> Result<(), IdentityError> {
+        if self.applied_sequence() >= sequence {
+            return Ok(());
+        }
         let mut applied = self.shared.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= sequence);
         match tokio::time::timeout(timeout, reached).await {
