@@ -28,6 +28,7 @@ from pathlib import Path
 TOKEN, PERSONAL = os.environ["WEIR_PROJECT_API_KEY"], os.environ["WEIR_PERSONAL_API_KEY"]
 CLIENT_TOKEN, PAGE_TOKEN = "*:development.all", "*:development.page"
 PERSONS = 1000
+SDK = {"User-Agent": "posthog-python/7.91.1"}
 # Closed loops of the full load; the half load has more, each of which pauses between two requests.
 FULL_CONNECTIONS, HALF_CONNECTIONS = 16, 64
 WARM_UP_SECONDS = 1
@@ -133,15 +134,15 @@ def prepare(url, count, features):
 
 def weir_flags(person):
     body = {"token": TOKEN, "distinct_id": f"person-{person}", "groups": {}, "person_properties": {}, "geoip_disable": True}
-    return "POST", "/flags/?v=2", {"Content-Type": "application/json"}, json.dumps(body)
+    return "POST", "/flags/?v=2", {"Content-Type": "application/json", **SDK}, json.dumps(body)
 
 def edge_flags(person):
     context = urllib.parse.urlencode({"userId": f"person-{person}", "properties[plan]": plan(person)})
-    return "GET", f"/api/frontend/all?{context}", {"Authorization": PAGE_TOKEN}, None
+    return "GET", f"/api/frontend/all?{context}", {"Authorization": PAGE_TOKEN, **SDK}, None
 
 def definitions(url, path, headers):
     tag = expect(200, ask("GET", url + path, headers))[1]["ETag"]
-    known = {**headers, "If-None-Match": tag}
+    known = {**headers, **SDK, "If-None-Match": tag}
     expect(304, ask("GET", url + path, known))
     return lambda _person: ("GET", path, known, None)
 

@@ -24,7 +24,6 @@ use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::body::SizeHint;
 use hyper::header::CONTENT_LENGTH;
-use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use hyper::header::ORIGIN;
 
@@ -40,6 +39,7 @@ use crate::http::request::BodyTally;
 use crate::http::request::Request;
 use crate::http::request::RequestBody;
 use crate::http::request::RequestId;
+use crate::http::request::X_REQUEST_ID;
 use crate::http::response::Body;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -48,8 +48,6 @@ use crate::http::response::chain;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::RequestLabels;
 use crate::telemetry::metrics::RouteLabels;
-
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Logged for a client that hung up before its answer had a status; the number that nginx uses.
 const HUNG_UP: u16 = 499;

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
+use hyper::header::CONTENT_ENCODING;
+use hyper::header::CONTENT_TYPE;
+use hyper::header::HeaderName;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -75,11 +78,11 @@ fn response_id(request: &request::Request) -> String {
 /// `POST /flags` and `POST /decide`.
 pub async fn flags(app: &App, request: request::Request) -> Result<Response, Problem> {
     let query = query(&request);
-    let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+    let header = |name: HeaderName| request.headers.get(name).map(|value| value.as_bytes());
     let hints = Hints::new(
         request.query_string(),
-        header("content-type"),
-        header("content-encoding"),
+        header(CONTENT_TYPE),
+        header(CONTENT_ENCODING),
         PathKind::Legacy,
     );
     let (request_id, client) = (response_id(&request), request.client_ip);
