@@ -17,7 +17,7 @@ install_edge() {
     work=$(mktemp -d "${TMPDIR:-/tmp}/weir-edge.XXXXXX")
     cargo init --quiet --vcs none --name fetch "$work/fetch"
     (cd "$work/fetch" && cargo add --quiet "utoipa-swagger-ui-vendored@=$swagger_version" && cargo fetch --quiet)
-    page=$(find "$registry" -path "*/utoipa-swagger-ui-vendored-$swagger_version/res/*.zip" | head -n 1)
+    page=$(find "$registry" -path "*/utoipa-swagger-ui-vendored-$swagger_version/res/*.zip" -print -quit)
     SWAGGER_UI_DOWNLOAD_URL=file://$page CARGO_TARGET_DIR=$work/target \
         cargo install --locked --root "$tools/unleash-edge" --version "$edge_version" unleash-edge
     rm -rf "$work"
