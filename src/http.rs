@@ -116,6 +116,9 @@ pub struct Matched<Route> {
     pub route: Route,
     /// One of few fixed names, never text of the request.
     pub label: &'static str,
+    /// Whether programs ask for it all the time, so that the log says only at level DEBUG that it
+    /// was answered well; the metrics count it.
+    pub is_routine: bool,
 }
 
 /// What every connection shares.

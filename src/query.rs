@@ -263,10 +263,13 @@ impl Engine {
         let Shared { settings, sources, .. } = &*self.shared;
         let limit = settings.query_timeout;
         let Progress::Live { published, ready } = &sources.progress else { return Ok(()) };
-        let mut ready = ready.clone();
-        match tokio::time::timeout(limit, ready.wait_for(|ready| *ready)).await {
-            Ok(Ok(_)) => {}
-            _ => return Err(QueryError::Unavailable("the log is still being replayed")),
+        let is_ready = *ready.borrow();
+        if !is_ready {
+            let mut ready = ready.clone();
+            match tokio::time::timeout(limit, ready.wait_for(|ready| *ready)).await {
+                Ok(Ok(_)) => {}
+                _ => return Err(QueryError::Unavailable("the log is still being replayed")),
+            }
         }
         let target = *published.borrow();
         sources.identities.wait_applied(target.0, limit).await?;

@@ -175,8 +175,7 @@ impl Term {
                 predicate.matches(person, person.now)
             }
             Filter::Property { scope: Scope::PersonMetadata, predicate } => {
-                let value = person.metadata.and_then(|columns| columns.get(&*predicate.key));
-                predicate.matches_value(value, person.now)
+                predicate.matches_value(person.column(&predicate.key).as_ref(), person.now)
             }
             Filter::Property { .. } | Filter::Flag { .. } => false,
         };

@@ -272,8 +272,7 @@ impl<'d> Evaluation<'d, '_> {
         match (scope, aggregation) {
             (Scope::Person, _) => predicate.matches(self.subject, now),
             (Scope::PersonMetadata, _) => {
-                let value = self.subject.metadata.and_then(|columns| columns.get(&*predicate.key));
-                predicate.matches_value(value, now)
+                predicate.matches_value(self.subject.column(&predicate.key).as_ref(), now)
             }
             (Scope::Group(Some(index)), _) | (Scope::Group(None), Aggregation::Group(index)) => {
                 match self.subject.group(index) {

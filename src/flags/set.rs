@@ -282,7 +282,8 @@ impl<'s> Pass<'s> {
     }
 
     fn answers(self, asked: &[bool]) -> Answers<'s> {
-        let mut answers = Answers { flags: Vec::new(), has_errors: false };
+        let count = asked.iter().filter(|asked| **asked).count();
+        let mut answers = Answers { flags: Vec::with_capacity(count), has_errors: false };
         for (place, (entry, result)) in self.set.entries.iter().zip(self.results).enumerate() {
             if let Some(result) = result.filter(|_| at(asked, place)) {
                 let Entry { id, key, version, .. } = &**entry;

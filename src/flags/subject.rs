@@ -78,8 +78,8 @@ pub struct Subject<'a> {
     pub stored: Option<&'a Map<String, Value>>,
     /// What the request says of the person.
     pub supplied: Option<&'a Map<String, Value>>,
-    /// Columns of the person's row that filters may ask for, as `created_at`.
-    pub metadata: Option<&'a Map<String, Value>>,
+    /// When the person was created: the one column of its row that filters may ask for.
+    pub created_at: Option<UnixMicros>,
     /// Hash keys that were kept for the person, by flag key.
     pub hash_keys: HashKeys<'a>,
     /// The time of the evaluation, for relative dates.
@@ -148,7 +148,7 @@ impl<'a> Subject<'a> {
             anon_distinct_id: None,
             stored: None,
             supplied: None,
-            metadata: None,
+            created_at: None,
             hash_keys: HashKeys::None,
             now,
             distinct_id: Value::String(distinct_id.into()),
@@ -216,6 +216,12 @@ impl<'a> Subject<'a> {
     /// Whether the hash keys of the person could not be read.
     pub fn hash_keys_failed(&self) -> bool {
         matches!(self.hash_keys, HashKeys::Failed)
+    }
+
+    /// A column of the person's row, for filters on it. A text is made of it only when one asks.
+    pub fn column(&self, name: &str) -> Option<Value> {
+        let created_at = self.created_at.filter(|_| name == "created_at")?;
+        Some(Value::String(created_at.to_rfc3339()))
     }
 
     /// The device id, unless it is empty.

@@ -1,6 +1,8 @@
 //! Why a flag is what it is for a subject: every condition, every filter of it, what it looked at and
 //! what came of it. The same code decides as in an evaluation; this only writes down.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -146,7 +148,7 @@ impl Evaluation<'_, '_> {
             operator: part("operator"),
             value: part("value"),
             r#type: part("type").as_str().unwrap_or("person").to_owned(),
-            actual_value: actual.cloned().unwrap_or_default(),
+            actual_value: actual.as_deref().cloned().unwrap_or_default(),
             matched,
             explanation: match (filter, actual) {
                 (Filter::Property { .. }, None) => format!("not set: {verb}"),
@@ -158,13 +160,13 @@ impl Evaluation<'_, '_> {
     }
 
     /// What a filter on a property looks at.
-    fn actual(&self, filter: &Filter, aggregation: Aggregation) -> Option<&Value> {
+    fn actual(&self, filter: &Filter, aggregation: Aggregation) -> Option<Cow<'_, Value>> {
         let Filter::Property { scope, predicate } = filter else { return None };
         match (*scope, aggregation) {
-            (Scope::Person, _) => self.subject.property(&predicate.key),
-            (Scope::PersonMetadata, _) => self.subject.metadata?.get(&*predicate.key),
+            (Scope::Person, _) => self.subject.property(&predicate.key).map(Cow::Borrowed),
+            (Scope::PersonMetadata, _) => self.subject.column(&predicate.key).map(Cow::Owned),
             (Scope::Group(Some(index)), _) | (Scope::Group(None), Aggregation::Group(index)) => {
-                self.subject.group(index)?.property(&predicate.key)
+                self.subject.group(index)?.property(&predicate.key).map(Cow::Borrowed)
             }
             (Scope::Group(None), Aggregation::Person) | (Scope::Event, _) => None,
         }

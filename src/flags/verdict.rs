@@ -63,6 +63,10 @@ impl<'d> Verdict<'d> {
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self.reason {
             Reason::ConditionMatch => match self.condition_index {
+                // Nearly all flags have few conditions.
+                Some(0) => "Matched condition set 1",
+                Some(1) => "Matched condition set 2",
+                Some(2) => "Matched condition set 3",
                 Some(index) => return Cow::Owned(format!("Matched condition set {}", index + 1)),
                 None => "Matched condition set",
             },

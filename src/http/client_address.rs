@@ -13,8 +13,13 @@ use std::net::IpAddr;
 use std::net::SocketAddr;
 
 use hyper::HeaderMap;
+use hyper::header::FORWARDED;
+use hyper::header::HeaderName;
 
 use crate::config::networks::Networks;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Whom a request from `peer` is for. IPv4 addresses in IPv6 clothing (`::ffff:1.2.3.4`) are
 /// unwrapped.
@@ -24,16 +29,16 @@ pub(super) fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &Networ
         return peer;
     }
     // As bytes: a client must not get a whole list ignored by one character that is none.
-    let hops = |name: &'static str| {
+    let hops = |name: HeaderName| {
         let lists = headers.get_all(name).iter().rev();
         lists.flat_map(|list| list.as_bytes().rsplit(|byte| *byte == b','))
     };
-    if headers.contains_key("x-forwarded-for") {
-        last_stranger(hops("x-forwarded-for"), peer, trusted)
-    } else if headers.contains_key("forwarded") {
-        last_stranger(hops("forwarded").map(for_of), peer, trusted)
+    if headers.contains_key(X_FORWARDED_FOR) {
+        last_stranger(hops(X_FORWARDED_FOR), peer, trusted)
+    } else if headers.contains_key(FORWARDED) {
+        last_stranger(hops(FORWARDED).map(for_of), peer, trusted)
     } else {
-        last_stranger(hops("x-real-ip"), peer, trusted)
+        last_stranger(hops(X_REAL_IP), peer, trusted)
     }
 }
 

@@ -1,5 +1,9 @@
 //! One request and its answer: what every exchange needs whatever the endpoint. Id, CORS, HEAD,
 //! panics, the rest of an unread body, metrics, and exactly one line in the log. No endpoints.
+//!
+//! What goes wrong is logged for everybody to see, and so is all that operators do. That an SDK got
+//! its flags or sent its events is a line at level DEBUG: there are thousands a second, and to write
+//! one costs as much as to evaluate a few dozen flags.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -20,7 +24,6 @@ use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::body::SizeHint;
 use hyper::header::CONTENT_LENGTH;
-use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use hyper::header::ORIGIN;
 
@@ -36,6 +39,7 @@ use crate::http::request::BodyTally;
 use crate::http::request::Request;
 use crate::http::request::RequestBody;
 use crate::http::request::RequestId;
+use crate::http::request::X_REQUEST_ID;
 use crate::http::response::Body;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -44,8 +48,6 @@ use crate::http::response::chain;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::RequestLabels;
 use crate::telemetry::metrics::RouteLabels;
-
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Logged for a client that hung up before its answer had a status; the number that nginx uses.
 const HUNG_UP: u16 = 499;
@@ -63,7 +65,7 @@ pub(super) async fn answer<H: Handler>(
     let (head, incoming) = request.into_parts();
     let is_head = head.method == Method::HEAD;
     let method = if is_head { Method::GET } else { head.method.clone() };
-    let Matched { route, label } = front.handler.route(&method, head.uri.path());
+    let Matched { route, label, is_routine } = front.handler.route(&method, head.uri.path());
     let limits = &front.limits;
     let body = RequestBody::new(incoming, &head.headers, &front.bodies, limits.body_timeout);
     let request_id = RequestId::of(&head.headers);
@@ -76,6 +78,7 @@ pub(super) async fn answer<H: Handler>(
         method: head.method,
         uri: head.uri.clone(),
         route: label,
+        is_routine,
         status: HUNG_UP,
         received: body.tally(),
         sent_bytes: 0,
@@ -146,6 +149,7 @@ struct Record {
     method: Method,
     uri: Uri,
     route: &'static str,
+    is_routine: bool,
     status: u16,
     received: Arc<BodyTally>,
     sent_bytes: u64,
@@ -210,6 +214,7 @@ impl Record {
             _ if self.cause.is_some() => line!(error),
             // Overload and time-outs: expected under load, and many at once.
             500.. => line!(warn),
+            _ if self.is_routine && self.ending == Ending::Answered => line!(debug),
             _ => line!(info),
         }
     }

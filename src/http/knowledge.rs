@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::error::Error;
+use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -51,9 +52,7 @@ pub struct Question<'a> {
 /// What is stored of them.
 pub struct Knowledge {
     view: Option<View>,
-    person: Option<Person>,
-    /// Columns of the person's row.
-    columns: Map<String, Value>,
+    person: Option<Arc<Person>>,
     groups: BTreeMap<u8, Map<String, Value>>,
     /// Kept across a login; `Err` if they could not be read or written.
     hash_keys: Result<HashMap<String, String>, ()>,
@@ -80,7 +79,6 @@ impl Knowledge {
         let mut known = Self {
             view: None,
             person: None,
-            columns: Map::new(),
             groups: BTreeMap::new(),
             hash_keys: Ok(HashMap::new()),
         };
@@ -94,7 +92,7 @@ impl Knowledge {
         read.map_err(|error| failed(error.kind(), &error))?;
         let flags = metadata.flag_set(question.project);
         if flags.is_some_and(|flags| flags.continuity_keys().next().is_some()) {
-            let person = known.person.as_ref();
+            let person = known.person.as_deref();
             known.hash_keys = hash_keys(app, metadata, (&view, person), question).await;
         }
         known.view = Some(view);
@@ -108,11 +106,7 @@ impl Knowledge {
         question: &Question<'_>,
     ) -> Result<(), IdentityError> {
         let project = question.project;
-        self.person = view.person_of(project, question.distinct_id)?;
-        if let Some(person) = &self.person {
-            let created_at = person.created_at.to_rfc3339();
-            self.columns.insert("created_at".to_owned(), Value::String(created_at));
-        }
+        self.person = view.shared_person_of(project, question.distinct_id)?;
         for (index, name) in (0_u8..).zip(metadata.group_types(project)) {
             let Some(key) = question.groups.get(name).and_then(group_key) else { continue };
             if let Some(group) = view.group(project, index, &key)? {
@@ -124,7 +118,7 @@ impl Knowledge {
 
     /// The person, if there is one.
     pub fn person(&self) -> Option<&Person> {
-        self.person.as_ref()
+        self.person.as_deref()
     }
 
     /// Makes this the subject of `ask`, with the cohorts of the project.
@@ -141,7 +135,7 @@ impl Knowledge {
         subject.anon_distinct_id = question.anon_distinct_id;
         subject.stored = self.person.as_ref().map(|person| &person.properties);
         subject.supplied = Some(question.person_properties);
-        subject.metadata = Some(&self.columns);
+        subject.created_at = self.person.as_ref().map(|person| person.created_at);
         subject.hash_keys = match &self.hash_keys {
             Ok(keys) if keys.is_empty() => HashKeys::None,
             Ok(keys) => HashKeys::Kept(keys),

@@ -23,6 +23,7 @@ use hyper::Uri;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
+use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,6 +42,9 @@ const FIRST_ROOM_BYTES: usize = 256 * 1024;
 /// Longest request id taken over from a client: a traceparent has 55 characters, a pair of uuids
 /// 73.
 const REQUEST_ID_MAX_BYTES: usize = 128;
+
+/// Names a request, in both directions.
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// One request. A HEAD request shows as GET; its answer's body is cut off afterwards.
 #[derive(Debug)]
@@ -99,7 +103,7 @@ impl RequestId {
                 && bytes.len() <= REQUEST_ID_MAX_BYTES
                 && bytes.iter().all(u8::is_ascii_graphic)
         };
-        headers.get("x-request-id").filter(sane).map_or_else(Self::fresh, |id| Self(id.clone()))
+        headers.get(X_REQUEST_ID).filter(sane).map_or_else(Self::fresh, |id| Self(id.clone()))
     }
 
     fn fresh() -> Self {

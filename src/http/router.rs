@@ -225,6 +225,33 @@ fn find_start(path: &str) -> Option<Route> {
 }
 
 impl Route {
+    /// Whether SDKs or probes ask for it all the time.
+    fn is_routine(&self) -> bool {
+        match self {
+            Self::Liveness
+            | Self::Readiness
+            | Self::Metrics
+            | Self::Capture(_)
+            | Self::CaptureV1
+            | Self::Discarded(_)
+            | Self::Flags
+            | Self::FlagsWithoutSubject
+            | Self::Start { .. }
+            | Self::Static(_)
+            | Self::List(_)
+            | Self::Definitions(_)
+            | Self::FlagPayload { .. }
+            | Self::OfrepAll
+            | Self::OfrepOne(_) => true,
+            Self::Root
+            | Self::FlagEvents
+            | Self::InternalQuery
+            | Self::Managed(_)
+            | Self::WrongMethod(_)
+            | Self::Unknown => false,
+        }
+    }
+
     /// Name in metrics and logs.
     fn label(&self) -> &'static str {
         match self {
@@ -343,8 +370,8 @@ impl Handler for Router {
 
     fn route(&self, method: &Method, path: &str) -> Matched<Route> {
         let route = find(method, path);
-        let label = route.label();
-        Matched { route, label }
+        let (label, is_routine) = (route.label(), route.is_routine());
+        Matched { route, label, is_routine }
     }
 
     async fn handle(&self, route: Route, request: Request) -> Response {

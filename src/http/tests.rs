@@ -70,12 +70,13 @@ impl Handler for Endpoints {
     type Route = ();
 
     fn route(&self, _method: &Method, path: &str) -> Matched<()> {
-        Matched { route: (), label: if path == "/hello" { "hello" } else { "other" } }
+        let label = if path == "/hello" { "hello" } else { "other" };
+        Matched { route: (), label, is_routine: path.starts_with("/routine") }
     }
 
     async fn handle(&self, (): (), request: Request) -> Response {
         match (request.method.as_str(), request.path()) {
-            ("GET", "/hello") => Response::text(StatusCode::OK, "hello"),
+            ("GET", "/hello" | "/routine") => Response::text(StatusCode::OK, "hello"),
             ("GET", "/info") => {
                 let query = request.query("q").unwrap_or_default();
                 let (ip, id) = (request.client_ip, request.request_id.as_str());

@@ -1,7 +1,9 @@
-//! What the writer remembers of committed rows, so that the usual op touches no database.
+//! What is remembered of committed rows: [`Caches`] for the writer, so that the usual op touches no
+//! database; [`Decoded`] for readers, so that a row is not parsed for each request of its person.
 //!
-//! Only the writer reads and fills these; readers take a snapshot of the database, which a cache
-//! that is filled after the commit would not agree with.
+//! Only the writer reads and fills the first; readers take a snapshot of the database, which a cache
+//! that is filled after the commit would not agree with. They always read the row, and the second
+//! saves them no more than its decoding.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::codec;
 use crate::identity::lifted::Settled;
 use crate::identity::person::Person;
 
@@ -40,9 +44,37 @@ pub(super) struct Fingerprint(u64, u64);
 pub(super) struct Caches {
     hashers: (RandomState, RandomState),
     ids: Cache<Fingerprint, IdState, UnitWeighter, foldhash::fast::RandomState>,
-    rows: Cache<i64, Arc<Person>, RowWeighter, foldhash::fast::RandomState>,
+    rows: Rows,
     /// By number of the person. Apart from the rows, which are many times as large.
     settled: Cache<i64, Settled, UnitWeighter, foldhash::fast::RandomState>,
+}
+
+/// Decoded persons by number.
+type Rows = Cache<i64, Arc<Person>, RowWeighter, foldhash::fast::RandomState>;
+
+/// The cache of readers.
+pub(super) struct Decoded {
+    rows: Rows,
+}
+
+impl Decoded {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self { rows: cache(bytes / ROW_TYPICAL_BYTES, bytes, RowWeighter) }
+    }
+
+    /// The person of this row. Numbers are never used twice and no two states of a person share
+    /// version and sequence, so what was decoded from a row with the same is what is in this one.
+    pub(super) fn person(&self, number: i64, row: &[u8]) -> Result<Arc<Person>, IdentityError> {
+        let edition = codec::decode_person_edition(row)?;
+        if let Some(known) = self.rows.get(&number)
+            && (known.version, known.changed_sequence) == edition
+        {
+            return Ok(known);
+        }
+        let person = Arc::new(codec::decode_person(number, row)?);
+        self.rows.insert(number, Arc::clone(&person));
+        Ok(person)
+    }
 }
 
 /// What the database knows of a distinct id.

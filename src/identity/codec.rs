@@ -197,6 +197,14 @@ pub(super) fn decode_person_place(bytes: &[u8]) -> Result<(Uuid, UnixMicros), Id
     Ok((uuid, UnixMicros(i64::from_be_bytes(rest.take()?))))
 }
 
+/// The version and the sequence of the last change of a row of `persons`.
+pub(super) fn decode_person_edition(bytes: &[u8]) -> Result<(u64, u64), IdentityError> {
+    let mut rest = Fields::new(bytes, "person");
+    let _uuid: [u8; 16] = rest.take()?;
+    let _created_at: [u8; 8] = rest.take()?;
+    Ok((u64::from_be_bytes(rest.take()?), u64::from_be_bytes(rest.take()?)))
+}
+
 /// The properties of a row of `persons` as they were written: compact JSON.
 pub(super) fn person_json(bytes: &[u8]) -> Result<&str, IdentityError> {
     const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };

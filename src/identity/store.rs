@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::Caches;
+use crate::identity::cache::Decoded;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::codec;
@@ -33,9 +34,9 @@ pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
 /// database come on top: 33 MiB, for moments twice that.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Distinct ids known to exist; about 112 bytes each.
+    /// Distinct ids known to exist, and what their persons were told last; about 256 bytes each.
     pub ids_bytes: u64,
-    /// Decoded persons, for updates.
+    /// Decoded persons, half for updates, half for flags.
     pub rows_bytes: u64,
     /// Blocks of the database's files.
     pub blocks_bytes: u64,
@@ -72,6 +73,7 @@ impl std::fmt::Debug for Identities {
 
 struct Shared {
     tables: Arc<Tables>,
+    decoded: Arc<Decoded>,
     /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one
     /// that came by mistake has to wait.
     writer: Mutex<Writer>,
@@ -94,13 +96,16 @@ impl Identities {
     /// [`IdentityError::Damaged`], delete the directory and replay the log.
     pub fn open(directory: &Path, limits: Limits) -> Result<Self, IdentityError> {
         let tables = Arc::new(Tables::open(directory, limits.blocks_bytes)?);
-        let counters = View::new(Arc::clone(&tables)).counters()?;
-        let writer = Writer { caches: Caches::new(limits.ids_bytes, limits.rows_bytes), counters };
+        let decoded = Arc::new(Decoded::new(limits.rows_bytes / 2));
+        let counters = View::new(Arc::clone(&tables), Arc::clone(&decoded)).counters()?;
+        let caches = Caches::new(limits.ids_bytes, limits.rows_bytes / 2);
+        let writer = Writer { caches, counters };
         let shared = Shared {
             applied: watch::Sender::new(counters.applied),
             overrides: ArcSwap::from_pointee(load_overrides(&tables)?),
             types: ArcSwap::from_pointee(load_types(&tables)?),
             writer: Mutex::new(writer),
+            decoded,
             tables,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -192,6 +197,9 @@ impl Identities {
         sequence: u64,
         timeout: Duration,
     ) -> Result<(), IdentityError> {
+        if self.applied_sequence() >= sequence {
+            return Ok(());
+        }
         let mut applied = self.shared.applied.subscribe();
         let reached = applied.wait_for(|applied| *applied >= sequence);
         match tokio::time::timeout(timeout, reached).await {
@@ -203,7 +211,7 @@ impl Identities {
 
     /// A snapshot, for several reads that have to agree.
     pub fn view(&self) -> View {
-        View::new(Arc::clone(&self.shared.tables))
+        View::new(Arc::clone(&self.shared.tables), Arc::clone(&self.shared.decoded))
     }
 
     /// The overrides as of the last applied record. Memory only.

@@ -77,6 +77,7 @@ fn assert_same(identities: &Identities, model: &Model) {
         for id in IDS {
             let person = view.person_of(project, id).expect("reads");
             assert_eq!(person, model.person_of(project, id), "{project} {id}");
+            assert_eq!(view.shared_person_of(project, id).unwrap().as_deref(), person.as_ref());
         }
         let expected: Vec<_> =
             model.persons.iter().filter(|(p, _)| *p == project).map(|(_, p)| p.clone()).collect();
@@ -87,8 +88,7 @@ fn assert_same(identities: &Identities, model: &Model) {
         };
         view.scan_persons(project, visit).expect("scans");
         assert_eq!(scanned, expected);
-        let count = usize::try_from(view.person_count(project).expect("reads"));
-        assert_eq!(count.expect("small"), expected.len());
+        assert_eq!(usize::try_from(view.person_count(project).expect("reads")), Ok(expected.len()));
         let mut ids = Vec::new();
         let visit = |number, id| {
             ids.push((number, id));

@@ -119,7 +119,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without buffers yet; about 12 kB.
+    /// A decoder without buffers yet; those of gzip are about 12 kB.
     pub fn new() -> Self {
         Self::default()
     }

@@ -523,11 +523,11 @@ fn cohorts_are_asked_when_all_else_matches() {
 
 #[test]
 fn person_metadata_is_the_row_of_the_person() {
-    let metadata = object(json!({"created_at": "2026-01-01T00:00:00Z"}));
     let person = object(json!({"created_at": "1999-01-01"}));
     let mut subject = Subject::new("user-1", UnixMicros(0));
     subject.stored = Some(&person);
-    subject.metadata = Some(&metadata);
+    // 2026-01-01T00:00:00Z.
+    subject.created_at = Some(UnixMicros(1_767_225_600_000_000));
     let filter = json!({
         "key": "created_at", "operator": "is_date_after", "value": "2025-01-01",
         "type": "person_metadata",

@@ -8,8 +8,6 @@ mod body;
 
 use hyper::Method;
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -220,11 +218,9 @@ pub(super) fn with_subject<T>(
     now: UnixMicros,
     ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
 ) -> T {
-    let created_at = ("created_at".to_owned(), Value::String(person.created_at.to_rfc3339()));
-    let columns = Map::from_iter([created_at]);
     let mut subject = Subject::new(distinct_id, now);
     subject.stored = Some(&person.properties);
-    subject.metadata = Some(&columns);
+    subject.created_at = Some(person.created_at);
     ask(&subject, &|| uuids_of(view, project, person))
 }
 

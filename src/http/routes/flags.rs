@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
+use hyper::header::CONTENT_ENCODING;
+use hyper::header::CONTENT_TYPE;
+use hyper::header::HeaderName;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -51,7 +54,7 @@ pub fn without_subject(app: &App, request: &request::Request) -> Result<Response
         has_errors: false,
         has_flags: project.is_some_and(|project| metadata.flag_set(project.id).is_some()),
     };
-    let encoded = response.encode([].iter());
+    let encoded = response.encode(std::iter::empty());
     let encoded = encoded.map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Response::json_bytes(StatusCode::OK, encoded))
 }
@@ -75,15 +78,16 @@ fn response_id(request: &request::Request) -> String {
 /// `POST /flags` and `POST /decide`.
 pub async fn flags(app: &App, request: request::Request) -> Result<Response, Problem> {
     let query = query(&request);
-    let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+    let header = |name: HeaderName| request.headers.get(name).map(|value| value.as_bytes());
     let hints = Hints::new(
         request.query_string(),
-        header("content-type"),
-        header("content-encoding"),
+        header(CONTENT_TYPE),
+        header(CONTENT_ENCODING),
         PathKind::Legacy,
     );
     let (request_id, client) = (response_id(&request), request.client_ip);
-    let from_browser = runtime::BROWSER_HEADERS.iter().any(|name| request.header(name).is_some());
+    let headers = &request.headers;
+    let from_browser = || runtime::BROWSER_HEADERS.iter().any(|name| headers.contains_key(*name));
     let runtime = runtime::guess(request.header("user-agent"), from_browser);
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body = decode(body, &hints, BODY_MAX_BYTES).map_err(|error| match error.kind() {
@@ -138,7 +142,7 @@ impl Answering<'_> {
             has_flags: self.metadata.flag_set(project).is_some(),
         };
         let encoded = match flags {
-            None => response.encode([].iter()),
+            None => response.encode(std::iter::empty()),
             Some(flags) => {
                 let question = self.question(project);
                 let known = Knowledge::look_up(self.app, self.metadata, &question).await?;
@@ -149,14 +153,11 @@ impl Answering<'_> {
                         (answers, traces)
                     });
                 response.has_errors = answers.has_errors;
-                let traces = traces.into_iter().map(Some).chain(std::iter::repeat(None));
-                let records: Vec<FlagRecord<'_>> = answers
-                    .flags
-                    .iter()
-                    .zip(traces)
-                    .map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) })
-                    .collect();
-                response.encode(records.iter())
+                let traces = traces.iter().map(Some).chain(std::iter::repeat(None));
+                let records = answers.flags.iter().zip(traces);
+                response.encode(
+                    records.map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) }),
+                )
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))

@@ -142,7 +142,9 @@ fn project_of_secret(
 
 /// Whether a list of tags, weak or strong, has this one.
 fn has_tag(list: &str, tag: &HeaderValue) -> bool {
-    let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    fn plain(tag: &str) -> &str {
+        tag.trim().trim_start_matches("W/")
+    }
     let tag = tag.to_str().map(plain).unwrap_or_default();
     list.split(',').any(|known| known.trim() == "*" || plain(known) == tag)
 }

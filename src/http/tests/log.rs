@@ -26,11 +26,14 @@ async fn every_request_has_one_line_in_the_log() {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true);
+    let subscriber = subscriber.with_max_level(tracing::Level::DEBUG);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let server = Server::start(limits()).await;
     server.ask(&get("/hello?secret=1")).await;
     server.ask(&post("/echo", "twelve bytes")).await;
+    server.ask(&get("/routine")).await;
+    server.ask(&get("/routine/missing")).await;
     server.ask(&get("/panic")).await;
     server.ask(&get("/stream").replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")).await;
     server.ask(&get("/sized-stream")).await;
@@ -57,6 +60,7 @@ async fn every_request_has_one_line_in_the_log() {
             assert!(line["duration_ms"].as_f64().unwrap() >= 0.0);
             let number = |name: &str| line[name].as_u64().unwrap();
             let path = line["path"].as_str().unwrap().to_owned();
+            assert_eq!(line["level"] == "DEBUG", path == "/routine", "{line}");
             let cause = line["cause"].as_str().unwrap_or_default().to_owned();
             let complete = line["complete"].as_bool().unwrap();
             (path, number("status"), number("received_bytes"), complete, cause)
@@ -68,6 +72,8 @@ async fn every_request_has_one_line_in_the_log() {
     let expected = [
         row("/hello", 200, 0, true, ""),
         row("/echo", 200, 12, true, ""),
+        row("/routine", 200, 0, true, ""),
+        row("/routine/missing", 404, 0, true, ""),
         row("/panic", 500, 0, true, "the handler panicked: planted"),
         row("/stream", 200, 0, true, ""),
         row("/sized-stream", 200, 0, true, ""),

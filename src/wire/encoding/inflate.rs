@@ -50,15 +50,11 @@ pub(super) fn is_compressed(bytes: &[u8]) -> bool {
 }
 
 /// One layer at a time, any coding; keeps the state that is dear to make.
+#[derive(Default)]
 pub(super) struct Inflater {
-    gzip: libdeflater::Decompressor,
+    /// Made for the first body that needs it: most bodies of small requests are plain.
+    gzip: Option<libdeflater::Decompressor>,
     spare: Vec<u8>,
-}
-
-impl Default for Inflater {
-    fn default() -> Self {
-        Self { gzip: libdeflater::Decompressor::new(), spare: Vec::new() }
-    }
 }
 
 impl std::fmt::Debug for Inflater {
@@ -106,7 +102,8 @@ impl Inflater {
             return gunzip_stream(packed, limit_bytes);
         };
         let mut output = self.take_buffer(size_bytes.saturating_add(PADDING_BYTES));
-        match self.gzip.gzip_decompress(packed, &mut output) {
+        let gzip = self.gzip.get_or_insert_default();
+        match gzip.gzip_decompress(packed, &mut output) {
             Ok(written) if written == size_bytes => {
                 output.truncate(written);
                 Ok(output)

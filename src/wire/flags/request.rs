@@ -3,8 +3,17 @@
 //! Read with patience: fields have several names, and an optional field of the wrong type is
 //! ignored, because an SDK that is told 400 shows its users no flags at all.
 
+use std::fmt;
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::DeserializeOwned;
+use serde::de::IgnoredAny;
+use serde::de::MapAccess;
+use serde::de::Visitor;
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::error::Category;
 use thiserror::Error;
 
 use crate::error::Kind;
@@ -81,7 +90,7 @@ impl RequestError {
 }
 
 /// Reads JSON as SDKs write it: one broken value must not cost the request.
-fn json(body: &[u8]) -> Result<Value, serde_json::Error> {
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(body).or_else(|error| {
         let repaired = repair(body).and_then(|body| serde_json::from_slice(&body).ok());
         repaired.ok_or(error)
@@ -95,86 +104,236 @@ impl Request {
     ///
     /// [`RequestError`]; none of them is worth another try.
     pub fn parse(body: &[u8], query: &Query) -> Result<Self, RequestError> {
-        let body = json(body).map_err(RequestError::Malformed)?;
-        let Value::Object(mut fields) = body else { return Err(RequestError::NotAnObject) };
-        let token = token(&fields).or_else(|| query.token.clone());
+        let body: Body = json(body).map_err(|error| match error.classify() {
+            Category::Data => RequestError::NotAnObject,
+            Category::Io | Category::Syntax | Category::Eof => RequestError::Malformed(error),
+        })?;
+        let token = body.token.take().or_else(|| query.token.clone());
         let token = token.ok_or(RequestError::MissingToken)?;
-        let disable_flags = truth(&fields, "disable_flags");
-        let distinct_id = match id(&fields, &["distinct_id", "$distinct_id"]) {
+        let disable_flags = body.disable_flags;
+        let distinct_id = match body.distinct_id.take() {
             Some(distinct_id) => distinct_id,
             None if disable_flags => String::new(),
             None => return Err(RequestError::MissingDistinctId),
         };
-        let person_properties =
-            object(&mut fields, &["person_properties", "$person_properties", "$properties"]);
+        let person_properties = body.person_properties.take().unwrap_or_default();
+        let device_id = body
+            .device_id
+            .take()
+            .or_else(|| Some(person_properties.get("$device_id")?.as_str()?.to_owned()));
         Ok(Self {
             token,
             distinct_id,
-            anon_distinct_id: id(&fields, &["$anon_distinct_id", "anon_distinct_id"]),
-            device_id: text(&mut fields, &["device_id", "$device_id"])
-                .or_else(|| Some(person_properties.get("$device_id")?.as_str()?.to_owned())),
-            groups: object(&mut fields, &["groups", "$groups"]),
-            group_properties: object(&mut fields, &["group_properties", "$group_properties"]),
-            flag_keys: texts(&fields, &["flag_keys", "flag_keys_to_evaluate"]),
-            evaluation_contexts: texts(
-                &fields,
-                &["evaluation_contexts", "evaluation_environments"],
-            )
-            .unwrap_or_default(),
-            evaluation_runtime: text(&mut fields, &["evaluation_runtime"]),
-            // Python SDKs until version 4 call it the other way round.
-            geoip_disable: truth(&fields, "geoip_disable") || truth(&fields, "disable_geoip"),
-            disable_flags,
+            anon_distinct_id: body.anon_distinct_id.take(),
+            device_id,
+            groups: body.groups.take().unwrap_or_default(),
             person_properties,
+            group_properties: body.group_properties.take().unwrap_or_default(),
+            flag_keys: body.flag_keys.take(),
+            evaluation_contexts: body.evaluation_contexts.take().unwrap_or_default(),
+            evaluation_runtime: body.evaluation_runtime.take(),
+            geoip_disable: body.geoip_disable,
+            disable_flags,
         })
     }
 }
 
-fn token(fields: &Map<String, Value>) -> Option<String> {
-    let mut tokens =
-        ["token", "$token", "api_key"].iter().filter_map(|name| fields.get(*name)?.as_str());
-    tokens.find(|token| !token.is_empty()).map(str::to_owned)
+/// A body as it is read. Names that mean nothing are skipped.
+#[derive(Default)]
+struct Body {
+    token: Named<String>,
+    distinct_id: Named<String>,
+    anon_distinct_id: Named<String>,
+    device_id: Named<String>,
+    groups: Named<Map<String, Value>>,
+    person_properties: Named<Map<String, Value>>,
+    group_properties: Named<Map<String, Value>>,
+    flag_keys: Named<Vec<String>>,
+    evaluation_contexts: Named<Vec<String>>,
+    evaluation_runtime: Named<String>,
+    geoip_disable: bool,
+    disable_flags: bool,
 }
 
-/// The first of the names that holds a text.
-fn text(fields: &mut Map<String, Value>, names: &[&str]) -> Option<String> {
-    let name = names.iter().find(|name| fields.get(**name).is_some_and(Value::is_string))?;
-    match fields.remove(*name)? {
+/// What a thing with several names has under the first of them that has a value of the right kind.
+#[derive(Default)]
+struct Named<T>(Option<(u8, T)>);
+
+impl<T> Named<T> {
+    /// Takes `value` under the name at the place `rank`, unless an earlier one has some.
+    fn offer(&mut self, rank: u8, value: Option<T>) {
+        if self.0.as_ref().is_none_or(|(known, _)| rank <= *known) {
+            self.0 = value.map(|value| (rank, value)).or_else(|| self.0.take());
+        }
+    }
+
+    fn take(self) -> Option<T> {
+        self.0.map(|(_, value)| value)
+    }
+}
+
+/// The names in a body.
+#[derive(Deserialize)]
+#[serde(field_identifier)]
+enum Name {
+    #[serde(rename = "token")]
+    Token,
+    #[serde(rename = "$token")]
+    DollarToken,
+    #[serde(rename = "api_key")]
+    ApiKey,
+    #[serde(rename = "distinct_id")]
+    DistinctId,
+    #[serde(rename = "$distinct_id")]
+    DollarDistinctId,
+    #[serde(rename = "$anon_distinct_id")]
+    DollarAnonDistinctId,
+    #[serde(rename = "anon_distinct_id")]
+    AnonDistinctId,
+    #[serde(rename = "device_id")]
+    DeviceId,
+    #[serde(rename = "$device_id")]
+    DollarDeviceId,
+    #[serde(rename = "groups")]
+    Groups,
+    #[serde(rename = "$groups")]
+    DollarGroups,
+    #[serde(rename = "person_properties")]
+    PersonProperties,
+    #[serde(rename = "$person_properties")]
+    DollarPersonProperties,
+    #[serde(rename = "$properties")]
+    DollarProperties,
+    #[serde(rename = "group_properties")]
+    GroupProperties,
+    #[serde(rename = "$group_properties")]
+    DollarGroupProperties,
+    #[serde(rename = "flag_keys")]
+    FlagKeys,
+    #[serde(rename = "flag_keys_to_evaluate")]
+    FlagKeysToEvaluate,
+    #[serde(rename = "evaluation_contexts")]
+    EvaluationContexts,
+    #[serde(rename = "evaluation_environments")]
+    EvaluationEnvironments,
+    #[serde(rename = "evaluation_runtime")]
+    EvaluationRuntime,
+    #[serde(rename = "geoip_disable")]
+    GeoipDisable,
+    /// Python SDKs until version 4 call it the other way round.
+    #[serde(rename = "disable_geoip")]
+    DisableGeoip,
+    #[serde(rename = "disable_flags")]
+    DisableFlags,
+    #[serde(other)]
+    Other,
+}
+
+impl Body {
+    fn put(&mut self, name: Name, value: Value) {
+        match name {
+            Name::Token => self.token.offer(0, token(value)),
+            Name::DollarToken => self.token.offer(1, token(value)),
+            Name::ApiKey => self.token.offer(2, token(value)),
+            Name::DistinctId => self.distinct_id.offer(0, id(value)),
+            Name::DollarDistinctId => self.distinct_id.offer(1, id(value)),
+            Name::DollarAnonDistinctId => self.anon_distinct_id.offer(0, id(value)),
+            Name::AnonDistinctId => self.anon_distinct_id.offer(1, id(value)),
+            Name::DeviceId => self.device_id.offer(0, text(value)),
+            Name::DollarDeviceId => self.device_id.offer(1, text(value)),
+            Name::Groups => self.groups.offer(0, object(value)),
+            Name::DollarGroups => self.groups.offer(1, object(value)),
+            Name::PersonProperties => self.person_properties.offer(0, object(value)),
+            Name::DollarPersonProperties => self.person_properties.offer(1, object(value)),
+            Name::DollarProperties => self.person_properties.offer(2, object(value)),
+            Name::GroupProperties => self.group_properties.offer(0, object(value)),
+            Name::DollarGroupProperties => self.group_properties.offer(1, object(value)),
+            Name::FlagKeys => self.flag_keys.offer(0, texts(value)),
+            Name::FlagKeysToEvaluate => self.flag_keys.offer(1, texts(value)),
+            Name::EvaluationContexts => self.evaluation_contexts.offer(0, texts(value)),
+            Name::EvaluationEnvironments => self.evaluation_contexts.offer(1, texts(value)),
+            Name::EvaluationRuntime => self.evaluation_runtime.offer(0, text(value)),
+            Name::GeoipDisable | Name::DisableGeoip => {
+                self.geoip_disable |= value == Value::Bool(true);
+            }
+            Name::DisableFlags => self.disable_flags = value == Value::Bool(true),
+            Name::Other => {}
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BodyVisitor)
+    }
+}
+
+struct BodyVisitor;
+
+impl<'de> Visitor<'de> for BodyVisitor {
+    type Value = Body;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut fields: M) -> Result<Body, M::Error> {
+        let mut body = Body::default();
+        while let Some(name) = fields.next_key()? {
+            match name {
+                Name::Other => {
+                    fields.next_value::<IgnoredAny>()?;
+                }
+                name => body.put(name, fields.next_value()?),
+            }
+        }
+        Ok(body)
+    }
+}
+
+fn token(value: Value) -> Option<String> {
+    text(value).filter(|token| !token.is_empty())
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text),
         _ => None,
     }
 }
 
-/// The first of the names that holds an object; else an empty one.
-fn object(fields: &mut Map<String, Value>, names: &[&str]) -> Map<String, Value> {
-    let name = names.iter().find(|name| fields.get(**name).is_some_and(Value::is_object));
-    match name.and_then(|name| fields.remove(*name)) {
-        Some(Value::Object(object)) => object,
-        _ => Map::new(),
+fn object(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(object) => Some(object),
+        _ => None,
     }
 }
 
-/// The first of the names that holds a text or a number.
-fn id(fields: &Map<String, Value>, names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| match fields.get(*name)? {
-        Value::String(text) => Some(text.chars().take(DISTINCT_ID_MAX_CHARS).collect()),
+/// A text, cut to its length, or a number.
+fn id(value: Value) -> Option<String> {
+    match value {
+        Value::String(mut text) => {
+            if let Some((end, _)) = text.char_indices().nth(DISTINCT_ID_MAX_CHARS) {
+                text.truncate(end);
+            }
+            Some(text)
+        }
         Value::Number(number) => Some(number.to_string()),
         _ => None,
-    })
+    }
 }
 
-/// The first of the names that holds a list; what is not a text in it is left out.
-fn texts(fields: &Map<String, Value>, names: &[&str]) -> Option<Vec<String>> {
-    let list = names.iter().find_map(|name| fields.get(*name)?.as_array())?;
-    Some(list.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect())
-}
-
-fn truth(fields: &Map<String, Value>, name: &str) -> bool {
-    fields.get(name) == Some(&Value::Bool(true))
+/// A list; what is not a text in it is left out.
+fn texts(value: Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(items) => Some(items.into_iter().filter_map(text).collect()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use serde_json::json;
 
     use super::json as parse;
@@ -193,7 +352,7 @@ mod tests {
             (b"[18446744073709551616]", json!([1.8446744073709552e19])),
             ("[\"ü\", NaN]".as_bytes(), json!(["ü", null])),
         ] {
-            assert_eq!(parse(body).expect("repaired"), expected);
+            assert_eq!(parse::<Value>(body).expect("repaired"), expected);
         }
     }
 
@@ -201,7 +360,7 @@ mod tests {
     fn what_cannot_be_repaired_is_refused() {
         let deep = "[".repeat(200);
         for body in ["", "{", "nope", "{\"a\": \"", "[\"\\", "[\"\\u12", "[Nan]", "NaN,", &deep] {
-            assert!(parse(body.as_bytes()).is_err(), "{body}");
+            assert!(parse::<Value>(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

@@ -3,6 +3,10 @@
 //! One set of records in, the bytes of one of four [`Shape`]s out. A flag that failed is marked in
 //! [`Shape::Records`] and left out of the older shapes, which cannot say so: with the error flag
 //! set, SDKs then keep the value they had.
+//!
+//! Records are what SDKs ask for now, hundreds of them with each request, so they are written field
+//! by field into one buffer: most of their bytes are the same in all of them. Everything else is
+//! left to serde.
 
 use std::borrow::Cow;
 
@@ -16,6 +20,12 @@ use crate::wire::flags::Query;
 use crate::wire::flags::Shape;
 use crate::wire::remote_config::Asker;
 use crate::wire::remote_config::RemoteConfig;
+
+/// Room for what stands around the flags, without and with what an SDK needs at its start.
+const REST_BYTES: usize = 1024;
+
+/// Room for a record with a key of 20 characters. More is made where it is needed.
+const RECORD_BYTES: usize = 256;
 
 /// The answer for one flag.
 #[derive(Clone, Debug)]
@@ -41,7 +51,7 @@ pub struct FlagRecord<'a> {
     /// Whether the flag could not be evaluated; it is not enabled then.
     pub failed: bool,
     /// Every step that led here, for a detailed analysis; only in [`Shape::Records`].
-    pub conditions: Option<Value>,
+    pub conditions: Option<&'a Value>,
 }
 
 /// What a response says beside the flags.
@@ -67,44 +77,64 @@ impl Response<'_> {
     /// None that data can cause; serde's signature.
     pub fn encode<'r, R>(&self, records: R) -> Result<Vec<u8>, serde_json::Error>
     where
-        R: Iterator<Item = &'r FlagRecord<'r>> + Clone,
+        R: Iterator<Item = FlagRecord<'r>> + Clone,
     {
-        serde_json::to_vec(&Body { response: self, records })
+        let room = records.size_hint().0.saturating_mul(RECORD_BYTES).saturating_add(REST_BYTES);
+        let mut body = Vec::with_capacity(room);
+        put(&mut body, "{\"errorsWhileComputingFlags\":");
+        put(&mut body, if self.has_errors { "true" } else { "false" });
+        self.put_flags(&mut body, records)?;
+        let rest = body.len();
+        serde_json::to_writer(&mut body, &Rest(self))?;
+        // The rest goes on with the object that the flags are in.
+        if let Some(brace) = body.get_mut(rest) {
+            *brace = b',';
+        }
+        Ok(body)
     }
-}
 
-struct Body<'b, R> {
-    response: &'b Response<'b>,
-    records: R,
-}
-
-impl<'r, R: Iterator<Item = &'r FlagRecord<'r>> + Clone> Serialize for Body<'_, R> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Response { query, request_id, evaluated_at, has_errors, has_flags } = *self.response;
-        let mut body = serializer.serialize_map(None)?;
-        body.serialize_entry("errorsWhileComputingFlags", &has_errors)?;
-        let records = self.records.clone();
-        match query.shape {
+    fn put_flags<'r, R>(&self, body: &mut Vec<u8>, records: R) -> Result<(), serde_json::Error>
+    where
+        R: Iterator<Item = FlagRecord<'r>> + Clone,
+    {
+        match self.query.shape {
             Shape::EnabledKeys => {
                 let enabled = records.filter(|record| record.enabled);
-                body.serialize_entry("featureFlags", &List(enabled.map(|record| record.key)))?;
+                put_field(body, "featureFlags", &List(enabled.map(|record| record.key)))
             }
             Shape::EnabledValues => {
                 let enabled = records.filter(|record| record.enabled);
-                body.serialize_entry("featureFlags", &Entries(enabled.map(value)))?;
+                put_field(body, "featureFlags", &Entries(enabled.map(value)))
             }
             Shape::Values => {
                 let known = records.filter(|record| !record.failed);
-                body.serialize_entry("featureFlags", &Entries(known.clone().map(value)))?;
+                put_field(body, "featureFlags", &Entries(known.clone().map(value)))?;
                 let enabled = known.filter(|record| record.enabled);
                 let payloads = enabled.filter_map(|record| Some((record.key, record.payload?)));
-                body.serialize_entry("featureFlagPayloads", &Entries(payloads))?;
+                put_field(body, "featureFlagPayloads", &Entries(payloads))
             }
             Shape::Records => {
-                let records = records.map(|record| (record.key, Record::new(record)));
-                body.serialize_entry("flags", &Entries(records))?;
+                put(body, ",\"flags\":");
+                let mut before = "{";
+                for record in records {
+                    put(body, before);
+                    put_record(body, &record)?;
+                    before = ",";
+                }
+                put(body, if before == "{" { "{}" } else { "}" });
+                Ok(())
             }
         }
+    }
+}
+
+/// What stands behind the flags.
+struct Rest<'r>(&'r Response<'r>);
+
+impl Serialize for Rest<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Response { query, request_id, evaluated_at, has_errors, has_flags } = *self.0;
+        let mut body = serializer.serialize_map(None)?;
         body.serialize_entry("requestId", request_id)?;
         body.serialize_entry("evaluatedAt", &evaluated_at)?;
         let is_decide = query.endpoint == Endpoint::Decide;
@@ -120,6 +150,73 @@ impl<'r, R: Iterator<Item = &'r FlagRecord<'r>> + Clone> Serialize for Body<'_, 
     }
 }
 
+fn put(body: &mut Vec<u8>, json: &str) {
+    body.extend_from_slice(json.as_bytes());
+}
+
+fn put_field(
+    body: &mut Vec<u8>,
+    name: &str,
+    value: &impl Serialize,
+) -> Result<(), serde_json::Error> {
+    body.push(b',');
+    put_text(body, name)?;
+    body.push(b':');
+    serde_json::to_writer(body, value)
+}
+
+/// Writes a text as a JSON string.
+fn put_text(body: &mut Vec<u8>, text: &str) -> Result<(), serde_json::Error> {
+    // Without an early end, so that many bytes are looked at at once.
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if !text.bytes().fold(true, |so_far, byte| so_far & is_plain(byte)) {
+        return serde_json::to_writer(body, text);
+    }
+    body.push(b'"');
+    put(body, text);
+    body.push(b'"');
+    Ok(())
+}
+
+/// Writes a record under its key.
+fn put_record(body: &mut Vec<u8>, record: &FlagRecord<'_>) -> Result<(), serde_json::Error> {
+    let key = body.len();
+    put_text(body, record.key)?;
+    let key = key..body.len();
+    put(body, ":{\"key\":");
+    body.extend_from_within(key);
+    put(body, if record.enabled { ",\"enabled\":true" } else { ",\"enabled\":false" });
+    match record.variant {
+        Some(variant) => {
+            put(body, ",\"variant\":");
+            put_text(body, variant)?;
+        }
+        None => put(body, ",\"variant\":null"),
+    }
+    if record.failed {
+        put(body, ",\"failed\":true");
+    }
+    put(body, ",\"reason\":{\"code\":");
+    put_text(body, record.reason_code)?;
+    put(body, ",\"condition_index\":");
+    serde_json::to_writer(&mut *body, &record.condition_index)?;
+    put(body, ",\"description\":");
+    put_text(body, &record.reason_description)?;
+    put(body, "},\"metadata\":{\"id\":");
+    serde_json::to_writer(&mut *body, &record.id)?;
+    put(body, ",\"version\":");
+    serde_json::to_writer(&mut *body, &record.version)?;
+    // The description is always null; SDKs expect the key.
+    put(body, ",\"description\":null,\"payload\":");
+    serde_json::to_writer(&mut *body, &record.payload)?;
+    put(body, ",\"has_experiment\":false}");
+    if let Some(conditions) = record.conditions {
+        put_field(body, "conditions", conditions)?;
+    }
+    put(body, "}");
+    Ok(())
+}
+
 /// The value of a flag in the older shapes.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -128,66 +225,12 @@ enum FlagValue<'a> {
     Variant(&'a str),
 }
 
-fn value<'r>(record: &'r FlagRecord<'r>) -> (&'r str, FlagValue<'r>) {
+fn value(record: FlagRecord<'_>) -> (&str, FlagValue<'_>) {
     let value = match record.variant {
         Some(variant) if record.enabled => FlagValue::Variant(variant),
         _ => FlagValue::Switch(record.enabled),
     };
     (record.key, value)
-}
-
-#[derive(Serialize)]
-struct Record<'a> {
-    key: &'a str,
-    enabled: bool,
-    variant: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    failed: bool,
-    reason: RecordReason<'a>,
-    metadata: Metadata<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conditions: Option<&'a Value>,
-}
-
-#[derive(Serialize)]
-struct RecordReason<'a> {
-    code: &'a str,
-    condition_index: Option<usize>,
-    description: &'a str,
-}
-
-#[derive(Serialize)]
-struct Metadata<'a> {
-    id: i64,
-    version: i64,
-    /// Always null; SDKs expect the key.
-    description: Option<&'a str>,
-    payload: Option<&'a Value>,
-    has_experiment: bool,
-}
-
-impl<'a> Record<'a> {
-    fn new(record: &'a FlagRecord<'a>) -> Self {
-        Self {
-            key: record.key,
-            enabled: record.enabled,
-            variant: record.variant,
-            failed: record.failed,
-            reason: RecordReason {
-                code: record.reason_code,
-                condition_index: record.condition_index,
-                description: &record.reason_description,
-            },
-            metadata: Metadata {
-                id: record.id,
-                version: record.version,
-                description: None,
-                payload: record.payload,
-                has_experiment: false,
-            },
-            conditions: record.conditions.as_ref(),
-        }
-    }
 }
 
 /// A JSON array out of an iterator.

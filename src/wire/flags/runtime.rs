@@ -34,13 +34,13 @@ const CLIENTS: [&str; 8] = [
 pub const BROWSER_HEADERS: [&str; 4] = ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"];
 
 /// `server` or `client`; `all` if nobody knows, which selects the flags that are for both.
-pub fn guess(user_agent: Option<&str>, has_browser_header: bool) -> &'static str {
+pub fn guess(user_agent: Option<&str>, has_browser_header: impl FnOnce() -> bool) -> &'static str {
     let agent = user_agent.unwrap_or_default().to_ascii_lowercase();
     let is_any = |names: &[&str]| names.iter().any(|name| agent.contains(name));
     if is_any(&SERVERS) {
         return "server";
     }
-    if has_browser_header || is_any(&CLIENTS) { "client" } else { "all" }
+    if is_any(&CLIENTS) || has_browser_header() { "client" } else { "all" }
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
             (Some("something"), false, "all"),
             (None, false, "all"),
         ] {
-            assert_eq!(guess(agent, has_browser_header), expected, "{agent:?}");
+            assert_eq!(guess(agent, || has_browser_header), expected, "{agent:?}");
         }
     }
 }

@@ -199,7 +199,7 @@ fn encode(endpoint: Endpoint, query: &str) -> Value {
         has_errors: true,
         has_flags: true,
     };
-    let bytes = response.encode(records.iter()).expect("encodable");
+    let bytes = response.encode(records.iter().cloned()).expect("encodable");
     let text = String::from_utf8(bytes).expect("UTF-8");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     for key in value.as_object().expect("object").keys() {
@@ -322,6 +322,52 @@ fn every_version_has_its_shape() {
     }
 }
 
+/// Goal: no text of a project breaks the JSON. Method: read it back, in every shape.
+#[test]
+fn texts_with_quotes_and_control_characters_are_escaped() {
+    let key = "a\"b\\c\n\u{1}é";
+    let payload = json!({key: key});
+    for (query, pointer) in [("v=2", "/flags"), ("v=1", "/featureFlags")] {
+        let query = Query::parse(Endpoint::Flags, query);
+        let response = Response {
+            query: &query,
+            request_id: "r",
+            evaluated_at: 5,
+            has_errors: false,
+            has_flags: true,
+        };
+        let steps = json!([{key: key}]);
+        let record = FlagRecord {
+            key,
+            id: -7,
+            version: i64::MAX,
+            enabled: true,
+            variant: Some(key),
+            reason_code: "condition_match",
+            reason_description: Cow::Borrowed(key),
+            condition_index: None,
+            payload: Some(&payload),
+            failed: false,
+            conditions: Some(&steps),
+        };
+        let body = response.encode([record].into_iter()).expect("encodable");
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        let expected = match pointer {
+            "/flags" => json!({
+                "key": key, "enabled": true, "variant": key,
+                "reason": {"code": "condition_match", "condition_index": null, "description": key},
+                "metadata": {
+                    "id": -7, "version": i64::MAX, "description": null, "payload": payload,
+                    "has_experiment": false,
+                },
+                "conditions": steps,
+            }),
+            _ => json!(key),
+        };
+        assert_eq!(body.pointer(pointer), Some(&json!({key: expected})));
+    }
+}
+
 #[test]
 fn a_project_without_flags_gets_empty_maps() {
     let query = Query::parse(Endpoint::Flags, "v=2");
@@ -332,7 +378,7 @@ fn a_project_without_flags_gets_empty_maps() {
         has_errors: false,
         has_flags: false,
     };
-    let bytes = response.encode([].iter()).expect("encodable");
+    let bytes = response.encode(std::iter::empty()).expect("encodable");
     assert_eq!(
         String::from_utf8(bytes).expect("UTF-8"),
         r#"{"errorsWhileComputingFlags":false,"flags":{},"requestId":"r","evaluatedAt":5}"#
