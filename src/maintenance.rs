@@ -1,8 +1,9 @@
-//! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
-//! watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
+//! The background: flushes memtables and cuts the log, merges small files, rewrites those with
+//! deleted events, removes replaced ones, watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
 //! so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
 //! `compaction::choose`); here they are carried out.
 
+pub mod deletions;
 pub mod persons;
 
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::storage::StorageConfig;
+use crate::identity::deletions::Deletions;
 use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
 use crate::maintenance::persons::PersonsTable;
@@ -25,8 +26,10 @@ use crate::storage::delta::DataFile;
 use crate::storage::delta::Edit;
 use crate::storage::delta::EditKind;
 use crate::storage::disk::Disk;
+use crate::storage::naming;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
+use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
 use crate::storage::wal::Sequence;
@@ -46,8 +49,14 @@ const DISK_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a failure, so that a broken disk is not hammered and the log not flooded.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long a flush of everything waits for persons to follow the events.
+const FOLLOW_WAIT: Duration = Duration::from_secs(10);
+
 /// Name of the events table in metrics.
 const EVENTS: TableLabels = TableLabels { table: "events" };
+
+/// Rewriting of files of the events table for the sake of deleted events, in metrics.
+const DELETED: TableLabels = TableLabels { table: "events_deleted" };
 
 /// Name of the persons table in metrics.
 const PERSONS: TableLabels = TableLabels { table: "persons" };
@@ -107,25 +116,37 @@ impl Maintenance {
         }
     }
 
-    /// Flushes everything that is in memory; for the end of the process, after the last event.
+    /// Flushes everything that is in memory: at the end of the process, after the last event, and
+    /// before deleted events are sought in files. Blocks; not for the threads of a runtime.
     ///
     /// # Errors
     ///
     /// What is not flushed is still in the log, and will be replayed.
     pub fn flush_all(&self) -> Result<(), StoreError> {
+        let published = self.pipeline.published();
         self.store.freeze();
+        let following = self.identities.wait_applied(published.0, FOLLOW_WAIT);
+        if let Err(error) = self.runtime.block_on(following) {
+            tracing::warn!(%error, "some events stay in the log");
+        }
         self.flush_frozen()
     }
 
     fn flush_frozen(&self) -> Result<(), StoreError> {
         loop {
             let began = self.clock.monotonic();
-            match self.runtime.block_on(self.store.flush()) {
+            // In this order: of the records up to `applied`, all deletions are known. A file must
+            // not have rows that an earlier record deletes, see `identity::deletions`.
+            let applied = Sequence(self.identities.applied_sequence());
+            let deletions = self.identities.deletions();
+            let keep = |rows: &Rows| deletions::kept(&deletions, rows);
+            match self.runtime.block_on(self.store.flush(applied, &keep)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(flushed)) => {
                     let took = self.clock.monotonic().saturating_sub(began);
                     self.metrics.flushes.inc();
                     self.metrics.flush_rows.inc_by(flushed.rows);
+                    self.metrics.events_deleted.inc_by(flushed.dropped);
                     self.metrics.flush_seconds.observe(took.as_secs_f64());
                     tracing::info!(
                         rows = flushed.rows,
@@ -171,6 +192,8 @@ impl Maintenance {
         self.metrics.memtable_bytes.set(gauge(memtables));
         let files = u64::try_from(self.store.table().current().files.len()).unwrap_or(u64::MAX);
         self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
+        let deletions = u64::try_from(self.identities.deletions().requests());
+        self.metrics.deletions_pending.set(gauge(deletions.unwrap_or(u64::MAX)));
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
     }
@@ -221,7 +244,21 @@ impl Maintenance {
     }
 
     fn compaction_loop(&self, shutdown: &Shutdown) {
-        while shutdown.pause_thread(self.settings.compaction_interval) == Pause::Elapsed {
+        let mut deleted_at = None;
+        let interval = self.settings.deletion_interval;
+        let pause = self.settings.compaction_interval.min(interval);
+        while shutdown.pause_thread(pause) == Pause::Elapsed {
+            // The first time soon after the start, which may have been long after the last end.
+            let now = self.clock.monotonic();
+            if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
+                match self.delete_events(shutdown) {
+                    Ok(is_done) => deleted_at = is_done.then_some(now),
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(error, "cannot delete events from files; they are hidden");
+                    }
+                }
+            }
             loop {
                 match self.runtime.block_on(self.compact(shutdown)) {
                     Ok(true) => {}
@@ -255,10 +292,12 @@ impl Maintenance {
             return Ok(false);
         }
         let began = self.clock.monotonic();
-        let Some(merged) = self.merge(&chosen, shutdown).await? else { return Ok(false) };
-        let (files, rows) = (chosen.len(), merged.rows);
-        let edit =
-            Edit { add: vec![merged], remove: chosen, transaction: None, kind: EditKind::Compact };
+        let deletions = self.identities.deletions();
+        let Some(edit) = self.merged(&chosen, &deletions, shutdown).await? else {
+            return Ok(false);
+        };
+        let files = chosen.len();
+        let rows: u64 = edit.add.iter().map(|file| file.rows).sum();
         self.store.replace(edit).await?;
         self.metrics.compactions.get_or_create(&EVENTS).inc();
         let took = self.clock.monotonic().saturating_sub(began);
@@ -266,17 +305,21 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Writes the rows of `files` into one new file, which is in no version yet. `None` if the
-    /// shutdown began; the vacuum removes what was written.
-    async fn merge(
+    /// Writes the rows of `files` that are not deleted into one new file, and says how it takes
+    /// their place. `None` if the shutdown began; the vacuum removes what was written.
+    ///
+    /// `deletions` must be at least as new as every file: then none of the rows that it names is in
+    /// the new file, and of requests that come meanwhile all rows are from before them.
+    async fn merged(
         &self,
         files: &[Arc<DataFile>],
+        deletions: &Arc<Deletions>,
         shutdown: &Shutdown,
-    ) -> Result<Option<DataFile>, CompactionError> {
+    ) -> Result<Option<Edit>, CompactionError> {
         let overrides = self.identities.overrides();
         let partition = files.first().and_then(|file| file.partition.clone());
         let table = self.store.table();
-        let name = format!("merge-{}.parquet", Uuid::now_v7());
+        let name = naming::merged(files.iter().map(AsRef::as_ref));
         let mut writer = FileWriter::new(
             &table.store(),
             table.spec(),
@@ -286,23 +329,34 @@ impl Maintenance {
         )
         .map_err(StoreError::from)?;
         let mut unique = merge::Unique::default();
-        let mut batches = merge::sorted_rows(&self.store, files)?;
+        let mut batches = merge::sorted_rows(&self.store, files, Arc::clone(deletions))?;
         while let Some(batch) = batches.next().await {
             if shutdown.is_cancelled() {
                 return Ok(None);
             }
-            let batch = unique.keep(&batch.map_err(QueryError::from)?)?;
+            let batch = unique.keep(&batch?)?;
             let batch = merge::fold_persons(batch, &overrides)?;
             writer.write(&batch).await.map_err(StoreError::from)?;
         }
-        Ok(Some(writer.finish().await.map_err(StoreError::from)?))
+        let merged = writer.finish().await.map_err(StoreError::from)?;
+        // Others who follow the table must not take it for the same rows, if some are deleted.
+        let kind = match deletions.is_empty() {
+            true => EditKind::Compact,
+            false => EditKind::Replace,
+        };
+        // An empty file is in no version, and goes as other leftovers do.
+        let add = Some(merged).filter(|merged| merged.rows > 0).into_iter().collect();
+        Ok(Some(Edit { add, remove: files.to_vec(), transaction: None, kind }))
     }
 }
 
+/// Why files were not merged or rewritten.
 #[derive(Debug, thiserror::Error)]
-enum CompactionError {
+pub enum CompactionError {
+    /// Writing and committing.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Reading, and what persons say.
     #[error(transparent)]
     Query(#[from] QueryError),
 }

@@ -35,6 +35,7 @@ use crate::identity::decide::State;
 use crate::identity::decide::group;
 use crate::identity::decide::group::TypeSlot;
 use crate::identity::decide::split::Ids;
+use crate::identity::deletions::Mark;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
@@ -59,6 +60,8 @@ pub(super) struct Overlay<'s> {
     overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
     /// Uuids that persons had before they were split.
     splits: BTreeSet<(ProjectId, Uuid)>,
+    /// Requests to delete events.
+    marks: Vec<Mark>,
     types: Arc<GroupTypes>,
     types_changed: Vec<ProjectId>,
     groups: BTreeMap<(ProjectId, u8, String), Group>,
@@ -121,6 +124,7 @@ impl<'s> Overlay<'s> {
             uuids: BTreeMap::new(),
             overrides: BTreeMap::new(),
             splits: BTreeSet::new(),
+            marks: Vec::new(),
             types,
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
@@ -168,7 +172,9 @@ impl<'s> Overlay<'s> {
             OpKind::Change { person, update } => {
                 return self.change(project, op, *person, update);
             }
-            OpKind::Delete { person } => return self.delete(project, op, *person),
+            OpKind::Delete { person, extent } => {
+                return self.delete(project, op, *person, *extent);
+            }
             OpKind::Touch
             | OpKind::Personless
             | OpKind::Update(_)

@@ -197,6 +197,7 @@ mod tests {
                         None,
                     ],
                     memory_bytes: 0,
+                    runs: Vec::new(),
                 })
             }).collect();
             let places = sorted(&rows, &[0, 1, 2]).unwrap();

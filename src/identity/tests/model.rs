@@ -8,7 +8,9 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -74,6 +76,10 @@ pub(super) struct Model {
     pub(super) types: BTreeMap<ProjectId, Vec<String>>,
     pub(super) groups: BTreeMap<(ProjectId, usize, String), Group>,
     pub(super) warnings: Vec<Warning>,
+    /// Events of a distinct id before this record are deleted.
+    pub(super) deleted: BTreeMap<(ProjectId, String), u64>,
+    /// Whose events were deleted, and when that was asked for.
+    pub(super) deletions: Vec<(ProjectId, Uuid, UnixMicros)>,
     personless: Vec<(ProjectId, String)>,
     /// Number of the person that was born last.
     pub(super) born: i64,
@@ -143,14 +149,29 @@ impl Model {
                     None => self.warn(project, op, WarningKind::PersonGone),
                 }
             }
-            OpKind::Delete { person } => {
+            OpKind::Delete { person, extent } => {
                 let place =
                     self.persons.iter().position(|(p, q)| *p == project && q.uuid == *person);
                 match place {
                     Some(place) => {
+                        let person = self.persons[place].1.clone();
+                        let ids = self.ids_of(person.number);
+                        if *extent != Extent::Person {
+                            let deleted = ids.iter().map(|id| ((project, id.clone()), self.applied));
+                            self.deleted.extend(deleted);
+                            self.deletions.push((project, person.uuid, op.timestamp));
+                        }
+                        if *extent == Extent::Events {
+                            return;
+                        }
                         let (_, gone) = self.persons.remove(place);
-                        for id in self.ids_of(gone.number) {
-                            self.personless.push((project, id));
+                        for id in ids {
+                            match extent {
+                                Extent::Both => {
+                                    self.personless.retain(|known| *known != (project, id.clone()));
+                                }
+                                _ => self.personless.push((project, id)),
+                            }
                         }
                         self.ids.retain(|(_, _, number)| *number != gone.number);
                     }
