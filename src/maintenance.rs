@@ -3,33 +3,25 @@
 //! so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
 //! `compaction::choose`); here they are carried out.
 
-pub mod deletions;
+mod deletions;
+pub mod files;
 pub mod persons;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
 use crate::config::storage::StorageConfig;
-use crate::identity::deletions::Deletions;
 use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
+use crate::maintenance::files::Files;
+use crate::maintenance::files::FilesError;
 use crate::maintenance::persons::PersonsTable;
-use crate::query::QueryError;
-use crate::query::merge;
 use crate::storage::compaction;
 use crate::storage::compaction::Limits;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::Edit;
-use crate::storage::delta::EditKind;
 use crate::storage::disk::Disk;
-use crate::storage::naming;
-use crate::storage::parquet::Effort;
-use crate::storage::parquet::FileWriter;
-use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
 use crate::storage::wal::Sequence;
@@ -54,9 +46,6 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// Name of the events table in metrics.
 const EVENTS: TableLabels = TableLabels { table: "events" };
-
-/// Rewriting of files of the events table for the sake of deleted events, in metrics.
-const DELETED: TableLabels = TableLabels { table: "events_deleted" };
 
 /// Name of the persons table in metrics.
 const PERSONS: TableLabels = TableLabels { table: "persons" };
@@ -135,12 +124,7 @@ impl Maintenance {
     fn flush_frozen(&self) -> Result<(), StoreError> {
         loop {
             let began = self.clock.monotonic();
-            // In this order: of the records up to `applied`, all deletions are known. A file must
-            // not have rows that an earlier record deletes, see `identity::deletions`.
-            let applied = Sequence(self.identities.applied_sequence());
-            let deletions = self.identities.deletions();
-            let keep = |rows: &Rows| deletions::kept(&deletions, rows);
-            match self.runtime.block_on(self.store.flush(applied, &keep)) {
+            match self.runtime.block_on(self.files().flush()) {
                 Ok(None) => return Ok(()),
                 Ok(Some(flushed)) => {
                     let took = self.clock.monotonic().saturating_sub(began);
@@ -163,6 +147,10 @@ impl Maintenance {
                 }
             }
         }
+    }
+
+    fn files(&self) -> Files {
+        Files { store: self.store.clone(), identities: self.identities.clone() }
     }
 
     /// Removes the part of the log that is durable elsewhere: rows in files, and persons in their
@@ -252,7 +240,7 @@ impl Maintenance {
             let now = self.clock.monotonic();
             if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
                 match self.delete_events(shutdown) {
-                    Ok(is_done) => deleted_at = is_done.then_some(now),
+                    Ok(is_over) => deleted_at = is_over.then_some(now),
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
                         tracing::error!(error, "cannot delete events from files; they are hidden");
@@ -280,8 +268,32 @@ impl Maintenance {
         }
     }
 
+    /// Has deleted events leave the files. `false` if some are left over: the shutdown began, or not
+    /// all of the log is in files.
+    fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
+        if self.identities.deletions().is_empty() {
+            return Ok(true);
+        }
+        let began = self.clock.monotonic();
+        // Rows in memory go to files without those that are deleted, and with them the log's end.
+        self.flush_all()?;
+        let files = self.files();
+        let erasing = files.erase(self.clock.now(), shutdown);
+        let Some(erased) = self.runtime.block_on(erasing)? else { return Ok(false) };
+        self.metrics.events_deleted.inc_by(erased.rows);
+        let took = self.clock.monotonic().saturating_sub(began);
+        tracing::info!(
+            requests = erased.requests,
+            files = erased.files,
+            rows = erased.rows,
+            took_ms = took.as_millis(),
+            "deleted events"
+        );
+        Ok(erased.is_all)
+    }
+
     /// One merge, if one is due and the shutdown has not begun.
-    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, CompactionError> {
+    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
@@ -292,71 +304,12 @@ impl Maintenance {
             return Ok(false);
         }
         let began = self.clock.monotonic();
-        let deletions = self.identities.deletions();
-        let Some(edit) = self.merged(&chosen, &deletions, shutdown).await? else {
-            return Ok(false);
-        };
-        let files = chosen.len();
-        let rows: u64 = edit.add.iter().map(|file| file.rows).sum();
-        self.store.replace(edit).await?;
+        let Some(merged) = self.files().merge(&chosen, shutdown).await? else { return Ok(false) };
+        let (files, rows) = (chosen.len(), merged.rows);
         self.metrics.compactions.get_or_create(&EVENTS).inc();
+        self.metrics.events_deleted.inc_by(merged.deleted);
         let took = self.clock.monotonic().saturating_sub(began);
         tracing::info!(files, rows, took_ms = took.as_millis(), "merged");
         Ok(true)
     }
-
-    /// Writes the rows of `files` that are not deleted into one new file, and says how it takes
-    /// their place. `None` if the shutdown began; the vacuum removes what was written.
-    ///
-    /// `deletions` must be at least as new as every file: then none of the rows that it names is in
-    /// the new file, and of requests that come meanwhile all rows are from before them.
-    async fn merged(
-        &self,
-        files: &[Arc<DataFile>],
-        deletions: &Arc<Deletions>,
-        shutdown: &Shutdown,
-    ) -> Result<Option<Edit>, CompactionError> {
-        let overrides = self.identities.overrides();
-        let partition = files.first().and_then(|file| file.partition.clone());
-        let table = self.store.table();
-        let name = naming::merged(files.iter().map(AsRef::as_ref));
-        let mut writer = FileWriter::new(
-            &table.store(),
-            table.spec(),
-            self.store.layout(),
-            Effort::Merge,
-            (partition, &name),
-        )
-        .map_err(StoreError::from)?;
-        let mut unique = merge::Unique::default();
-        let mut batches = merge::sorted_rows(&self.store, files, Arc::clone(deletions))?;
-        while let Some(batch) = batches.next().await {
-            if shutdown.is_cancelled() {
-                return Ok(None);
-            }
-            let batch = unique.keep(&batch?)?;
-            let batch = merge::fold_persons(batch, &overrides)?;
-            writer.write(&batch).await.map_err(StoreError::from)?;
-        }
-        let merged = writer.finish().await.map_err(StoreError::from)?;
-        // Others who follow the table must not take it for the same rows, if some are deleted.
-        let kind = match deletions.is_empty() {
-            true => EditKind::Compact,
-            false => EditKind::Replace,
-        };
-        // An empty file is in no version, and goes as other leftovers do.
-        let add = Some(merged).filter(|merged| merged.rows > 0).into_iter().collect();
-        Ok(Some(Edit { add, remove: files.to_vec(), transaction: None, kind }))
-    }
-}
-
-/// Why files were not merged or rewritten.
-#[derive(Debug, thiserror::Error)]
-pub enum CompactionError {
-    /// Writing and committing.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Reading, and what persons say.
-    #[error(transparent)]
-    Query(#[from] QueryError),
 }

@@ -10,20 +10,17 @@
 //! This runs on the thread that merges, so no file is merged and rewritten at once, and flushes only
 //! add files that reach beyond the requests known here.
 
-use std::sync::Arc;
-
-use arrow::array::Array;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::datatypes::Int64Type;
 use futures::TryStreamExt;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
-use crate::maintenance::CompactionError;
-use crate::maintenance::DELETED;
-use crate::maintenance::Maintenance;
+use crate::maintenance::files::Files;
+use crate::maintenance::files::FilesError;
 use crate::query::QueryError;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
@@ -50,41 +47,50 @@ pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
     (!kept.iter().all(|kept| *kept)).then(|| BooleanArray::from(kept))
 }
 
-impl Maintenance {
-    /// Rewrites all files that hold deleted rows, and notes which requests are done. `false` if
-    /// some are left over: the shutdown began, or not all of the log is in files.
+/// What a pass over the files has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    /// Requests that are done.
+    pub requests: usize,
+    /// Files that were written anew, or had nothing else in them.
+    pub files: usize,
+    /// Rows that were in them.
+    pub rows: u64,
+    /// Whether no request is left that was known when the pass began.
+    pub is_all: bool,
+}
+
+impl Files {
+    /// Rewrites all files that hold deleted rows, and notes as of `now` which requests are done:
+    /// those up to which the log is in files. `None` if the shutdown began.
     ///
     /// # Errors
     ///
     /// What is not rewritten stays hidden from answers; try again later.
-    pub fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, CompactionError> {
-        if self.identities.deletions().is_empty() {
-            return Ok(true);
-        }
-        // Rows in memory go to files without those that are deleted, and with them the log's end.
-        self.flush_all()?;
+    pub async fn erase(
+        &self,
+        now: UnixMicros,
+        shutdown: &Shutdown,
+    ) -> Result<Option<Erased>, FilesError> {
         let deletions = self.identities.deletions();
         let version = self.store.table().current();
-        // Requests beyond this wait for the next pass: rows of before them may be in no file yet.
+        // Rows of before the requests beyond this may be in no file yet.
         let through = self.store.flushed_through_of(&version).0.min(deletions.newest());
-        let mut rewritten = 0;
+        let mut erased = Erased { is_all: through >= deletions.newest(), ..Erased::default() };
         for file in &version.files {
             if shutdown.is_cancelled() {
-                return Ok(false);
+                return Ok(None);
             }
-            if !self.runtime.block_on(self.holds_deleted(file, &deletions))? {
-                continue;
+            if self.holds_deleted(file, &deletions).await? {
+                let merged = self.merge(std::slice::from_ref(file), shutdown).await?;
+                let Some(merged) = merged else { return Ok(None) };
+                erased.files += 1;
+                erased.rows += merged.deleted;
             }
-            let file = std::slice::from_ref(file);
-            if !self.runtime.block_on(self.rewrite(file, &deletions, shutdown))? {
-                return Ok(false);
-            }
-            rewritten += 1;
         }
-        let done = self.identities.finish_deletions(through, self.clock.now());
-        let done = done.map_err(QueryError::from)?;
-        tracing::info!(done, rewritten, through, "deleted events");
-        Ok(through >= deletions.newest())
+        let done = self.identities.finish_deletions(through, now);
+        erased.requests = done.map_err(QueryError::from)?;
+        Ok(Some(erased))
     }
 
     /// Whether a file has deleted rows.
@@ -92,22 +98,24 @@ impl Maintenance {
         &self,
         file: &DataFile,
         deletions: &Deletions,
-    ) -> Result<bool, CompactionError> {
+    ) -> Result<bool, FilesError> {
         let position = naming::position(file).0;
         if position >= deletions.newest() || !may_concern(file, deletions) {
             return Ok(false);
         }
         let schema = &self.store.table().spec().schema;
-        let names = [column::PROJECT_ID, column::DISTINCT_ID];
-        let names = names.map(|position| schema.field(position).name().as_str());
+        let project = schema.field(column::PROJECT_ID).name().as_str();
+        let distinct_id = schema.field(column::DISTINCT_ID).name().as_str();
         let ids: Vec<&str> = deletions.distinct_ids(position).collect();
-        let objects = self.store.table().store();
-        let read = parquet::read_columns_if(objects, file, &names, (names[1], &ids)).await;
+        let (objects, names) = (self.store.table().store(), [project, distinct_id]);
+        let read = parquet::read_columns_if(objects, file, &names, (distinct_id, &ids)).await;
         let mut batches = read.map_err(StoreError::from)?;
         while let Some(batch) = batches.try_next().await.map_err(StoreError::from)? {
             let column = |name: &str| batch.column_by_name(name);
-            let projects = column(names[0]).and_then(|c| c.as_primitive_opt::<Int64Type>());
-            let ids = column(names[1]).and_then(|column| column.as_string_opt::<i32>());
+            let projects =
+                column(project).and_then(|column| column.as_primitive_opt::<Int64Type>());
+            let ids = column(distinct_id).and_then(|column| column.as_string_opt::<i32>());
+            // Not to be read this way: then it is rewritten to be sure.
             let (Some(projects), Some(ids)) = (projects, ids) else { return Ok(true) };
             let mut rows = projects.values().iter().zip(ids.iter());
             let is_deleted = |(project, id): (&i64, Option<&str>)| {
@@ -118,23 +126,6 @@ impl Maintenance {
             }
         }
         Ok(false)
-    }
-
-    /// Replaces files by one without their deleted rows, or by none if nothing is left. `false` if
-    /// the shutdown began.
-    pub(super) async fn rewrite(
-        &self,
-        files: &[Arc<DataFile>],
-        deletions: &Arc<Deletions>,
-        shutdown: &Shutdown,
-    ) -> Result<bool, CompactionError> {
-        let Some(edit) = self.merged(files, deletions, shutdown).await? else { return Ok(false) };
-        let before: u64 = files.iter().map(|file| file.rows).sum();
-        let after: u64 = edit.add.iter().map(|file| file.rows).sum();
-        self.store.replace(edit).await?;
-        self.metrics.compactions.get_or_create(&DELETED).inc();
-        self.metrics.events_deleted.inc_by(before.saturating_sub(after));
-        Ok(true)
     }
 }
 

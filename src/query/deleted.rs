@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
