@@ -234,11 +234,7 @@ impl Identities {
     /// # Errors
     ///
     /// If the database fails or a row is damaged; then some may not be noted.
-    pub fn finish_deletions(
-        &self,
-        through: u64,
-        at: UnixMicros,
-    ) -> Result<usize, IdentityError> {
+    pub fn finish_deletions(&self, through: u64, at: UnixMicros) -> Result<usize, IdentityError> {
         let Shared { tables, writer, deletions, .. } = &*self.shared;
         let writing = writer.lock();
         let mut batch = tables.database.batch();

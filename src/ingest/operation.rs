@@ -145,6 +145,7 @@ mod tests {
     use super::Operation;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::identity::change::Extent;
     use crate::identity::change::OpKind;
 
     #[test]

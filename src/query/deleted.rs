@@ -102,8 +102,7 @@ impl ScalarUDFImpl for IsThere {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = arguments.number_rows;
         let mut arrays = arguments.args.into_iter().map(|argument| argument.into_array(rows));
-        let (Some(ids), Some(positions)) =
-            (arrays.next().transpose()?, arrays.next().transpose()?)
+        let (Some(ids), Some(positions)) = (arrays.next().transpose()?, arrays.next().transpose()?)
         else {
             return Err(DataFusionError::Internal("is_there takes two arguments".to_owned()));
         };

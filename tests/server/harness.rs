@@ -81,6 +81,12 @@ impl TestServer {
         }
     }
 
+    /// Changes a setting for the next start.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.settings.retain(|(known, _)| known != name);
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")

@@ -59,8 +59,7 @@ impl Overlay<'_> {
         if !extent.has_person() {
             return Ok(());
         }
-        let state =
-            if extent.has_events() { IdState::Unknown } else { IdState::Personless };
+        let state = if extent.has_events() { IdState::Unknown } else { IdState::Personless };
         for (_, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
             // As after a split: an event of before belongs to whom its distinct id says.

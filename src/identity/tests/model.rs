@@ -157,7 +157,8 @@ impl Model {
                         let person = self.persons[place].1.clone();
                         let ids = self.ids_of(person.number);
                         if *extent != Extent::Person {
-                            let deleted = ids.iter().map(|id| ((project, id.clone()), self.applied));
+                            let deleted =
+                                ids.iter().map(|id| ((project, id.clone()), self.applied));
                             self.deleted.extend(deleted);
                             self.deletions.push((project, person.uuid, op.timestamp));
                         }
