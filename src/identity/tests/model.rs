@@ -149,36 +149,7 @@ impl Model {
                     None => self.warn(project, op, WarningKind::PersonGone),
                 }
             }
-            OpKind::Delete { person, extent } => {
-                let place =
-                    self.persons.iter().position(|(p, q)| *p == project && q.uuid == *person);
-                match place {
-                    Some(place) => {
-                        let person = self.persons[place].1.clone();
-                        let ids = self.ids_of(person.number);
-                        if *extent != Extent::Person {
-                            let deleted =
-                                ids.iter().map(|id| ((project, id.clone()), self.applied));
-                            self.deleted.extend(deleted);
-                            self.deletions.push((project, person.uuid, op.timestamp));
-                        }
-                        if *extent == Extent::Events {
-                            return;
-                        }
-                        let (_, gone) = self.persons.remove(place);
-                        for id in ids {
-                            match extent {
-                                Extent::Both => {
-                                    self.personless.retain(|known| *known != (project, id.clone()));
-                                }
-                                _ => self.personless.push((project, id)),
-                            }
-                        }
-                        self.ids.retain(|(_, _, number)| *number != gone.number);
-                    }
-                    None => self.warn(project, op, WarningKind::PersonGone),
-                }
-            }
+            OpKind::Delete { person, extent } => self.delete(project, op, *person, *extent),
             OpKind::Merge { other, force, update } => {
                 if other == me {
                     self.ordinary(project, op, update);
@@ -202,6 +173,28 @@ impl Model {
                     group.properties.extend(set.clone());
                 }
             }
+        }
+    }
+
+    fn delete(&mut self, project: ProjectId, op: &Op, uuid: Uuid, extent: Extent) {
+        let place = self.persons.iter().position(|(p, q)| *p == project && q.uuid == uuid);
+        let Some(place) = place else { return self.warn(project, op, WarningKind::PersonGone) };
+        let number = self.persons[place].1.number;
+        let ids = self.ids_of(number);
+        if extent != Extent::Person {
+            let deleted = ids.iter().map(|id| ((project, id.clone()), self.applied));
+            self.deleted.extend(deleted);
+            self.deletions.push((project, uuid, op.timestamp));
+        }
+        if extent == Extent::Events {
+            return;
+        }
+        self.persons.remove(place);
+        self.ids.retain(|(_, _, own)| *own != number);
+        // Without their events the ids are as if they had never been there.
+        self.personless.retain(|(p, id)| *p != project || !ids.contains(id));
+        if extent == Extent::Person {
+            self.personless.extend(ids.into_iter().map(|id| (project, id)));
         }
     }
 

@@ -123,56 +123,57 @@ impl Model {
                     self.owner.entry((project, id)).or_insert(id);
                 }
                 OpKind::Merge { other, .. } => {
-                    let (id, other) = (id_of(&op.distinct_id), id_of(other));
-                    let of = |id| self.owner.get(&(project, id)).copied();
-                    let (target, source) = match (of(id), of(other)) {
-                        (Some(target), Some(source)) => (target, Some(source)),
-                        (Some(target), None) | (None, Some(target)) => (target, None),
-                        (None, None) => {
-                            // The id whose events are stored without a person lends its uuid.
-                            let was_used = |id| self.personless.contains(&(project, id));
-                            let other_first = was_used(other) && !was_used(id);
-                            (if other_first { other } else { id }, None)
-                        }
-                    };
-                    for ((own, _), owner) in &mut self.owner {
-                        if *own == project && Some(*owner) == source {
-                            *owner = target;
-                        }
-                    }
-                    self.owner.insert((project, id), target);
-                    self.owner.insert((project, other), target);
+                    self.merge(project, id_of(&op.distinct_id), id_of(other));
                 }
-                OpKind::Delete { person, extent } => {
-                    let is_theirs = |first: &str| PersonId::of(project, first).0 == *person;
-                    let ids: Vec<&'static str> = self
-                        .owner
-                        .iter()
-                        .filter(|((own, _), first)| *own == project && is_theirs(first))
-                        .map(|((_, id), _)| *id)
-                        .collect();
-                    if extent.has_events() && !ids.is_empty() {
-                        self.requests += 1;
-                        let theirs = self
-                            .events
-                            .iter()
-                            .filter(|(_, (own, id))| *own == project && ids.contains(id));
-                        self.deleted.extend(theirs.map(|(uuid, _)| *uuid));
-                    }
-                    if extent.has_person() {
-                        self.owner.retain(|(own, id), _| *own != project || !ids.contains(id));
-                        for id in ids {
-                            match extent {
-                                Extent::Both => self.personless.remove(&(project, id)),
-                                _ => self.personless.insert((project, id)),
-                            };
-                        }
-                    }
-                }
+                OpKind::Delete { person, extent } => self.delete(project, *person, *extent),
                 other => panic!("{other:?}"),
             }
         }
         self.events.extend(entry.events.iter().map(|(uuid, id)| (*uuid, (project, *id))));
+    }
+
+    fn merge(&mut self, project: ProjectId, id: &'static str, other: &'static str) {
+        let of = |id| self.owner.get(&(project, id)).copied();
+        let (target, source) = match (of(id), of(other)) {
+            (Some(target), Some(source)) => (target, Some(source)),
+            (Some(target), None) | (None, Some(target)) => (target, None),
+            (None, None) => {
+                // The id whose events are stored without a person lends its uuid.
+                let was_used = |id| self.personless.contains(&(project, id));
+                let other_first = was_used(other) && !was_used(id);
+                (if other_first { other } else { id }, None)
+            }
+        };
+        for ((own, _), owner) in &mut self.owner {
+            if *own == project && Some(*owner) == source {
+                *owner = target;
+            }
+        }
+        self.owner.insert((project, id), target);
+        self.owner.insert((project, other), target);
+    }
+
+    fn delete(&mut self, project: ProjectId, person: Uuid, extent: Extent) {
+        let is_theirs = |first: &str| PersonId::of(project, first).0 == person;
+        let theirs = self.owner.iter();
+        let theirs = theirs.filter(|((own, _), first)| *own == project && is_theirs(first));
+        let ids: Vec<&'static str> = theirs.map(|((_, id), _)| *id).collect();
+        if extent.has_events() && !ids.is_empty() {
+            self.requests += 1;
+            let theirs =
+                self.events.iter().filter(|(_, (own, id))| *own == project && ids.contains(id));
+            self.deleted.extend(theirs.map(|(uuid, _)| *uuid));
+        }
+        if !extent.has_person() {
+            return;
+        }
+        self.owner.retain(|(own, id), _| *own != project || !ids.contains(id));
+        for id in ids {
+            match extent {
+                Extent::Both => self.personless.remove(&(project, id)),
+                _ => self.personless.insert((project, id)),
+            };
+        }
     }
 
     fn events_of(&self, project: ProjectId) -> BTreeSet<Uuid> {
