@@ -415,7 +415,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 27, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 29, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }
