@@ -251,7 +251,7 @@ fn files(criterion: &mut Criterion) {
     for sequence in 1..=MEMTABLE_BATCHES {
         let prepared = prepare(&preparer, stream.batch(BATCH_EVENTS).body);
         let Prepared { rows: len, columns, memory_bytes, .. } = prepared;
-        let rows = Rows { len, columns, memory_bytes };
+        let rows = Rows { len, columns, memory_bytes, runs: Vec::new() };
         memtable.insert(rows, Sequence(sequence), Duration::ZERO).expect("columns fit");
     }
     let batches = memtable.batches();

@@ -35,6 +35,7 @@ mod tables;
 
 pub mod change;
 pub mod decide;
+pub mod deletions;
 pub mod lifted;
 pub mod overrides;
 pub mod person;

@@ -48,7 +48,8 @@
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
 //!    [`query::merge`] merges them, [`storage::delta::DeltaTable::vacuum`] removes what was
-//!    replaced.
+//!    replaced. Events that an operator has deleted ([`identity::deletions`]) are left out on both
+//!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
 //! An [`ingest::operation::Operation`] on persons, such as the split of
 //! [`http::routes::persons::split`], takes the same road from step 5 on
@@ -67,7 +68,8 @@
 //!    published before the call.
 //! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
-//!    files by their statistics, adds the memtables and resolves merged persons.
+//!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
+//!    persons.
 //! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
 //!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
 //!
@@ -98,6 +100,7 @@
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/sequences.rs` against the model beside it, `tests/server/identity.rs` |
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
+//! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |

@@ -1,32 +1,27 @@
-//! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
-//! watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
+//! The background: flushes memtables and cuts the log, merges small files, rewrites those with
+//! deleted events, removes replaced ones, watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
 //! so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
 //! `compaction::choose`); here they are carried out.
 
+mod deletions;
+pub mod files;
 pub mod persons;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::storage::StorageConfig;
 use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
+use crate::maintenance::files::Files;
+use crate::maintenance::files::FilesError;
 use crate::maintenance::persons::PersonsTable;
-use crate::query::QueryError;
-use crate::query::merge;
 use crate::storage::compaction;
 use crate::storage::compaction::Limits;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::Edit;
-use crate::storage::delta::EditKind;
 use crate::storage::disk::Disk;
-use crate::storage::parquet::Effort;
-use crate::storage::parquet::FileWriter;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
 use crate::storage::wal::Sequence;
@@ -45,6 +40,9 @@ const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after a failure, so that a broken disk is not hammered and the log not flooded.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a flush of everything waits for persons to follow the events.
+const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// Name of the events table in metrics.
 const EVENTS: TableLabels = TableLabels { table: "events" };
@@ -107,25 +105,32 @@ impl Maintenance {
         }
     }
 
-    /// Flushes everything that is in memory; for the end of the process, after the last event.
+    /// Flushes everything that is in memory: at the end of the process, after the last event, and
+    /// before deleted events are sought in files. Blocks; not for the threads of a runtime.
     ///
     /// # Errors
     ///
     /// What is not flushed is still in the log, and will be replayed.
     pub fn flush_all(&self) -> Result<(), StoreError> {
+        let published = self.pipeline.published();
         self.store.freeze();
+        let following = self.identities.wait_applied(published.0, FOLLOW_WAIT);
+        if let Err(error) = self.runtime.block_on(following) {
+            tracing::warn!(%error, "some events stay in the log");
+        }
         self.flush_frozen()
     }
 
     fn flush_frozen(&self) -> Result<(), StoreError> {
         loop {
             let began = self.clock.monotonic();
-            match self.runtime.block_on(self.store.flush()) {
+            match self.runtime.block_on(self.files().flush()) {
                 Ok(None) => return Ok(()),
                 Ok(Some(flushed)) => {
                     let took = self.clock.monotonic().saturating_sub(began);
                     self.metrics.flushes.inc();
                     self.metrics.flush_rows.inc_by(flushed.rows);
+                    self.metrics.events_deleted.inc_by(flushed.dropped);
                     self.metrics.flush_seconds.observe(took.as_secs_f64());
                     tracing::info!(
                         rows = flushed.rows,
@@ -142,6 +147,10 @@ impl Maintenance {
                 }
             }
         }
+    }
+
+    fn files(&self) -> Files {
+        Files { store: self.store.clone(), identities: self.identities.clone() }
     }
 
     /// Removes the part of the log that is durable elsewhere: rows in files, and persons in their
@@ -171,6 +180,8 @@ impl Maintenance {
         self.metrics.memtable_bytes.set(gauge(memtables));
         let files = u64::try_from(self.store.table().current().files.len()).unwrap_or(u64::MAX);
         self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
+        let deletions = u64::try_from(self.identities.deletions().requests());
+        self.metrics.deletions_pending.set(gauge(deletions.unwrap_or(u64::MAX)));
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
     }
@@ -221,7 +232,21 @@ impl Maintenance {
     }
 
     fn compaction_loop(&self, shutdown: &Shutdown) {
-        while shutdown.pause_thread(self.settings.compaction_interval) == Pause::Elapsed {
+        let mut deleted_at = None;
+        let interval = self.settings.deletion_interval;
+        let pause = self.settings.compaction_interval.min(interval);
+        while shutdown.pause_thread(pause) == Pause::Elapsed {
+            // The first time soon after the start, which may have been long after the last end.
+            let now = self.clock.monotonic();
+            if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
+                match self.delete_events(shutdown) {
+                    Ok(is_over) => deleted_at = is_over.then_some(now),
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(error, "cannot delete events from files; they are hidden");
+                    }
+                }
+            }
             loop {
                 match self.runtime.block_on(self.compact(shutdown)) {
                     Ok(true) => {}
@@ -243,8 +268,32 @@ impl Maintenance {
         }
     }
 
+    /// Has deleted events leave the files. `false` if some are left over: the shutdown began, or not
+    /// all of the log is in files.
+    fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
+        if self.identities.deletions().is_empty() {
+            return Ok(true);
+        }
+        let began = self.clock.monotonic();
+        // Rows in memory go to files without those that are deleted, and with them the log's end.
+        self.flush_all()?;
+        let files = self.files();
+        let erasing = files.erase(self.clock.now(), shutdown);
+        let Some(erased) = self.runtime.block_on(erasing)? else { return Ok(false) };
+        self.metrics.events_deleted.inc_by(erased.rows);
+        let took = self.clock.monotonic().saturating_sub(began);
+        tracing::info!(
+            requests = erased.requests,
+            files = erased.files,
+            rows = erased.rows,
+            took_ms = took.as_millis(),
+            "deleted events"
+        );
+        Ok(erased.is_all)
+    }
+
     /// One merge, if one is due and the shutdown has not begun.
-    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, CompactionError> {
+    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
@@ -255,54 +304,12 @@ impl Maintenance {
             return Ok(false);
         }
         let began = self.clock.monotonic();
-        let Some(merged) = self.merge(&chosen, shutdown).await? else { return Ok(false) };
+        let Some(merged) = self.files().merge(&chosen, shutdown).await? else { return Ok(false) };
         let (files, rows) = (chosen.len(), merged.rows);
-        let edit =
-            Edit { add: vec![merged], remove: chosen, transaction: None, kind: EditKind::Compact };
-        self.store.replace(edit).await?;
         self.metrics.compactions.get_or_create(&EVENTS).inc();
+        self.metrics.events_deleted.inc_by(merged.deleted);
         let took = self.clock.monotonic().saturating_sub(began);
         tracing::info!(files, rows, took_ms = took.as_millis(), "merged");
         Ok(true)
     }
-
-    /// Writes the rows of `files` into one new file, which is in no version yet. `None` if the
-    /// shutdown began; the vacuum removes what was written.
-    async fn merge(
-        &self,
-        files: &[Arc<DataFile>],
-        shutdown: &Shutdown,
-    ) -> Result<Option<DataFile>, CompactionError> {
-        let overrides = self.identities.overrides();
-        let partition = files.first().and_then(|file| file.partition.clone());
-        let table = self.store.table();
-        let name = format!("merge-{}.parquet", Uuid::now_v7());
-        let mut writer = FileWriter::new(
-            &table.store(),
-            table.spec(),
-            self.store.layout(),
-            Effort::Merge,
-            (partition, &name),
-        )
-        .map_err(StoreError::from)?;
-        let mut unique = merge::Unique::default();
-        let mut batches = merge::sorted_rows(&self.store, files)?;
-        while let Some(batch) = batches.next().await {
-            if shutdown.is_cancelled() {
-                return Ok(None);
-            }
-            let batch = unique.keep(&batch.map_err(QueryError::from)?)?;
-            let batch = merge::fold_persons(batch, &overrides)?;
-            writer.write(&batch).await.map_err(StoreError::from)?;
-        }
-        Ok(Some(writer.finish().await.map_err(StoreError::from)?))
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum CompactionError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Query(#[from] QueryError),
 }

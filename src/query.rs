@@ -7,6 +7,7 @@
 
 pub mod audience;
 pub mod definitions;
+mod deleted;
 pub mod events;
 pub mod groups;
 pub mod latest;
@@ -210,8 +211,8 @@ impl Engine {
         let Shared { sources, base, .. } = &*self.shared;
         self.wait().await?;
         let view = sources.identities.view();
-        let overrides = sources.identities.overrides();
-        let events = events::view(&sources.store, sources.store.snapshot(), project, overrides)?;
+        let known = (sources.identities.overrides(), sources.identities.deletions());
+        let events = events::view(&sources.store, sources.store.snapshot(), project, known)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let tables = persons::tables(view, project);
         let definitions = definitions::tables(&sources.metadata, project)?;

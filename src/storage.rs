@@ -5,6 +5,7 @@ pub mod delta;
 pub mod disk;
 pub mod durable;
 pub mod memtable;
+pub mod naming;
 pub mod parquet;
 pub mod progress;
 pub mod rows;

@@ -41,6 +41,9 @@ pub struct StorageConfig {
     /// Memory for the files that one merge reads at once
     #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB")]
     pub compaction_memory_max_bytes: ByteSize,
+    /// Longest time until files are written anew without events that were deleted; no answer has these from the start
+    #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub deletion_interval: Duration,
     /// Age at which files that a compaction replaced are removed
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub vacuum_grace: Duration,

@@ -113,6 +113,10 @@ impl Caches {
         self.ids.insert(fingerprint, state);
     }
 
+    pub(super) fn forget_id(&self, fingerprint: Fingerprint) {
+        self.ids.remove(&fingerprint);
+    }
+
     pub(super) fn row(&self, number: i64) -> Option<Arc<Person>> {
         self.rows.get(&number)
     }

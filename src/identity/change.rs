@@ -82,12 +82,37 @@ pub enum OpKind {
         /// The changes.
         update: Update,
     },
-    /// An operator deletes a person. Its distinct ids stay known as those of stored events, without
-    /// a person until one is made for them anew. The op's own distinct id is empty.
+    /// An operator deletes a person, its events, or both. The op's own distinct id is empty.
     Delete {
         /// The person. If it is gone, nothing happens.
         person: Uuid,
+        /// What of it.
+        extent: Extent,
     },
+}
+
+/// What of a person an operator deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The person alone. Its distinct ids stay known as those of stored events, without a person
+    /// until one is made for them anew.
+    Person,
+    /// All its events so far; the person stays.
+    Events,
+    /// Both: its distinct ids are as if they had never been seen.
+    Both,
+}
+
+impl Extent {
+    /// Whether events go.
+    pub fn has_events(self) -> bool {
+        self != Self::Person
+    }
+
+    /// Whether the person goes.
+    pub fn has_person(self) -> bool {
+        self != Self::Events
+    }
 }
 
 /// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its

@@ -13,11 +13,13 @@
 //! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
 //! | `listed` | project, `created_at` and uuid, both descending | number |
 //! | `emails` | project, [`email_hash`], number | nothing |
+//! | `deletions` | project, sequence, number within the record (4 bytes) | [`encode_deletion`] |
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
 //! | `meta` | `incomplete` | nothing: records before the first applied one were lost |
 //! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
+//! | `meta` | `deleting/`, key in `deletions` | JSON array of distinct ids whose events still have to go |
 //!
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
 //! it stays the same when the id moves to another person.
@@ -32,6 +34,8 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::deletions::Deletion;
+use crate::identity::deletions::Place;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 
@@ -44,6 +48,7 @@ pub(super) const INCOMPLETE_KEY: &[u8] = b"incomplete";
 pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
 pub(super) const SPLIT_PREFIX: &[u8] = b"split/";
+pub(super) const DELETING_PREFIX: &[u8] = b"deleting/";
 /// Present once every person is in `listed` and `emails`.
 pub(super) const LISTED_KEY: &[u8] = b"listed 2";
 
@@ -114,6 +119,56 @@ pub(super) fn decode_split_key(key: &[u8]) -> Result<(ProjectId, Uuid), Identity
         key.strip_prefix(SPLIT_PREFIX).ok_or(IdentityError::Damaged { what: "split key" })?;
     let mut rest = Fields::new(rest, "split key");
     Ok((ProjectId(i64::from_be_bytes(rest.take()?)), Uuid::from_bytes(rest.take()?)))
+}
+
+/// The key of a request to delete events.
+pub(super) fn deletion_key(place: Place) -> Vec<u8> {
+    key(place.project, &[&place.sequence.to_be_bytes(), &place.ordinal.to_be_bytes()])
+}
+
+/// The key of what such a request still has to do.
+pub(super) fn deleting_key(place: Place) -> Vec<u8> {
+    [DELETING_PREFIX, &deletion_key(place)].concat()
+}
+
+/// The place in a [`deleting_key`].
+pub(super) fn decode_deleting_key(key: &[u8]) -> Result<Place, IdentityError> {
+    const WHAT: &str = "key of a deletion";
+    let rest = key.strip_prefix(DELETING_PREFIX);
+    let mut rest = Fields::new(rest.ok_or(IdentityError::Damaged { what: WHAT })?, WHAT);
+    Ok(Place {
+        project: ProjectId(i64::from_be_bytes(rest.take()?)),
+        sequence: u64::from_be_bytes(rest.take()?),
+        ordinal: u32::from_be_bytes(rest.take()?),
+    })
+}
+
+/// The distinct ids that are the value of a [`deleting_key`].
+pub(super) fn encode_deleting(ids: &[Box<str>]) -> Result<Vec<u8>, IdentityError> {
+    Ok(serde_json::to_vec(ids)?)
+}
+
+pub(super) fn decode_deleting(bytes: &[u8]) -> Result<Vec<Box<str>>, IdentityError> {
+    serde_json::from_slice(bytes).map_err(|_| IdentityError::Damaged { what: "deletion" })
+}
+
+/// Uuid (16 bytes), asked for at (8), done at (8) or nothing.
+pub(super) fn encode_deletion(deletion: &Deletion) -> Vec<u8> {
+    let mut bytes = deletion.person.as_bytes().to_vec();
+    bytes.extend_from_slice(&deletion.asked_at.0.to_be_bytes());
+    bytes.extend(deletion.done_at.iter().flat_map(|done_at| done_at.0.to_be_bytes()));
+    bytes
+}
+
+pub(super) fn decode_deletion(bytes: &[u8]) -> Result<Deletion, IdentityError> {
+    let mut rest = Fields::new(bytes, "deletion");
+    let person = Uuid::from_bytes(rest.take()?);
+    let asked_at = UnixMicros(i64::from_be_bytes(rest.take()?));
+    let done_at = match rest.bytes {
+        [] => None,
+        _ => Some(UnixMicros(i64::from_be_bytes(rest.take()?))),
+    };
+    Ok(Deletion { person, asked_at, done_at })
 }
 
 /// A number that is the whole value.

@@ -38,6 +38,7 @@ use crate::identity::decide::State;
 use crate::identity::decide::group;
 use crate::identity::decide::group::TypeSlot;
 use crate::identity::decide::split::Ids;
+use crate::identity::deletions::Mark;
 use crate::identity::lifted::Lifted;
 use crate::identity::lifted::Settled;
 use crate::identity::person::Group;
@@ -64,6 +65,8 @@ pub(super) struct Overlay<'s> {
     overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
     /// Uuids that persons had before they were split.
     splits: BTreeSet<(ProjectId, Uuid)>,
+    /// Requests to delete events.
+    marks: Vec<Mark>,
     types: Arc<GroupTypes>,
     types_changed: Vec<ProjectId>,
     groups: BTreeMap<(ProjectId, u8, String), Group>,
@@ -161,6 +164,7 @@ impl<'s> Overlay<'s> {
             uuids: BTreeMap::new(),
             overrides: BTreeMap::new(),
             splits: BTreeSet::new(),
+            marks: Vec::new(),
             types,
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
@@ -208,7 +212,9 @@ impl<'s> Overlay<'s> {
             OpKind::Change { person, update } => {
                 return self.change(project, op, *person, update);
             }
-            OpKind::Delete { person } => return self.delete(project, op, *person),
+            OpKind::Delete { person, extent } => {
+                return self.delete(project, op, *person, *extent);
+            }
             OpKind::Touch
             | OpKind::Personless
             | OpKind::Update(_)

@@ -39,11 +39,12 @@ pub(super) struct Tables {
     pub(super) groups: Keyspace,
     pub(super) listed: Keyspace,
     pub(super) emails: Keyspace,
+    pub(super) deletions: Keyspace,
     pub(super) meta: Keyspace,
 }
 
 impl Tables {
-    /// Opens or creates the database. The write buffers are 33 MiB together.
+    /// Opens or creates the database. The write buffers are 34 MiB together.
     pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
         let database = Database::builder(directory)
             .cache_size(blocks_bytes)
@@ -64,6 +65,7 @@ impl Tables {
             groups: keyspace("groups", 2)?,
             listed: keyspace("listed", 2)?,
             emails: keyspace("emails", 2)?,
+            deletions: keyspace("deletions", 1)?,
             meta: keyspace("meta", 1)?,
             database,
         };
@@ -74,7 +76,8 @@ impl Tables {
 
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
-        let small = [&self.overrides, &self.groups, &self.listed, &self.emails, &self.meta];
+        let small = [&self.overrides, &self.groups, &self.listed, &self.emails];
+        let small = small.into_iter().chain([&self.deletions, &self.meta]);
         for keyspace in
             [&self.ids, &self.persons, &self.person_ids, &self.uuids].into_iter().chain(small)
         {

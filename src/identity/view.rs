@@ -17,6 +17,7 @@ use crate::identity::cache::Decoded;
 use crate::identity::cache::IdState;
 use crate::identity::codec;
 use crate::identity::codec::Counters;
+use crate::identity::deletions::Deletion;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::tables::Tables;
@@ -317,6 +318,25 @@ impl View {
                 next = ids.next().transpose()?;
             }
             if visit(person, own).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the requests to delete events of a project, the newest first, until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_deletions(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(Deletion) -> Flow,
+    ) -> Result<(), IdentityError> {
+        for entry in self.snapshot.prefix(&self.tables.deletions, codec::key(project, &[])).rev() {
+            let (_, row) = entry.into_inner()?;
+            if visit(codec::decode_deletion(&row)?).is_break() {
                 break;
             }
         }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::change::Extent;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
@@ -62,10 +63,17 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unset: Vec<String>,
     },
-    /// See [`OpKind::Delete`].
+    /// Persons without their events. See [`OpKind::Delete`].
     DeletePersons {
         /// Uuids of the persons.
         persons: Vec<String>,
+    },
+    /// All events of persons up to here. See [`OpKind::Delete`].
+    DeleteEvents {
+        /// Uuids of the persons.
+        persons: Vec<String>,
+        /// Whether the persons stay.
+        keep_persons: bool,
     },
 }
 
@@ -112,7 +120,13 @@ impl Operation {
                 vec![OpKind::Change { person: uuid(&person)?, update }]
             }
             Action::DeletePersons { persons } => {
-                let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)? });
+                let extent = Extent::Person;
+                let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)?, extent });
+                persons.iter().map(delete).collect::<Result<_, _>>()?
+            }
+            Action::DeleteEvents { persons, keep_persons } => {
+                let extent = if keep_persons { Extent::Events } else { Extent::Both };
+                let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)?, extent });
                 persons.iter().map(delete).collect::<Result<_, _>>()?
             }
         };
@@ -131,6 +145,7 @@ mod tests {
     use super::Operation;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
+    use crate::identity::change::Extent;
     use crate::identity::change::OpKind;
 
     #[test]
@@ -166,7 +181,10 @@ mod tests {
                 unset: vec!["age".to_owned()],
             },
             Action::DeletePersons { persons: vec![person.to_owned(); 2] },
+            Action::DeleteEvents { persons: vec![person.to_owned(); 2], keep_persons: false },
+            Action::DeleteEvents { persons: vec![person.to_owned(); 2], keep_persons: true },
         ];
+        let mut extents = Vec::new();
         for action in others {
             let operation = Operation { project: ProjectId(7), at: UnixMicros(1), action };
             let read = Operation::decode(&operation.encode()).unwrap();
@@ -180,10 +198,14 @@ mod tests {
                         (&Value::from("pro"), &["age".to_owned()][..])
                     );
                 }
-                (OpKind::Delete { person: uuid }, 2) => assert_eq!(uuid.to_string(), person),
+                (OpKind::Delete { person: uuid, extent }, 2) => {
+                    assert_eq!(uuid.to_string(), person);
+                    extents.push(*extent);
+                }
                 other => panic!("{other:?}"),
             }
         }
+        assert_eq!(extents, [Extent::Person, Extent::Both, Extent::Events]);
         let of_later = [&[2; 17][..], br#"{"action":"of_a_later_version"}"#].concat();
         assert!(Operation::decode(&of_later).is_err());
     }

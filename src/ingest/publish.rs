@@ -66,7 +66,7 @@ impl Publisher {
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let Prepared { project, rows, columns, event_ids, ops, observed, .. } = prepared;
-        let mut rows = Rows { len: rows, columns, memory_bytes };
+        let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
         if missing.rows {
             if let Some(new) = self.window.insert_all(project, &event_ids) {
                 let before = rows.len;

@@ -24,6 +24,7 @@ use datafusion::datasource::physical_plan::FileScanConfigBuilder;
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::provider_as_source;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -46,9 +47,12 @@ use datafusion::prelude::lit;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
+use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
+use crate::query::deleted;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
+use crate::storage::rows::Rows;
 use crate::storage::store::Snapshot;
 use crate::storage::store::Store;
 
@@ -62,6 +66,7 @@ pub fn store_url() -> Result<ObjectStoreUrl> {
 }
 
 /// One project's events. The column `project_id` is not in it, so no question can see another's.
+/// `deletions` must be no newer than `snapshot`: what is done has left the files before.
 ///
 /// # Errors
 ///
@@ -70,7 +75,7 @@ pub fn view(
     store: &Store,
     snapshot: Snapshot,
     project: ProjectId,
-    overrides: Arc<Overrides>,
+    (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
 ) -> Result<Arc<dyn TableProvider>> {
     let schema = Arc::clone(&store.table().spec().schema);
     let resolve = (!overrides.is_empty()).then(|| {
@@ -90,25 +95,34 @@ pub fn view(
         _ => ident(name),
     });
     let columns: Vec<Expr> = columns.collect();
+    // Where nothing is deleted, nobody asks where rows are in the log.
+    let has_deletions = deletions.concerns(project);
+    let schema = match has_deletions {
+        true => deleted::with_position(schema),
+        false => TableSchema::from(schema),
+    };
     let raw = provider_as_source(Arc::new(Events { schema, snapshot }));
-    let plan = LogicalPlanBuilder::scan("all_events", raw, None)?
-        .filter(col("project_id").eq(lit(project.0)))?
-        .project(columns)?
-        .build()?;
+    let mut plan = LogicalPlanBuilder::scan("all_events", raw, None)?
+        .filter(col("project_id").eq(lit(project.0)))?;
+    if has_deletions {
+        plan = plan.filter(deleted::condition(project, deletions))?;
+    }
+    let plan = plan.project(columns)?.build()?;
     Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
 /// All projects' events of one snapshot.
 #[derive(Debug)]
 struct Events {
-    schema: SchemaRef,
+    /// The columns of files, and where it is wanted the place in the log.
+    schema: TableSchema,
     snapshot: Snapshot,
 }
 
 #[async_trait]
 impl TableProvider for Events {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(self.schema.table_schema())
     }
 
     fn table_type(&self) -> TableType {
@@ -130,9 +144,10 @@ impl TableProvider for Events {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let schema = self.schema.table_schema();
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
         let projection = projection.unwrap_or(&all);
-        let projected = Arc::new(self.schema.project(projection)?);
+        let projected = Arc::new(schema.project(projection)?);
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         if !self.snapshot.version.files.is_empty() {
             parts.push(self.files(state, projection, limit)?);
@@ -160,17 +175,26 @@ impl Events {
         let files = &self.snapshot.version.files;
         for (file, group) in files.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
-                group.push(partitioned_file(file, &self.schema));
+                group.push(self.file(file));
             }
         }
         let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
-        let source = ParquetSource::new(Arc::clone(&self.schema));
+        let source = ParquetSource::new(self.schema.clone());
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?
             .with_limit(limit)
             .build();
         Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn file(&self, file: &DataFile) -> PartitionedFile {
+        let statistics = Arc::new(statistics(file, self.schema.file_schema()));
+        let partitioned = match self.schema.table_partition_cols().is_empty() {
+            true => PartitionedFile::new(file.path.clone(), file.size_bytes),
+            false => deleted::positioned(file),
+        };
+        partitioned.with_statistics(statistics)
     }
 
     fn memtables(
@@ -183,7 +207,11 @@ impl Events {
         let mut groups = vec![Vec::new(); partitions];
         for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
-                group.push(rows.to_batch(projected, projection)?);
+                let width = self.schema.file_schema().fields().len();
+                group.push(match projection.contains(&width) {
+                    true => with_positions(rows, width).to_batch(projected, projection)?,
+                    false => rows.to_batch(projected, projection)?,
+                });
             }
         }
         groups.retain(|group| !group.is_empty());
@@ -191,8 +219,17 @@ impl Events {
     }
 }
 
-/// A file with the bounds that the table's log has of it, by which it is pruned unopened.
-fn partitioned_file(file: &DataFile, schema: &SchemaRef) -> PartitionedFile {
+/// The rows with the log records that they come from in the column at `width`, behind all others.
+fn with_positions(rows: &Rows, width: usize) -> Rows {
+    let mut rows = rows.clone();
+    rows.columns.resize(width, None);
+    let positions: ArrayRef = Arc::new(rows.positions());
+    rows.columns.push(Some(positions));
+    rows
+}
+
+/// The bounds that the table's log has of a file, by which it is pruned unopened.
+fn statistics(file: &DataFile, schema: &SchemaRef) -> Statistics {
     let scalar = |value: &Option<Value>| match value {
         Some(Value::Int(number)) => Precision::Exact(ScalarValue::Int64(Some(*number))),
         Some(Value::Text(text)) => {
@@ -217,12 +254,11 @@ fn partitioned_file(file: &DataFile, schema: &SchemaRef) -> PartitionedFile {
         },
         None => ColumnStatistics::new_unknown(),
     };
-    let statistics = Statistics {
+    Statistics {
         num_rows: exact(file.rows),
         total_byte_size: Precision::Absent,
         column_statistics: schema.fields().iter().map(|field| column(field.name())).collect(),
-    };
-    PartitionedFile::new(file.path.clone(), file.size_bytes).with_statistics(Arc::new(statistics))
+    }
 }
 
 /// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since

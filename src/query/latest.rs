@@ -30,6 +30,7 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::event::schema::promoted_column_name;
+use crate::identity::deletions::Deletions;
 use crate::query::Answer;
 use crate::query::Engine;
 use crate::query::QueryError;
@@ -118,6 +119,8 @@ struct Source<'e> {
     engine: &'e Engine,
     project: ProjectId,
     snapshot: Snapshot,
+    /// As of before the snapshot.
+    deletions: Arc<Deletions>,
     context: SessionContext,
     condition: Option<Expr>,
 }
@@ -248,8 +251,9 @@ impl Engine {
         // Rows outside of a window cost no more than their times.
         state.config_mut().options_mut().execution.parquet.pushdown_filters = true;
         let context = SessionContext::new_with_state(state);
+        let deletions = self.shared.sources.identities.deletions();
         let snapshot = self.shared.sources.store.snapshot();
-        Source { engine: self, project, snapshot, context, condition }
+        Source { engine: self, project, snapshot, deletions, context, condition }
     }
 
     async fn event_rows(&self, rows: DataFrame) -> Result<Vec<EventRow>, QueryError> {
@@ -358,9 +362,9 @@ impl Source<'_> {
             version: Arc::new(self.snapshot.version.with_files(files.to_vec())),
             batches: self.snapshot.batches.clone(),
         };
-        let overrides = sources.identities.overrides();
+        let known = (sources.identities.overrides(), Arc::clone(&self.deletions));
         let events: Arc<dyn TableProvider> =
-            events::view(&sources.store, snapshot, self.project, overrides)?;
+            events::view(&sources.store, snapshot, self.project, known)?;
         Ok(self.context.read_table(events)?)
     }
 

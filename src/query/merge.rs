@@ -1,5 +1,5 @@
 //! Merges sorted files of the events table into one, in the order of the table: the reading half
-//! of a compaction. Rows stored twice are dropped, and persons merged since are folded in.
+//! of a compaction. Rows stored twice or deleted are dropped, and persons merged since folded in.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::FileScanConfigBuilder;
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -26,13 +27,19 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::prelude::SessionConfig;
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::future;
+use futures::stream::BoxStream;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::QueryError;
+use crate::query::deleted;
 use crate::query::events::store_url;
 use crate::storage::delta::DataFile;
 use crate::storage::store::Store;
@@ -40,7 +47,7 @@ use crate::storage::store::Store;
 /// Rows that are read of each file at once; every file of a merge holds one such batch.
 const BATCH_ROWS: usize = 2048;
 
-/// The rows of `files` in the order of the table.
+/// The rows of `files` in the order of the table, without those that are deleted.
 ///
 /// # Errors
 ///
@@ -48,22 +55,36 @@ const BATCH_ROWS: usize = 2048;
 pub fn sorted_rows(
     store: &Store,
     files: &[Arc<DataFile>],
-) -> Result<SendableRecordBatchStream, QueryError> {
+    deletions: Arc<Deletions>,
+) -> Result<BoxStream<'static, Result<RecordBatch, QueryError>>, QueryError> {
     let schema = Arc::clone(&store.table().spec().schema);
+    if deletions.is_empty() {
+        let file = |file: &DataFile| PartitionedFile::new(file.path.clone(), file.size_bytes);
+        let rows = read_sorted(store, files.iter().map(|found| file(found)), schema.into())?;
+        return Ok(rows.map_err(QueryError::from).boxed());
+    }
+    let schema = deleted::with_position(schema);
+    let files = files.iter().map(|file| deleted::positioned(file));
+    let rows = read_sorted(store, files, schema)?.map_err(QueryError::from);
+    let left = move |batch: RecordBatch| future::ready(deleted::leave_out(&batch, &deletions));
+    Ok(rows.and_then(left).boxed())
+}
+
+fn read_sorted(
+    store: &Store,
+    files: impl Iterator<Item = PartitionedFile>,
+    schema: TableSchema,
+) -> Result<SendableRecordBatchStream, QueryError> {
     let sort = store.layout().sort.iter().filter_map(|position| {
-        let name = schema.fields().get(*position)?.name();
+        let name = schema.file_schema().fields().get(*position)?.name();
         Some(PhysicalSortExpr::new_default(Arc::new(Column::new(name, *position))))
     });
     let missing = || QueryError::Unavailable("the table has no order to merge by");
     let ordering = LexOrdering::new(sort).ok_or_else(missing)?;
-    let group = |file: &Arc<DataFile>| {
-        FileGroup::new(vec![PartitionedFile::new(&file.path, file.size_bytes)])
-    };
-    let config =
-        FileScanConfigBuilder::new(store_url()?, Arc::new(ParquetSource::new(Arc::clone(&schema))))
-            .with_file_groups(files.iter().map(group).collect())
-            .with_output_ordering(vec![ordering.clone()])
-            .build();
+    let config = FileScanConfigBuilder::new(store_url()?, Arc::new(ParquetSource::new(schema)))
+        .with_file_groups(files.map(|file| FileGroup::new(vec![file])).collect())
+        .with_output_ordering(vec![ordering.clone()])
+        .build();
     let scan = DataSourceExec::from_data_source(config);
     let merge = SortPreservingMergeExec::new(ordering, scan);
     // Its memory is bounded by the choice of files, not by the pool of the queries.

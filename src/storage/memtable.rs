@@ -6,6 +6,7 @@ use std::time::Duration;
 use arrow::error::ArrowError;
 
 use crate::storage::rows::Rows;
+use crate::storage::rows::Run;
 use crate::storage::wal::Sequence;
 
 /// Batches with fewer rows than this are put together.
@@ -32,7 +33,7 @@ impl Memtable {
     /// The rows do not have the types of those before: a programmer error.
     pub fn insert(
         &mut self,
-        rows: Rows,
+        mut rows: Rows,
         sequence: Sequence,
         now: Duration,
     ) -> Result<(), ArrowError> {
@@ -41,6 +42,7 @@ impl Memtable {
         if rows.len == 0 {
             return Ok(());
         }
+        rows.runs = vec![Run { len: rows.len, sequence }];
         self.rows += rows.len;
         self.memory_bytes += rows.memory_bytes;
         self.batches.push(Arc::new(rows));
@@ -114,6 +116,7 @@ mod tests {
                     (number % 3 != 0).then(|| Arc::new(text) as _),
                 ],
                 memory_bytes: 100,
+                runs: Vec::new(),
             };
             let sequence = Sequence(u64::try_from(number).unwrap() + 1);
             memtable.insert(rows, sequence, Duration::ZERO).unwrap();
@@ -127,6 +130,7 @@ mod tests {
                 numbers.as_primitive::<arrow::datatypes::Int64Type>().values().iter().enumerate()
             {
                 assert_eq!(*number, next);
+                assert_eq!(batch.positions().value(row), next + 1, "its record");
                 let text = batch.columns[1].as_ref().map(|text| text.as_string_view());
                 let text = text.filter(|text| arrow::array::Array::is_valid(text, row));
                 let expected = format!("the text of number {number}");

@@ -174,11 +174,48 @@ pub async fn read_columns(
     file: &DataFile,
     names: &[&str],
 ) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
-    let path = Path::from(file.path.as_str());
-    let reader = ParquetObjectReader::new(store, path).with_file_size(file.size_bytes);
-    let builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
+    let builder = open(store, file).await?;
     let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
     builder.with_projection(columns).build()
+}
+
+/// As [`read_columns`], but only of the row groups that may have any of some texts in a column, as
+/// their bloom filters say.
+///
+/// # Errors
+///
+/// The file cannot be opened or has no such column; errors of reading come with the batches.
+#[expect(deprecated, reason = "see the import")]
+pub async fn read_columns_if(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    names: &[&str],
+    (column, texts): (&str, &[&str]),
+) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
+    let mut builder = open(store, file).await?;
+    let mut found = builder.parquet_schema().columns().iter();
+    let position = found.position(|found| found.name() == column);
+    let missing = || ParquetError::General(format!("{} has no column {column}", file.path));
+    let position = position.ok_or_else(missing)?;
+    let mut chosen = Vec::new();
+    for group in 0..builder.metadata().num_row_groups() {
+        let bloom = builder.get_row_group_column_bloom_filter(group, position).await?;
+        if bloom.is_none_or(|bloom| texts.iter().any(|text| bloom.check(*text))) {
+            chosen.push(group);
+        }
+    }
+    let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
+    builder.with_projection(columns).with_row_groups(chosen).build()
+}
+
+#[expect(deprecated, reason = "see the import")]
+async fn open(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+) -> Result<ParquetRecordBatchStreamBuilder<ParquetObjectReader>, ParquetError> {
+    let path = Path::from(file.path.as_str());
+    let reader = ParquetObjectReader::new(store, path).with_file_size(file.size_bytes);
+    ParquetRecordBatchStreamBuilder::new(reader).await
 }
 
 fn properties(

@@ -3,12 +3,14 @@
 //! Events have many columns and most batches use few; a missing column costs nothing until a
 //! reader asks for it and gets NULLs.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
+use arrow::array::Int64Array;
 use arrow::array::RecordBatch;
 use arrow::array::RecordBatchOptions;
 use arrow::array::new_null_array;
@@ -17,6 +19,8 @@ use arrow::compute::filter;
 use arrow::datatypes::DataType;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+
+use crate::storage::wal::Sequence;
 
 /// Some rows of a table: columns by position in the table's schema.
 #[derive(Clone, Debug)]
@@ -27,6 +31,17 @@ pub struct Rows {
     pub columns: Vec<Option<ArrayRef>>,
     /// Memory that the columns keep, shared buffers counted once.
     pub memory_bytes: usize,
+    /// The log records that the rows come from, in the order of the rows.
+    pub runs: Vec<Run>,
+}
+
+/// Rows one after the other that come from one log record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub len: usize,
+    /// The record.
+    pub sequence: Sequence,
 }
 
 impl Rows {
@@ -53,12 +68,26 @@ impl Rows {
         RecordBatch::try_new_with_options(Arc::clone(projected), columns, &options)
     }
 
+    /// The log record that each row comes from, as numbers.
+    pub fn positions(&self) -> Int64Array {
+        let position = |run: &Run| i64::try_from(run.sequence.0).unwrap_or(i64::MAX);
+        let positions = self.runs.iter().flat_map(|run| repeat_n(position(run), run.len));
+        Int64Array::from_iter_values(positions)
+    }
+
     /// The rows for which `keep` is true.
     ///
     /// # Errors
     ///
     /// `keep` has another length: a programmer error.
     pub fn filtered(self, keep: &BooleanArray) -> Result<Self, ArrowError> {
+        let mut from = 0;
+        let mut runs = self.runs;
+        for run in &mut runs {
+            let end = from + run.len;
+            run.len = (from..end).filter(|row| keep.is_valid(*row) && keep.value(*row)).count();
+            from = end;
+        }
         let columns = self.columns.into_iter().map(|column| match column {
             Some(column) => filter(&column, keep).map(Some),
             None => Ok(None),
@@ -67,6 +96,7 @@ impl Rows {
             len: keep.true_count(),
             columns: columns.collect::<Result<_, _>>()?,
             memory_bytes: self.memory_bytes,
+            runs,
         })
     }
 
@@ -86,6 +116,7 @@ impl Rows {
         Ok(Self {
             len: parts.iter().map(|part| part.len).sum(),
             memory_bytes: columns.iter().flatten().map(own).sum(),
+            runs: parts.iter().flat_map(|part| part.runs.iter().copied()).collect(),
             columns,
         })
     }

@@ -282,6 +282,7 @@ mod tests {
                         }),
                     ],
                     memory_bytes: 0,
+                    runs: Vec::new(),
                 })
             }).collect();
             let places = sorted(&rows, &[0, 1, 2]).unwrap();

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
+use arrow::array::BooleanArray;
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
@@ -24,6 +24,7 @@ use crate::storage::delta::EditKind;
 use crate::storage::delta::TableVersion;
 use crate::storage::delta::error::TableError;
 use crate::storage::memtable::Memtable;
+use crate::storage::naming;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
@@ -130,7 +131,12 @@ pub struct Flushed {
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
+    /// Rows left out.
+    pub dropped: u64,
 }
+
+/// Which rows a flush keeps; `None` for all of them.
+pub type Keep<'a> = dyn Fn(&Rows) -> Option<BooleanArray> + Send + Sync + 'a;
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -169,7 +175,12 @@ impl Store {
 
     /// Everything up to this log record is in files.
     pub fn flushed_through(&self) -> Sequence {
-        let last = self.shared.table.current().transaction(&self.shared.app_id);
+        self.flushed_through_of(&self.shared.table.current())
+    }
+
+    /// Everything up to this log record is in the files of `version`.
+    pub fn flushed_through_of(&self, version: &TableVersion) -> Sequence {
+        let last = version.transaction(&self.shared.app_id);
         Sequence(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
     }
 
@@ -237,23 +248,34 @@ impl Store {
         }
     }
 
-    /// Writes the oldest frozen memtable into files and commits them together with the log
-    /// position. `None` if none is frozen.
+    /// Writes the rows of the oldest frozen memtable that `keep` keeps into files and commits them
+    /// together with the log position. `None` if none is frozen, or it has rows of records after
+    /// `bound`, of which `keep` knows nothing.
     ///
     /// # Errors
     ///
     /// The memtable stays frozen and visible; try again later.
-    pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
+    pub async fn flush(
+        &self,
+        bound: Sequence,
+        keep: &Keep<'_>,
+    ) -> Result<Option<Flushed>, StoreError> {
         let _flushing = self.shared.flushing.lock().await;
         let oldest = self.shared.state.lock().frozen.front().cloned();
         let Some(memtable) = oldest else { return Ok(None) };
-        let files = self.write(&memtable).await?;
         let through = memtable.last();
+        if through > bound {
+            return Ok(None);
+        }
+        let files = self.write(&memtable, keep).await?;
+        let rows = files.iter().map(|file| file.rows).sum();
+        let all = u64::try_from(memtable.rows()).unwrap_or(u64::MAX);
         let position = i64::try_from(through.0).unwrap_or(i64::MAX);
         let flushed = Flushed {
             through,
-            rows: files.iter().map(|file| file.rows).sum(),
+            rows,
             bytes: files.iter().map(|file| file.size_bytes).sum(),
+            dropped: all.saturating_sub(rows),
         };
         let edit = Edit {
             add: files,
@@ -271,7 +293,7 @@ impl Store {
         Ok(Some(flushed))
     }
 
-    /// Commits a change of files that keeps the rows, such as a merge.
+    /// Commits a change of files that adds no rows, such as a merge.
     ///
     /// # Errors
     ///
@@ -286,14 +308,24 @@ impl Store {
         Ok(())
     }
 
-    async fn write(&self, memtable: &Memtable) -> Result<Vec<DataFile>, StoreError> {
+    async fn write(
+        &self,
+        memtable: &Memtable,
+        keep: &Keep<'_>,
+    ) -> Result<Vec<DataFile>, StoreError> {
         let shared = &*self.shared;
-        let batches = memtable.batches();
+        let kept = |rows: &Arc<Rows>| match keep(rows) {
+            None => Ok(Arc::clone(rows)),
+            Some(keep) => Rows::clone(rows).filtered(&keep).map(Arc::new),
+        };
+        let batches: Vec<Arc<Rows>> =
+            memtable.batches().iter().map(kept).collect::<Result<_, _>>()?;
+        let batches = batches.as_slice();
         let places = sort::sorted(batches, &shared.layout.sort)?;
         let gather = Gather::new(batches, &shared.table.spec().schema);
         let mut files = Vec::new();
         for (partition, places) in self.partitioned(batches, places) {
-            let name = format!("part-{:020}-{}.parquet", memtable.last().0, Uuid::new_v4());
+            let name = naming::flushed(memtable.last());
             let mut file = FileWriter::new(
                 &shared.table.store(),
                 shared.table.spec(),

@@ -122,6 +122,10 @@ pub struct Metrics {
     pub flush_seconds: Histogram,
     /// `weir_flush_rows_total`.
     pub flush_rows: Counter,
+    /// `weir_deletions_pending`: persons whose deleted events may still be in files.
+    pub deletions_pending: Gauge,
+    /// `weir_events_deleted_total`: rows left out of files because they were deleted.
+    pub events_deleted: Counter,
     /// `weir_compactions_total{table}`: merges committed.
     pub compactions: Family<TableLabels, Counter>,
     /// `weir_table_files{table}`: live Parquet files of the newest version.
@@ -162,6 +166,8 @@ impl Metrics {
             flushes: Counter::default(),
             flush_seconds: seconds(),
             flush_rows: Counter::default(),
+            deletions_pending: Gauge::default(),
+            events_deleted: Counter::default(),
             compactions: Family::default(),
             table_files: Family::default(),
             identity_lag: Gauge::default(),
@@ -298,6 +304,16 @@ impl Metrics {
             self.flush_seconds.clone(),
         );
         registry.register("flush_rows", "Rows flushed to Parquet", self.flush_rows.clone());
+        registry.register(
+            "deletions_pending",
+            "Persons whose deleted events may still be in files",
+            self.deletions_pending.clone(),
+        );
+        registry.register(
+            "events_deleted",
+            "Rows left out of files because they were deleted",
+            self.events_deleted.clone(),
+        );
         registry.register("compactions", "Merges committed, by table", self.compactions.clone());
         registry.register("table_files", "Live Parquet files, by table", self.table_files.clone());
         registry.register(
@@ -399,7 +415,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 27, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 29, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

@@ -183,15 +183,14 @@ fn what_was_acknowledged_survives_smaller_limits() {
     let before = uuids(&server);
     assert_eq!(before.len(), 2);
     server.kill();
-    server.set(&[
-        ("WEIR_EVENT_MAX_BYTES", "1KiB"),
-        ("WEIR_BODY_MAX_BYTES", "64KiB"),
-        ("WEIR_BODY_PLAIN_MAX_BYTES", "64KiB"),
-    ]);
+    server.set("WEIR_EVENT_MAX_BYTES", "1KiB");
+    server.set("WEIR_BODY_MAX_BYTES", "64KiB");
+    server.set("WEIR_BODY_PLAIN_MAX_BYTES", "64KiB");
     server.restart();
     assert_eq!(uuids(&server), before);
     server.kill();
-    server.set(&[("WEIR_EVENT_MAX_BYTES", "1MiB"), ("WEIR_BODY_PLAIN_MAX_BYTES", "64MiB")]);
+    server.set("WEIR_EVENT_MAX_BYTES", "1MiB");
+    server.set("WEIR_BODY_PLAIN_MAX_BYTES", "64MiB");
     server.restart();
     assert_eq!(uuids(&server), before);
 }

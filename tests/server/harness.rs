@@ -81,6 +81,12 @@ impl TestServer {
         }
     }
 
+    /// Changes a setting for the next start.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.settings.retain(|(known, _)| known != name);
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")
@@ -142,14 +148,6 @@ impl TestServer {
             self.kill();
         }
         self.run();
-    }
-
-    /// Changes settings for the next start.
-    pub(crate) fn set(&mut self, settings: &[(&str, &str)]) {
-        for (name, value) in settings {
-            self.settings.retain(|(known, _)| known != name);
-            self.settings.push((name.to_string(), value.to_string()));
-        }
     }
 
     /// The rows of an SQL query, as `weir query` prints them. Works with and without the server.

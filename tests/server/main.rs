@@ -16,6 +16,7 @@ mod capture;
 mod cohorts;
 mod crash;
 mod definitions;
+mod deletion;
 mod differential;
 mod event_definitions;
 mod events;

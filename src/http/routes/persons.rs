@@ -5,6 +5,7 @@
 
 mod body;
 pub mod changes;
+pub mod deletions;
 mod export;
 mod question;
 pub mod split;

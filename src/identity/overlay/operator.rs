@@ -6,11 +6,14 @@ use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
+use crate::identity::change::Extent;
 use crate::identity::change::Op;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::decide;
 use crate::identity::decide::Change;
+use crate::identity::deletions::Mark;
+use crate::identity::deletions::Place;
 use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
 
@@ -37,24 +40,33 @@ impl Overlay<'_> {
         }
     }
 
-    /// Deletes a person.
+    /// Deletes a person, its events, or both.
     pub(super) fn delete(
         &mut self,
         project: ProjectId,
         op: &Op,
         uuid: Uuid,
+        extent: Extent,
     ) -> Result<(), IdentityError> {
         let Some(number) = self.number_of(project, uuid)? else {
             self.warn(project, op, WarningKind::PersonGone);
             return Ok(());
         };
         self.find_person(project, number)?;
+        if extent.has_events() {
+            let ids = self.ids_of(project, number)?.into_values().collect();
+            self.mark(project, op, (uuid, ids));
+        }
+        if !extent.has_person() {
+            return Ok(());
+        }
+        let state = if extent.has_events() { IdState::Unknown } else { IdState::Personless };
         for (_, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
             // As after a split: an event of before belongs to whom its distinct id says.
             self.splits.insert((project, own));
             self.overrides.insert((project, own), own);
-            self.set_id(project, &id, IdState::Personless);
+            self.set_id(project, &id, state);
         }
         self.uuids.insert((project, uuid), None);
         let row = self.row_to_change(number)?;
@@ -63,5 +75,15 @@ impl Overlay<'_> {
         *self.counts.entry(project).or_insert(0) -= 1;
         self.has_deleted = true;
         Ok(())
+    }
+
+    /// Remembers that the events of these distinct ids are deleted, as far as they come before the
+    /// record that is being carried out.
+    fn mark(&mut self, project: ProjectId, op: &Op, (person, ids): (Uuid, Vec<Box<str>>)) {
+        let sequence = self.counters.applied;
+        let before = self.marks.iter().rev().take_while(|mark| mark.place.sequence == sequence);
+        let ordinal = u32::try_from(before.count()).unwrap_or(u32::MAX);
+        let place = Place { project, sequence, ordinal };
+        self.marks.push(Mark { place, person, asked_at: op.timestamp, ids });
     }
 }

@@ -17,6 +17,8 @@ use crate::identity::cache::IdState;
 use crate::identity::change::Warning;
 use crate::identity::codec;
 use crate::identity::codec::Counters;
+use crate::identity::deletions::Deletion;
+use crate::identity::deletions::Mark;
 use crate::identity::overlay::Overlay;
 use crate::identity::overlay::PersonRow;
 use crate::identity::store::GroupTypes;
@@ -35,12 +37,12 @@ impl Overlay<'_> {
     ) -> Result<(), IdentityError> {
         for row in self.ids.values() {
             let Some((project, id)) = &row.changed else { continue };
-            let number = match row.state {
-                IdState::Person(number) => number,
-                IdState::Unknown | IdState::Personless => 0,
-            };
             let key = codec::key(*project, &[id.as_bytes()]);
-            batch.insert(&tables.ids, key, number.to_be_bytes());
+            match row.state {
+                IdState::Person(number) => batch.insert(&tables.ids, key, number.to_be_bytes()),
+                IdState::Personless => batch.insert(&tables.ids, key, 0_i64.to_be_bytes()),
+                IdState::Unknown => batch.remove(&tables.ids, key),
+            }
         }
         for (number, row) in &self.persons {
             row.write(batch, tables, *number)?;
@@ -67,6 +69,14 @@ impl Overlay<'_> {
         }
         for (project, uuid) in &self.splits {
             batch.insert(&tables.meta, codec::split_key(*project, *uuid), b"");
+        }
+        for mark in &self.marks {
+            let Mark { place, person, asked_at, ids } = mark;
+            let deletion = Deletion { person: *person, asked_at: *asked_at, done_at: None };
+            let row = codec::encode_deletion(&deletion);
+            batch.insert(&tables.deletions, codec::deletion_key(*place), row);
+            let ids = codec::encode_deleting(ids)?;
+            batch.insert(&tables.meta, codec::deleting_key(*place), ids);
         }
         self.write_projects(batch, tables)?;
         batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
@@ -153,6 +163,8 @@ impl Overlay<'_> {
             // Known ids are many and asked for all the time; unknown ones become known at once.
             if row.state != IdState::Unknown && !row.is_cached {
                 self.caches.remember_id(fingerprint, row.state);
+            } else if row.changed.is_some() {
+                self.caches.forget_id(fingerprint);
             }
         }
         for (number, row) in self.persons {
@@ -171,6 +183,7 @@ impl Overlay<'_> {
             counters: self.counters,
             overrides: self.overrides,
             splits: self.splits,
+            marks: self.marks,
             types: (!self.types_changed.is_empty()).then_some(self.types),
             warnings: self.warnings,
         }
@@ -182,6 +195,7 @@ pub(in crate::identity) struct Published {
     pub(in crate::identity) counters: Counters,
     pub(in crate::identity) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
     pub(in crate::identity) splits: BTreeSet<(ProjectId, Uuid)>,
+    pub(in crate::identity) marks: Vec<Mark>,
     pub(in crate::identity) types: Option<Arc<GroupTypes>>,
     pub(in crate::identity) warnings: Vec<Warning>,
 }

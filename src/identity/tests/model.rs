@@ -8,7 +8,9 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -75,6 +77,10 @@ pub(super) struct Model {
     pub(super) types: BTreeMap<ProjectId, Vec<String>>,
     pub(super) groups: BTreeMap<(ProjectId, usize, String), Group>,
     pub(super) warnings: Vec<Warning>,
+    /// Events of a distinct id before this record are deleted.
+    pub(super) deleted: BTreeMap<(ProjectId, String), u64>,
+    /// Whose events were deleted, and when that was asked for.
+    pub(super) deletions: Vec<(ProjectId, Uuid, UnixMicros)>,
     personless: Vec<(ProjectId, String)>,
     /// Number of the person that was born last.
     pub(super) born: i64,
@@ -144,20 +150,7 @@ impl Model {
                     None => self.warn(project, op, WarningKind::PersonGone),
                 }
             }
-            OpKind::Delete { person } => {
-                let place =
-                    self.persons.iter().position(|(p, q)| *p == project && q.uuid == *person);
-                match place {
-                    Some(place) => {
-                        let (_, gone) = self.persons.remove(place);
-                        for id in self.ids_of(gone.number) {
-                            self.personless.push((project, id));
-                        }
-                        self.ids.retain(|(_, _, number)| *number != gone.number);
-                    }
-                    None => self.warn(project, op, WarningKind::PersonGone),
-                }
-            }
+            OpKind::Delete { person, extent } => self.delete(project, op, *person, *extent),
             OpKind::Merge { other, force, update } => {
                 if other == me {
                     self.ordinary(project, op, update);
@@ -181,6 +174,28 @@ impl Model {
                     group.properties.extend(set.clone());
                 }
             }
+        }
+    }
+
+    fn delete(&mut self, project: ProjectId, op: &Op, uuid: Uuid, extent: Extent) {
+        let place = self.persons.iter().position(|(p, q)| *p == project && q.uuid == uuid);
+        let Some(place) = place else { return self.warn(project, op, WarningKind::PersonGone) };
+        let number = self.persons[place].1.number;
+        let ids = self.ids_of(number);
+        if extent != Extent::Person {
+            let deleted = ids.iter().map(|id| ((project, id.clone()), self.applied));
+            self.deleted.extend(deleted);
+            self.deletions.push((project, uuid, op.timestamp));
+        }
+        if extent == Extent::Events {
+            return;
+        }
+        self.persons.remove(place);
+        self.ids.retain(|(_, _, own)| *own != number);
+        // Without their events the ids are as if they had never been there.
+        self.personless.retain(|(p, id)| *p != project || !ids.contains(id));
+        if extent == Extent::Person {
+            self.personless.extend(ids.into_iter().map(|id| (project, id)));
         }
     }
 

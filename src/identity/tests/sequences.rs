@@ -16,6 +16,7 @@ use super::model::Model;
 use super::model::uuid_of;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -23,6 +24,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
+use crate::identity::deletions::Deletion;
 use crate::identity::lifted;
 use crate::identity::lifted::Names;
 use crate::identity::person::Person;
@@ -94,7 +96,11 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
             person: uuid_of(project, &id(random)),
             update: Update { occasion: Occasion::PersonEvent, ..update(random) },
         },
-        15..17 => OpKind::Delete { person: uuid_of(project, &id(random)) },
+        15..17 => {
+            let extents = [Extent::Person, Extent::Events, Extent::Both];
+            let extent = *extents.choose(random).expect("some");
+            OpKind::Delete { person: uuid_of(project, &id(random)), extent }
+        }
         _ => OpKind::Split {
             person: uuid_of(project, &id(random)),
             main: random.random_bool(0.5).then(|| id(random)),
@@ -165,6 +171,23 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
     let mut expected: Vec<&Person> = model.persons.iter().map(|(_, person)| person).collect();
     expected.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
     assert_eq!(listed, expected.iter().map(|person| person.number).collect::<Vec<_>>());
+    let mut deletions = Vec::new();
+    let visit = |deletion: Deletion| {
+        assert_eq!(deletion.done_at, None);
+        deletions.push((project, deletion.person, deletion.asked_at));
+        std::ops::ControlFlow::Continue(())
+    };
+    view.scan_deletions(project, visit).expect("scans");
+    deletions.reverse();
+    assert_eq!(deletions, model.deletions, "requests in their order");
+    let pending = identities.deletions();
+    for id in IDS {
+        let limit = model.deleted.get(&(project, id.to_owned())).copied().unwrap_or(0);
+        for position in [0, limit.saturating_sub(1), limit, limit + 1] {
+            let found = pending.is_deleted(project, id, position);
+            assert_eq!(found, position < limit, "{id} at {position}");
+        }
+    }
     let count = usize::try_from(view.person_count(project).expect("reads")).expect("small");
     assert_eq!(count, model.persons.len());
     let overrides = identities.overrides();

@@ -217,7 +217,7 @@ impl Node {
     /// Writes what is in memory into files and cuts the log.
     fn flush(&self, runtime: &Runtime) -> bool {
         self.store.freeze();
-        match runtime.block_on(self.store.flush()) {
+        match runtime.block_on(self.store.flush(Sequence(u64::MAX), &|_| None)) {
             Ok(Some(flushed)) => self.log.wal.files().truncate_through(flushed.through).is_ok(),
             Ok(None) => true,
             Err(_) => false,

@@ -23,7 +23,7 @@ pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
         OpKind::UpdateExisting(update) => format!("update if known {}", said(update)),
         OpKind::Split { person, main } => format!("split {person} {main:?}"),
         OpKind::Change { person, update } => format!("change {person} {}", said(update)),
-        OpKind::Delete { person } => format!("delete {person}"),
+        OpKind::Delete { person, .. } => format!("delete {person}"),
         OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),
         OpKind::Merge { other, force: Force::Yes, .. } => format!("merge {other} by force"),
         OpKind::GroupUpdate { group_type, key, set } => {

@@ -1,0 +1,234 @@
+//! Deleting persons and their events. Each request is an operation in the log, like a split: it has
+//! its place among the events, survives a crash as they do, and is answered when it has taken effect:
+//! then no answer has the person or the events any more. That the events have left the files too is
+//! told by `deletion_status/`.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::persons;
+use crate::http::routes::persons::changes::operate;
+use crate::http::routes::query;
+use crate::http::routes::store::wrong;
+use crate::identity::IdentityError;
+use crate::identity::deletions::Deletion;
+use crate::identity::view::Flow;
+use crate::ingest::operation::Action;
+
+/// Persons that one request may delete (PostHog's figure).
+const BULK_MAX: usize = 1000;
+
+/// Distinct ids whose events may wait to be written out of the files: what is known of them is in
+/// memory, about 100 bytes each. With more, further requests are answered 503.
+const PENDING_IDS_MAX: usize = 1_000_000;
+
+/// What in a query means no, besides an absent parameter; letters in any case.
+const NO: [&str; 8] = ["", "false", "0", "no", "f", "n", "off", "null"];
+
+/// What a deletion of many has done; the names are PostHog's.
+#[derive(Debug, Serialize)]
+struct BulkBody {
+    persons_found: usize,
+    persons_deleted: usize,
+    events_queued_for_deletion: bool,
+    recordings_queued_for_deletion: bool,
+    deletion_errors: [Value; 0],
+}
+
+/// One request to delete the events of a person; the names are PostHog's.
+#[derive(Debug, Serialize)]
+struct DeletionBody {
+    person_uuid: Uuid,
+    created_at: String,
+    status: &'static str,
+    delete_verified_at: Option<String>,
+}
+
+/// What is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    events: bool,
+    persons: bool,
+}
+
+impl Wanted {
+    /// What `delete_events` and `keep_person` say, in the query or in the body, and the body's other
+    /// fields.
+    async fn read(request: Request) -> Result<(Self, Fields), Problem> {
+        let in_query = |name: &str| is_yes(request.query(name));
+        let (events, keep) = (in_query("delete_events"), in_query("keep_person"));
+        let mut fields = Fields::read(request).await?;
+        let events = fields.boolean("delete_events")?.unwrap_or(false) || events;
+        let keep = fields.boolean("keep_person")?.unwrap_or(false) || keep;
+        Ok((Self { events, persons: !keep }, fields))
+    }
+
+    /// The operation that does it; `None` if nothing is to go.
+    fn action(self, uuids: &[Uuid]) -> Option<Action> {
+        let persons: Vec<String> = uuids.iter().map(Uuid::to_string).collect();
+        match self {
+            _ if persons.is_empty() => None,
+            Self { events: true, persons: also } => {
+                Some(Action::DeleteEvents { persons, keep_persons: !also })
+            }
+            Self { events: false, persons: true } => Some(Action::DeletePersons { persons }),
+            Self { events: false, persons: false } => None,
+        }
+    }
+}
+
+fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
+    asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
+}
+
+/// `DELETE persons/:id/`; with `delete_events` its events too, with `keep_person` only those.
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let (person, _) = persons::find_one(app, project, call.id()).await?;
+    let (wanted, _) = Wanted::read(call.request).await?;
+    carry_out(app, project, wanted, &[person.uuid]).await?;
+    Ok(Response::empty(StatusCode::ACCEPTED))
+}
+
+/// `POST persons/:id/delete_events/`: the person stays.
+pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let (person, _) = persons::find_one(app, project, call.id()).await?;
+    let wanted = Wanted { events: true, persons: false };
+    carry_out(app, project, wanted, &[person.uuid]).await?;
+    Ok(Response::empty(StatusCode::ACCEPTED))
+}
+
+/// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
+pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let project = call.asker.project.id;
+    let (wanted, mut fields) = Wanted::read(call.request).await?;
+    let (ids, distinct_ids) = (fields.texts("ids")?, fields.texts("distinct_ids")?);
+    let refused = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
+    let (ids, distinct_ids) = match (ids, distinct_ids) {
+        (Some(_), Some(_)) => {
+            return Err(refused("You must provide either distinct_ids or ids, not both"));
+        }
+        (None, None) => return Err(refused("You need to specify either distinct_ids or ids")),
+        (Some(ids), None) if ids.len() > BULK_MAX => {
+            return Err(refused("You can only pass 1000 ids in one call"));
+        }
+        (None, Some(ids)) if ids.len() > BULK_MAX => {
+            return Err(refused("You can only pass 1000 distinct_ids in one call"));
+        }
+        (ids, distinct_ids) => (ids.unwrap_or_default(), distinct_ids.unwrap_or_default()),
+    };
+    let uuids = found(app, project, ids, distinct_ids).await?;
+    carry_out(app, project, wanted, &uuids).await?;
+    let body = BulkBody {
+        persons_found: uuids.len(),
+        persons_deleted: if wanted.persons { uuids.len() } else { 0 },
+        events_queued_for_deletion: wanted.events,
+        recordings_queued_for_deletion: false,
+        deletion_errors: [],
+    };
+    Ok(Response::json(StatusCode::ACCEPTED, &body))
+}
+
+/// `GET persons/deletion_status/`: the requests to delete events, the newest first; `status` is
+/// `pending`, `completed` or `all`, `person_uuid` picks those of one person.
+pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let wanted = match request.query("status").as_deref() {
+        None | Some("" | "all") => None,
+        Some("pending") => Some(false),
+        Some("completed") => Some(true),
+        Some(other) => {
+            let detail = format!("\"{other}\" is not a valid choice.");
+            return Err(wrong("status", "invalid_choice", detail));
+        }
+    };
+    let person = request.query("person_uuid").filter(|text| !text.is_empty());
+    let person = person.map(|text| Uuid::try_parse(&text)).transpose();
+    let person =
+        person.map_err(|_| wrong("person_uuid", "invalid_input", "Must be a valid UUID."))?;
+    let is_wanted = move |deletion: &Deletion| {
+        person.is_none_or(|person| deletion.person == person)
+            && wanted.is_none_or(|done| deletion.done_at.is_some() == done)
+    };
+    let (page, project) = (Page::of(&request), asker.project.id);
+    let read = app.engine.read(move |view, _| {
+        let (mut count, mut bodies) = (0_usize, Vec::new());
+        view.scan_deletions(project, |deletion| {
+            if is_wanted(&deletion) {
+                if count >= page.offset && bodies.len() < page.limit {
+                    bodies.push(DeletionBody::of(&deletion));
+                }
+                count += 1;
+            }
+            Flow::Continue(())
+        })?;
+        Ok((count, bodies))
+    });
+    let (count, bodies) = read.await.map_err(query::problem)?;
+    Ok(page.answer(app, &request, rendering, count, bodies))
+}
+
+impl DeletionBody {
+    fn of(deletion: &Deletion) -> Self {
+        Self {
+            person_uuid: deletion.person,
+            created_at: deletion.asked_at.to_rfc3339(),
+            status: if deletion.done_at.is_some() { "completed" } else { "pending" },
+            delete_verified_at: deletion.done_at.map(UnixMicros::to_rfc3339),
+        }
+    }
+}
+
+/// The persons that a request names, by uuid or by distinct id, each once; unknown ones are left out.
+async fn found(
+    app: &App,
+    project: ProjectId,
+    ids: Vec<String>,
+    distinct_ids: Vec<String>,
+) -> Result<Vec<Uuid>, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let view = app.identities.view();
+    let failed = |error: IdentityError| Problem::of(error.kind(), &error);
+    let mut uuids = Vec::new();
+    for id in ids {
+        let uuid = Uuid::try_parse(&id)
+            .map_err(|_| wrong("ids", "invalid_input", "Must be a valid UUID."))?;
+        uuids.extend(view.person_by_uuid(project, uuid).map_err(failed)?.map(|found| found.uuid));
+    }
+    for id in distinct_ids {
+        uuids.extend(view.person_of(project, &id).map_err(failed)?.map(|found| found.uuid));
+    }
+    uuids.sort_unstable();
+    uuids.dedup();
+    Ok(uuids)
+}
+
+async fn carry_out(
+    app: &App,
+    project: ProjectId,
+    wanted: Wanted,
+    uuids: &[Uuid],
+) -> Result<(), Problem> {
+    let Some(action) = wanted.action(uuids) else { return Ok(()) };
+    if wanted.events && app.identities.deletions().ids() >= PENDING_IDS_MAX {
+        let detail = "Too many deletions of events are under way.";
+        return Err(Problem::new(Kind::Overloaded, "overloaded", detail));
+    }
+    operate(app, project, action).await
+}

@@ -1,0 +1,221 @@
+//! Events that operators have deleted: what must not be answered any more, and what has become of
+//! each request.
+//!
+//! # Which events
+//!
+//! An operator deletes the events of a person; what is remembered are the person's distinct ids of
+//! that moment, each with the place of the request in the log. An event belongs to whom its distinct
+//! id belongs, whatever uuid it is stored with, so this is exact: merges and splits of later change
+//! nothing, and an event of the same distinct id that comes after the request stays.
+//!
+//! # Where an event is in the log
+//!
+//! A row in memory knows its place. A file knows the last place that it holds
+//! ([`position`](crate::storage::naming)), and that is enough, because of two rules of those who write
+//! files. A memtable is written only when every request up to its last place is known here, and
+//! without the rows that they delete. And a merge leaves those out that are known when it begins. So
+//! a file that reaches beyond a request has none of the rows that it deletes, and of any other file
+//! every row is from before it: comparing the file's place with the request's is as good as comparing
+//! that of each row.
+//!
+//! # Why
+//!
+//! Readers hold a whole version, so a change makes a new one. The parts double in size as in a
+//! log-structured tree, so that adding to many costs little, and a look-up asks few.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+
+/// One request to delete the events of a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// The person, who may be gone.
+    pub person: Uuid,
+    /// When it was asked for; from then on no answer has the events.
+    pub asked_at: UnixMicros,
+    /// When no live file and no memory had them any more.
+    pub done_at: Option<UnixMicros>,
+}
+
+/// The place of a request: those of a project in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) project: ProjectId,
+    /// Sequence of the record.
+    pub(super) sequence: u64,
+    /// Number within the record.
+    pub(super) ordinal: u32,
+}
+
+/// A request as it is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) place: Place,
+    pub(super) person: Uuid,
+    pub(super) asked_at: UnixMicros,
+    /// All distinct ids of the person.
+    pub(super) ids: Vec<Box<str>>,
+}
+
+/// For each distinct id, the place before which its events are deleted.
+type Limits = HashMap<Box<str>, u64>;
+
+#[derive(Debug, Default)]
+struct Part {
+    ids: usize,
+    projects: HashMap<ProjectId, Limits>,
+}
+
+impl Part {
+    fn add(&mut self, project: ProjectId, id: Box<str>, limit: u64) {
+        let limits = self.projects.entry(project).or_default();
+        match limits.get_mut(&id) {
+            Some(known) => *known = limit.max(*known),
+            None => {
+                limits.insert(id, limit);
+                self.ids += 1;
+            }
+        }
+    }
+}
+
+/// All deletions that are not done, as of some applied sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Deletions {
+    /// Each at least as large as the next.
+    parts: Vec<Arc<Part>>,
+    requests: usize,
+    newest: u64,
+}
+
+impl Deletions {
+    pub(super) fn new(marks: impl Iterator<Item = (Place, Vec<Box<str>>)>) -> Self {
+        Self::default().with(marks)
+    }
+
+    /// Whether there is none, so that nothing need be asked of any row.
+    pub fn is_empty(&self) -> bool {
+        self.requests == 0
+    }
+
+    /// Whether there is any in a project.
+    pub fn concerns(&self, project: ProjectId) -> bool {
+        self.parts.iter().any(|part| part.projects.contains_key(&project))
+    }
+
+    /// The projects that have any; may name one twice.
+    pub fn projects(&self) -> impl Iterator<Item = ProjectId> + '_ {
+        self.parts.iter().flat_map(|part| part.projects.keys().copied())
+    }
+
+    /// Whether an event of this distinct id at this place of the log is deleted.
+    pub fn is_deleted(&self, project: ProjectId, distinct_id: &str, position: u64) -> bool {
+        let limits = self.parts.iter().filter_map(|part| part.projects.get(&project));
+        limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| position < *limit)
+    }
+
+    /// The distinct ids with deleted events at this place of the log, of all projects; may name one
+    /// twice.
+    pub fn distinct_ids(&self, position: u64) -> impl Iterator<Item = &str> + '_ {
+        let limits = self.parts.iter().flat_map(|part| part.projects.values()).flatten();
+        limits.filter(move |(_, limit)| position < **limit).map(|(id, _)| id.as_ref())
+    }
+
+    /// Number of distinct ids, about: one that is in two parts counts twice.
+    pub fn ids(&self) -> usize {
+        self.parts.iter().map(|part| part.ids).sum()
+    }
+
+    /// Number of requests.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Sequence of the newest request; 0 for none.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The next version, with `marks` besides.
+    pub(super) fn with(&self, marks: impl Iterator<Item = (Place, Vec<Box<str>>)>) -> Self {
+        let mut next = self.clone();
+        let mut part = Part::default();
+        for (place, ids) in marks {
+            next.requests += 1;
+            next.newest = next.newest.max(place.sequence);
+            for id in ids {
+                part.add(place.project, id, place.sequence);
+            }
+        }
+        if part.ids == 0 {
+            return next;
+        }
+        while let Some(smaller) = next.parts.pop_if(|last| last.ids <= part.ids) {
+            for (project, limits) in &smaller.projects {
+                for (id, limit) in limits {
+                    part.add(*project, id.clone(), *limit);
+                }
+            }
+        }
+        next.parts.push(Arc::new(part));
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::Deletions;
+    use super::Place;
+    use crate::event::id::ProjectId;
+
+    proptest! {
+        /// Goal: whatever order requests come in, an event is deleted exactly if one of its
+        /// distinct id came after it.
+        #[test]
+        fn an_event_is_deleted_by_a_later_request(
+            marks in prop::collection::vec((1..3_i64, prop::collection::vec("[a-e]", 0..4)), 0..40),
+        ) {
+            let mut deletions = Deletions::default();
+            let mut limits: BTreeMap<(i64, String), u64> = BTreeMap::new();
+            for (sequence, (project, ids)) in (1..).zip(&marks) {
+                let place = Place { project: ProjectId(*project), sequence, ordinal: 0 };
+                let own = ids.iter().map(|id| id.as_str().into()).collect();
+                let before = deletions.clone();
+                deletions = deletions.with(std::iter::once((place, own)));
+                prop_assert_eq!(before.newest(), sequence - 1, "a version does not change");
+                limits.extend(ids.iter().map(|id| ((*project, id.clone()), sequence)));
+            }
+            prop_assert_eq!(deletions.requests(), marks.len());
+            prop_assert_eq!(deletions.is_empty(), marks.is_empty());
+            prop_assert!(deletions.parts.len() < 8);
+            for project in 1..3 {
+                for id in ["a", "b", "c", "d", "e", "f"] {
+                    let limit = limits.get(&(project, id.to_owned())).copied().unwrap_or(0);
+                    for position in [0, 1, 2, 5, 10, 20, 39, 40, 41] {
+                        let found = deletions.is_deleted(ProjectId(project), id, position);
+                        prop_assert_eq!(found, position < limit, "{} at {}", id, position);
+                    }
+                }
+                let any = limits.keys().any(|(own, _)| *own == project);
+                prop_assert_eq!(deletions.concerns(ProjectId(project)), any);
+            }
+            let mut found: Vec<&str> = deletions.distinct_ids(10).collect();
+            let late = limits.iter().filter(|(_, limit)| **limit > 10);
+            let mut expected: Vec<&str> = late.map(|((_, id), _)| id.as_str()).collect();
+            for ids in [&mut found, &mut expected] {
+                ids.sort_unstable();
+                ids.dedup();
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

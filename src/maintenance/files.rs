@@ -1,0 +1,133 @@
+//! What is done to the files of the events table: [`Files`] flushes, merges, and (in `deletions`)
+//! erases. Which files, and when, is decided elsewhere.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+
+use crate::identity::deletions::Deletions;
+use crate::identity::store::Identities;
+use crate::maintenance::deletions;
+use crate::query::QueryError;
+use crate::query::merge;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::Edit;
+use crate::storage::delta::EditKind;
+use crate::storage::naming;
+use crate::storage::parquet::Effort;
+use crate::storage::parquet::FileWriter;
+use crate::storage::rows::Rows;
+use crate::storage::store::Flushed;
+use crate::storage::store::Store;
+use crate::storage::store::StoreError;
+use crate::storage::wal::Sequence;
+use crate::tasks::Shutdown;
+
+/// Why files were not merged or rewritten.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// Writing and committing.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Reading, and what persons say.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+/// The events table, and what persons say of its rows.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The table.
+    pub store: Store,
+    /// Merges and splits of persons, and which events are deleted.
+    pub identities: Identities,
+}
+
+/// What a merge has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// Rows of the new file; without any there is no file.
+    pub rows: u64,
+    /// Rows that were left out because they are deleted.
+    pub deleted: u64,
+}
+
+impl Files {
+    /// Writes the oldest frozen memtable into files, without what is deleted. `None` if none is
+    /// frozen, or the persons have not followed it to its end.
+    ///
+    /// # Errors
+    ///
+    /// The memtable stays frozen and visible; try again later.
+    pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
+        // In this order: of the records up to `applied`, all deletions are known. A file must not
+        // have rows that an earlier record deletes, see `identity::deletions`.
+        let applied = Sequence(self.identities.applied_sequence());
+        let deletions = self.identities.deletions();
+        let keep = |rows: &Rows| deletions::kept(&deletions, rows);
+        self.store.flush(applied, &keep).await
+    }
+
+    /// Puts one file with the rows of `files` in their place. `None` if the shutdown began; the
+    /// vacuum removes what was written.
+    ///
+    /// # Errors
+    ///
+    /// The table is as before.
+    pub async fn merge(
+        &self,
+        files: &[Arc<DataFile>],
+        shutdown: &Shutdown,
+    ) -> Result<Option<Merged>, FilesError> {
+        // As new as every file: none of the rows that these name is in the new file, and of
+        // requests that come meanwhile all its rows are from before them.
+        let deletions = self.identities.deletions();
+        let rows: u64 = files.iter().map(|file| file.rows).sum();
+        let Some((merged, read)) = self.write(files, deletions, shutdown).await? else {
+            return Ok(None);
+        };
+        let done = Merged { rows: merged.rows, deleted: rows.saturating_sub(read) };
+        // Others who follow the table must not take it for the same rows, if some are deleted.
+        let kind = if done.deleted == 0 { EditKind::Compact } else { EditKind::Replace };
+        // An empty file gets into no version, and goes as other leftovers do.
+        let add = Some(merged).filter(|merged| merged.rows > 0).into_iter().collect();
+        let edit = Edit { add, remove: files.to_vec(), transaction: None, kind };
+        self.store.replace(edit).await?;
+        Ok(Some(done))
+    }
+
+    /// Writes the rows of `files` that are not deleted into one new file, which is in no version
+    /// yet. Returns it and how many rows there were, with those that are there twice. `None` if
+    /// the shutdown began.
+    async fn write(
+        &self,
+        files: &[Arc<DataFile>],
+        deletions: Arc<Deletions>,
+        shutdown: &Shutdown,
+    ) -> Result<Option<(DataFile, u64)>, FilesError> {
+        let overrides = self.identities.overrides();
+        let partition = files.first().and_then(|file| file.partition.clone());
+        let table = self.store.table();
+        let name = naming::merged(files.iter().map(AsRef::as_ref));
+        let mut writer = FileWriter::new(
+            &table.store(),
+            table.spec(),
+            self.store.layout(),
+            Effort::Merge,
+            (partition, &name),
+        )
+        .map_err(StoreError::from)?;
+        let (mut unique, mut read) = (merge::Unique::default(), 0_u64);
+        let mut batches = merge::sorted_rows(&self.store, files, deletions)?;
+        while let Some(batch) = batches.next().await {
+            if shutdown.is_cancelled() {
+                return Ok(None);
+            }
+            let batch = batch?;
+            read += u64::try_from(batch.num_rows()).unwrap_or(0);
+            let batch = merge::fold_persons(unique.keep(&batch)?, &overrides)?;
+            writer.write(&batch).await.map_err(StoreError::from)?;
+        }
+        Ok(Some((writer.finish().await.map_err(StoreError::from)?, read)))
+    }
+}

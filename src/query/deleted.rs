@@ -1,0 +1,150 @@
+//! Leaving out the events that an operator has deleted, wherever rows are read while files and
+//! memory still have them. Which they are is known to [`Deletions`]; here it is asked of rows, for
+//! which each row gets one more column: its place in the log.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
+use arrow::array::RecordBatch;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::FieldRef;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::Volatility;
+use datafusion::prelude::ident;
+
+use crate::event::id::ProjectId;
+use crate::event::schema::column;
+use crate::identity::deletions::Deletions;
+use crate::query::QueryError;
+use crate::storage::delta::DataFile;
+use crate::storage::naming;
+
+/// Name of the column with the place in the log; no property's column begins with `_`.
+const POSITION: &str = "_position";
+
+fn position_field() -> FieldRef {
+    Arc::new(Field::new(POSITION, DataType::Int64, false))
+}
+
+/// The columns of files in `schema`, and the place in the log behind them, which is the same for all
+/// rows of a file; see [`positioned`].
+pub(super) fn with_position(schema: SchemaRef) -> TableSchema {
+    TableSchema::builder(schema).with_table_partition_cols(vec![position_field()]).build()
+}
+
+/// A file that is read with its place in the log.
+pub(super) fn positioned(file: &DataFile) -> PartitionedFile {
+    let position = i64::try_from(naming::position(file).0).unwrap_or(i64::MAX);
+    PartitionedFile::new(file.path.clone(), file.size_bytes)
+        .with_partition_values(vec![ScalarValue::Int64(Some(position))])
+}
+
+/// The condition that an event of the project is not deleted.
+pub(super) fn condition(project: ProjectId, deletions: Arc<Deletions>) -> Expr {
+    let types = vec![DataType::Utf8View, DataType::Int64];
+    let signature = Signature::exact(types, Volatility::Immutable);
+    let function = IsThere { project, deletions, signature };
+    ScalarUDF::new_from_impl(function).call(vec![ident("distinct_id"), ident(POSITION)])
+}
+
+/// `is_there(distinct_id, _position)`.
+#[derive(Debug)]
+struct IsThere {
+    project: ProjectId,
+    deletions: Arc<Deletions>,
+    signature: Signature,
+}
+
+impl PartialEq for IsThere {
+    fn eq(&self, other: &Self) -> bool {
+        self.project == other.project && Arc::ptr_eq(&self.deletions, &other.deletions)
+    }
+}
+
+impl Eq for IsThere {}
+
+impl std::hash::Hash for IsThere {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.project.hash(state);
+        Arc::as_ptr(&self.deletions).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for IsThere {
+    fn name(&self) -> &str {
+        "is_there"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let mut arrays = arguments.args.into_iter().map(|argument| argument.into_array(rows));
+        let (Some(ids), Some(positions)) = (arrays.next().transpose()?, arrays.next().transpose()?)
+        else {
+            return Err(DataFusionError::Internal("is_there takes two arguments".to_owned()));
+        };
+        let positions = positions.as_primitive::<Int64Type>();
+        let ids = ids.as_string_view();
+        let is_there = |row: usize| !self.is_deleted(ids.value(row), positions.value(row));
+        let kept = BooleanArray::from_iter((0..rows).map(is_there).map(Some));
+        Ok(ColumnarValue::Array(Arc::new(kept) as ArrayRef))
+    }
+}
+
+impl IsThere {
+    fn is_deleted(&self, id: &str, position: i64) -> bool {
+        let position = u64::try_from(position).unwrap_or(0);
+        self.deletions.is_deleted(self.project, id, position)
+    }
+}
+
+/// The rows of a batch that are not deleted, without the place in the log, which is the last column;
+/// the others are those of the events table.
+///
+/// # Errors
+///
+/// The batch is none of these: a programmer error.
+pub(super) fn leave_out(
+    batch: &RecordBatch,
+    deletions: &Deletions,
+) -> std::result::Result<RecordBatch, QueryError> {
+    let wrong = |error: arrow::error::ArrowError| QueryError::Internal(error.into());
+    let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
+    let ids = batch.column(column::DISTINCT_ID).as_string_view();
+    let last = batch.num_columns().saturating_sub(1);
+    let positions = batch.column(last).as_primitive::<Int64Type>();
+    let is_there = |row: usize| {
+        let position = u64::try_from(positions.value(row)).unwrap_or(0);
+        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), position)
+    };
+    let kept: Vec<bool> = (0..batch.num_rows()).map(is_there).collect();
+    let columns: Vec<usize> = (0..last).collect();
+    let rows = batch.project(&columns).map_err(wrong)?;
+    if kept.iter().all(|kept| *kept) {
+        return Ok(rows);
+    }
+    filter_record_batch(&rows, &BooleanArray::from(kept)).map_err(wrong)
+}

@@ -1,0 +1,87 @@
+//! Names of data files, and the place in the log that a name tells.
+//!
+//! A file's name begins with what made it and the sequence of the last log record that any of its
+//! rows may come from: `part-00000000000000000042-<uuid>.parquet`. So a reader of the table knows
+//! which files can hold rows of before some record without opening them.
+
+use uuid::Uuid;
+
+use crate::storage::delta::DataFile;
+use crate::storage::wal::Sequence;
+
+/// What a flush calls its files.
+const FLUSHED: &str = "part";
+
+/// What a merge calls its files.
+const MERGED: &str = "merge";
+
+/// Digits of a sequence in a name, so that names sort as sequences do.
+const DIGITS: usize = 20;
+
+/// A new name for a file with rows of a flush up to `last`.
+pub fn flushed(last: Sequence) -> String {
+    named(FLUSHED, last, Uuid::new_v4())
+}
+
+/// A new name for a file with the rows of `files`.
+pub fn merged<'a>(files: impl IntoIterator<Item = &'a DataFile>) -> String {
+    let last = files.into_iter().map(position).max().unwrap_or_default();
+    named(MERGED, last, Uuid::now_v7())
+}
+
+fn named(kind: &str, last: Sequence, id: Uuid) -> String {
+    format!("{kind}-{:0DIGITS$}-{id}.parquet", last.0)
+}
+
+/// The last log record that any row of a file may come from. 0 for a file whose name does not say:
+/// such are of before names of merged files said so, hence before whatever is asked about.
+pub fn position(file: &DataFile) -> Sequence {
+    let name = file.path.rsplit('/').next().unwrap_or_default();
+    let rest = [FLUSHED, MERGED].into_iter().find_map(|kind| name.strip_prefix(kind));
+    let digits = rest.and_then(|rest| rest.strip_prefix('-')?.split('-').next());
+    let digits = digits.filter(|digits| digits.len() == DIGITS);
+    Sequence(digits.and_then(|digits| digits.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flushed;
+    use super::merged;
+    use super::position;
+    use crate::storage::delta::DataFile;
+    use crate::storage::delta::stats::FileStats;
+    use crate::storage::wal::Sequence;
+
+    fn file(name: &str) -> DataFile {
+        DataFile {
+            path: format!("month=2026-11/{name}"),
+            size_bytes: 1,
+            rows: 1,
+            partition: Some("2026-11".to_owned()),
+            stats: FileStats::default(),
+        }
+    }
+
+    #[test]
+    fn a_name_tells_the_place_in_the_log() {
+        for sequence in [0, 1, 42, u64::MAX] {
+            assert_eq!(position(&file(&flushed(Sequence(sequence)))), Sequence(sequence));
+        }
+        let parts = [7, 3, 9, 1].map(|sequence| file(&flushed(Sequence(sequence))));
+        let once = file(&merged(&parts));
+        assert_eq!(position(&once), Sequence(9));
+        let more = [file(&flushed(Sequence(8))), once];
+        assert_eq!(position(&file(&merged(&more))), Sequence(9));
+        assert_ne!(merged(&more), merged(&more), "a name is used once");
+        // Of before, or of others.
+        for name in [
+            "merge-0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d.parquet",
+            "part-00000-0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d-c000.snappy.parquet",
+            "part-99999999999999999999-x.parquet",
+            "x.parquet",
+            "",
+        ] {
+            assert_eq!(position(&file(name)), Sequence(0), "{name}");
+        }
+    }
+}
