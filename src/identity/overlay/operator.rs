@@ -1,17 +1,22 @@
 //! What operators do to one person, carried out: changes of properties, and the end.
 
+use serde_json::Map;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
+use crate::identity::change::Done;
+use crate::identity::change::Effect;
 use crate::identity::change::Op;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::overlay::Overlay;
+use crate::identity::person::Person;
 
 impl Overlay<'_> {
     /// Changes properties of a person.
@@ -28,12 +33,18 @@ impl Overlay<'_> {
         };
         let person = self.find_person(project, number)?;
         let decision = decide::change(&person, update);
-        drop(person);
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
-        match decision.change {
-            Change::Update(revision) => self.revise(project, &revision),
-            _ => Ok(()),
+        let Change::Update(revision) = decision.change else { return Ok(()) };
+        self.revise(project, &revision)?;
+        let after = self.find_person(project, number)?;
+        let (before, after) = (
+            without(&person.properties, &after.properties),
+            without(&after.properties, &person.properties),
+        );
+        if !before.is_empty() || !after.is_empty() {
+            self.has_effect((project, op), &person, Done::Changed { before, after });
         }
+        Ok(())
     }
 
     /// Deletes a person.
@@ -47,7 +58,7 @@ impl Overlay<'_> {
             self.warn(project, op, WarningKind::PersonGone);
             return Ok(());
         };
-        self.find_person(project, number)?;
+        let before = self.find_person(project, number)?;
         for (_, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
             // As after a split: an event of before belongs to whom its distinct id says.
@@ -61,6 +72,25 @@ impl Overlay<'_> {
         row.person = None;
         *self.counts.entry(project).or_insert(0) -= 1;
         self.has_deleted = true;
+        self.has_effect((project, op), &before, Done::Deleted);
         Ok(())
     }
+
+    /// Notes what an operation did to a person, which was `before`.
+    pub(super) fn has_effect(
+        &mut self,
+        (project, op): (ProjectId, &Op),
+        before: &Person,
+        done: Done,
+    ) {
+        let (sequence, at) = (self.counters.applied, op.timestamp);
+        let (person, uuid) = (before.number, before.uuid);
+        self.effects.push(Effect { project, sequence, at, person, uuid, done });
+    }
+}
+
+/// The properties of `all` that `other` has not with the same value.
+fn without(all: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
+    let differ = all.iter().filter(|(key, value)| other.get(*key) != Some(*value));
+    differ.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

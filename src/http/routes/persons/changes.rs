@@ -12,9 +12,10 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
-use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Attr;
@@ -45,7 +46,7 @@ struct BulkBody {
 /// others stay.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     // An unknown person is told before a bad body.
     persons::find_one(app, asker.project.id, &id).await?;
     let mut fields = Fields::read(request).await?;
@@ -53,13 +54,13 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
         return Err(missing("properties"));
     }
     let set = fields.object("properties")?.unwrap_or_default();
-    change(app, &asker, &id, (set, Vec::new()), StatusCode::ACCEPTED).await
+    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
 }
 
 /// `POST persons/:id/update_property/` with `key` and `value`, in the body or in the query.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     persons::find_one(app, asker.project.id, &id).await?;
     let text = |name: &str| request.query(name).map(|text| Value::from(text.into_owned()));
     let (key, value) = (text("key"), text("value"));
@@ -68,20 +69,20 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let value = value.ok_or_else(|| missing("value"))?;
     let key = fields.text("key")?.or_else(|| Some(key?.as_str()?.to_owned()));
     let key = key.filter(|key| !key.is_empty()).ok_or_else(|| missing("key"))?;
-    change(app, &asker, &id, (Map::from_iter([(key, value)]), Vec::new()), StatusCode::ACCEPTED)
-        .await
+    let set = Map::from_iter([(key, value)]);
+    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
 }
 
 /// `POST persons/:id/delete_property/` with `$unset`, one key, in the body or in the query.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     persons::find_one(app, asker.project.id, &id).await?;
     let asked = request.query("$unset").map(Cow::into_owned);
     let mut fields = Fields::read(request).await?;
     let key = fields.text("$unset")?.or(asked).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| wrong("$unset", "required", "This field is required."))?;
-    change(app, &asker, &id, (Map::new(), vec![key]), StatusCode::CREATED).await
+    change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
 }
 
 /// `DELETE persons/:id/`.
@@ -89,7 +90,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let project = call.asker.project.id;
     refuse_events(&call.request)?;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
-    delete_all(app, project, &[person.uuid]).await?;
+    delete_all(app, &call.asker, &[person.uuid]).await?;
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
@@ -97,7 +98,8 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     refuse_events(&call.request)?;
-    let mut fields = Fields::read(call.request).await?;
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
     if fields.boolean("delete_events")? == Some(true) {
         return Err(no_events());
     }
@@ -132,7 +134,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     drop(view);
     uuids.sort_unstable();
     uuids.dedup();
-    delete_all(app, project, &uuids).await?;
+    delete_all(app, &asker, &uuids).await?;
     let body = BulkBody {
         persons_found: uuids.len(),
         persons_deleted: uuids.len(),
@@ -159,8 +161,9 @@ pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Resp
 }
 
 /// Logs an operation on persons, and waits until it has taken effect.
-pub(super) async fn operate(app: &App, project: ProjectId, action: Action) -> Result<(), Problem> {
-    let operation = Operation { project, at: app.clock.now(), action };
+pub(super) async fn operate(app: &App, asker: &Principal, action: Action) -> Result<(), Problem> {
+    let (project, by) = (asker.project.id, Some(asker.user.id));
+    let operation = Operation { project, at: app.clock.now(), by, action };
     let pipeline = app.pipeline.clone();
     let operating =
         app.tasks.0.detach("operate-on-persons", async move { pipeline.operate(operation).await });
@@ -174,24 +177,24 @@ async fn change(
     asker: &Principal,
     id: &str,
     (set, unset): (Map<String, Value>, Vec<String>),
-    status: StatusCode,
+    (status, rendering): (StatusCode, Rendering),
 ) -> Result<Response, Problem> {
     let project = asker.project.id;
     let (person, _) = persons::find_one(app, project, id).await?;
     let action = Action::ChangePerson { person: person.uuid.to_string(), set, unset };
-    operate(app, project, action).await?;
+    operate(app, asker, action).await?;
     let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
     let body = PersonBody::retrieved(&asker.project, person, ids);
     let body = if status == StatusCode::CREATED { body.succeeded() } else { body };
-    Ok(Response::json(status, &body))
+    Ok(csv::render(status, rendering, &body))
 }
 
-async fn delete_all(app: &App, project: ProjectId, uuids: &[Uuid]) -> Result<(), Problem> {
+async fn delete_all(app: &App, asker: &Principal, uuids: &[Uuid]) -> Result<(), Problem> {
     if uuids.is_empty() {
         return Ok(());
     }
     let persons = uuids.iter().map(Uuid::to_string).collect();
-    operate(app, project, Action::DeletePersons { persons }).await
+    operate(app, asker, Action::DeletePersons { persons }).await
 }
 
 /// Nobody may believe that events are gone which are not.
