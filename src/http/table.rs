@@ -107,10 +107,12 @@ pub const TABLE: &[Endpoint] = &[
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
 
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
+    at("GET",       "P/event_definitions/activity/", "event_definition:read", of_project!(event_definitions::activity)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
     at("PUT PATCH", "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::update)),
     at("DELETE",    "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::delete)),
+    at("GET",       "P/event_definitions/:id/activity/", "event_definition:read", of_project!(event_definitions::activity)),
     at("GET",       "P/event_definitions/:id/metrics/", "event_definition:read", of_project!(event_definitions::metrics)),
 
     at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv(),
@@ -156,19 +158,25 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv(),
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::changes::bulk_delete)),
+    at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv(),
     at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)),
     at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
     at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
-    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)),
-    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)),
+    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)).or_csv(),
+    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::changes::delete)).or_csv(),
+    at("GET",       "P/persons/:id/activity/",  "person:read",           of_project!(persons::activity)).or_csv(),
     at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv(),
-    at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)),
-    at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)),
-    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)),
+    at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)).or_csv(),
+    at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)).or_csv(),
+    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)).or_csv(),
 
     at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
+    at("GET",       "P/property_definitions/seen_together/", "property_definition:read", of_project!(property_definitions::seen_together)),
     at("GET",       "P/property_definitions/:id/", "property_definition:read", of_project!(property_definitions::retrieve)),
+    at("PUT PATCH", "P/property_definitions/:id/", "property_definition:write", of_project!(property_definitions::update)),
+    at("DELETE",    "P/property_definitions/:id/", "property_definition:write", of_project!(property_definitions::delete)),
 
     at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 
