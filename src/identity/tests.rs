@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the benchmark reads the clock of the machine")]
 
+mod effects;
 mod model;
 mod sequences;
 
