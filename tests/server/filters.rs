@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
@@ -392,15 +392,14 @@ fn exported(server: &TestServer, file: &Path, sql: &str) -> BTreeMap<String, Map
 
 /// What DuckDB finds in the files, for each tree.
 fn asked_of_duckdb(now: UnixMicros, files: &[&Path], trees: &[Value]) -> Vec<Vec<Ids>> {
+    let lines: String = trees.iter().map(|tree| format!("{tree}\n")).collect();
+    let asked = files[0].with_file_name("trees");
+    std::fs::write(&asked, lines).expect("a file");
     let mut command = Command::new(tools().join("readers/bin/python"));
     command.arg(source("filters.py")).arg(now.0.to_string()).args(files);
-    let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
-    let mut stdin = asking.stdin.take().expect("its standard input");
-    let lines: String = trees.iter().map(|tree| format!("{tree}\n")).collect();
-    let writing = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
-    let output = asking.wait_with_output().expect("filters.py ends");
+    command.stdin(File::open(&asked).expect("the file")).stderr(Stdio::inherit());
+    let output = command.output().expect("filters.py starts");
     assert!(output.status.success(), "filters.py: {}", output.status);
-    writing.join().expect("writes").expect("filters.py listens");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let found: Vec<_> =
         text.lines().map(|line| serde_json::from_str(line).expect("lists of ids")).collect();
