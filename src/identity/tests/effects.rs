@@ -1,11 +1,8 @@
 //! What operators' operations do, as it is told before it is done.
 
-use serde_json::json;
-
 use super::*;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
-use crate::identity::change::Keep;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))
@@ -64,7 +61,7 @@ fn effects_are_what_operations_did() {
         let who = (effect.project, effect.sequence, effect.person, effect.uuid);
         assert_eq!(who, (PROJECTS[0], 2, 1, uuid_of(PROJECTS[0], "a")));
     }
-    let again = |_: &[Effect]| panic!("it was told already");
+    let again = |_: &[Effect]| -> bool { panic!("it was told already") };
     identities.apply_noting(&records, again).expect("skips");
 }
 
