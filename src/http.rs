@@ -21,6 +21,7 @@ pub mod response;
 pub mod router;
 pub mod routes;
 pub mod table;
+pub mod throttle;
 
 mod client_address;
 mod connection;

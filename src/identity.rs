@@ -72,6 +72,9 @@ pub enum IdentityError {
     /// A row could not be written as JSON.
     #[error("identity row cannot be encoded")]
     Encode(#[from] serde_json::Error),
+    /// What an operator did could not be written down, so it was not done either.
+    #[error("a change of persons could not be written down")]
+    NotNoted,
     /// The state did not reach the sequence in time.
     #[error("identity state has not reached sequence {sequence} within {waited:?}")]
     Behind {
@@ -86,7 +89,7 @@ impl IdentityError {
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Database(_) | Self::Format { .. } => Kind::Unavailable,
+            Self::Database(_) | Self::Format { .. } | Self::NotNoted => Kind::Unavailable,
             Self::Damaged { .. } | Self::Encode(_) => Kind::Internal,
             Self::Behind { .. } => Kind::Timeout,
         }

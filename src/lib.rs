@@ -43,7 +43,8 @@
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
 //!    ([`ingest::definitions`]) to the deriver ([`ingest::derive`]), which calls
-//!    [`identity::store::Identities::apply`] and [`metadata::Metadata::upsert_definitions`].
+//!    [`identity::store::Identities::apply_noting`] and
+//!    [`metadata::Metadata::upsert_definitions`].
 //! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
@@ -53,7 +54,8 @@
 //!
 //! An [`ingest::operation::Operation`] on persons, such as the split of
 //! [`http::routes::persons::split`], takes the same road from step 5 on
-//! ([`ingest::Pipeline::operate`]), so it has its place among the events.
+//! ([`ingest::Pipeline::operate`]), so it has its place among the events. What it does is logged
+//! ([`metadata::Metadata::log_elsewhere`]) before it is done.
 //!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile; the replay comes to them in turn.
@@ -104,7 +106,9 @@
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
-//! | There is no change of a flag or cohort without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs` |
+//! | There is no change of a flag, a cohort or a definition without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs`, `tests/server/activity.rs` |
+//! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |
+//! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
@@ -120,7 +124,7 @@
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
-//! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/` |
+//! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |

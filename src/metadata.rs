@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicI64;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
@@ -54,6 +55,7 @@ pub mod group_types;
 pub mod hash_keys;
 pub mod members;
 pub mod properties;
+pub mod property_notes;
 pub mod roles;
 pub mod secrets;
 pub mod snapshot;
@@ -84,6 +86,9 @@ struct Shared {
     /// Hash keys that wait for the gate, to be written by whoever passes it first. Bounded by the
     /// number of requests under way.
     waiting: parking_lot::Mutex<hash_keys::Waiting>,
+    /// Counts the definitions that were forgotten or renamed, so that who remembers what was noted
+    /// notes them anew.
+    forgotten: AtomicU64,
     /// Counts the snapshots that were published.
     published: watch::Sender<u64>,
 }
@@ -176,6 +181,7 @@ impl Metadata {
             is_behind: AtomicBool::new(true),
             data_version: AtomicI64::new(0),
             waiting: parking_lot::Mutex::default(),
+            forgotten: AtomicU64::new(0),
             published: watch::Sender::new(0),
         };
         let metadata = Self { shared: Arc::new(shared) };
@@ -203,6 +209,16 @@ impl Metadata {
         // Everything is in `begin`; there is nothing to commit.
         self.begin().await?.tx.rollback().await?;
         Ok(())
+    }
+
+    /// How many definitions were forgotten or renamed since the start. When it changes, some of what was noted
+    /// by [`Metadata::upsert_definitions`] is no longer so.
+    pub fn forgotten(&self) -> u64 {
+        self.shared.forgotten.load(Ordering::Acquire)
+    }
+
+    fn note_forgotten(&self) {
+        self.shared.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Ends the connections. Later calls fail; the snapshot stays readable.

@@ -52,6 +52,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("datafusion_functions_json", &["query"]),
     ("deltalake_core", &["storage/delta"]),
     ("fjall", &["identity"]),
+    ("governor", &["http/throttle"]),
     ("http_body_util", &["cli", "http"]),
     ("hyper", &["cli", "http"]),
     ("hyper_util", &["cli", "http"]),

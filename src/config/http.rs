@@ -1,6 +1,7 @@
 //! Settings of the HTTP front end.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,4 +43,11 @@ pub struct HttpConfig {
     /// Largest request body once decompressed and decoded; larger ones are answered 413
     #[arg(long, env = "WEIR_BODY_PLAIN_MAX_BYTES", default_value = "100MiB")]
     pub body_plain_max_bytes: ByteSize,
+    /// Management requests of one personal API key in a minute; beyond it they are answered 429
+    /// [default: no limit]
+    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_MINUTE_MAX")]
+    pub key_requests_per_minute_max: Option<NonZeroU32>,
+    /// The same in an hour [default: no limit]
+    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_HOUR_MAX")]
+    pub key_requests_per_hour_max: Option<NonZeroU32>,
 }

@@ -15,6 +15,7 @@ use std::error::Error;
 use std::fmt;
 use std::fmt::Write;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -372,6 +373,19 @@ impl Problem {
     pub fn not_acceptable() -> Self {
         let detail = "Could not satisfy the request Accept header.";
         Self::request(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
+    }
+
+    /// The key asked too often and may ask again after `wait`; the words are those of Django REST
+    /// Framework.
+    pub fn throttled(wait: Duration) -> Self {
+        let seconds = wait.as_millis().div_ceil(1000).max(1);
+        let unit = if seconds == 1 { "second" } else { "seconds" };
+        let detail = format!("Request was throttled. Expected available in {seconds} {unit}.");
+        let mut problem = Self::request(StatusCode::TOO_MANY_REQUESTS, "throttled", detail)
+            .with_type("throttled_error");
+        let seconds = HeaderValue::from_str(&seconds.to_string()).ok();
+        problem.header = seconds.map(|seconds| (RETRY_AFTER, seconds));
+        problem
     }
 
     /// What only HTTP can get wrong, hence has no kind.

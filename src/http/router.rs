@@ -38,6 +38,7 @@ use crate::http::table::Endpoint;
 use crate::http::table::Found;
 use crate::http::table::Managed;
 use crate::http::table::Run;
+use crate::http::throttle::Throttle;
 use crate::metadata::accounts::PersonalKey;
 use crate::tasks::Shutdown;
 
@@ -46,6 +47,7 @@ use crate::tasks::Shutdown;
 pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
+    throttle: Throttle,
     /// Begins when the server stops, so that answers without an end come to one.
     ending: Shutdown,
     /// What proves that an asker may read the data directory; stands in its lock file.
@@ -282,7 +284,8 @@ impl Route {
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
-        Self { app, definitions: local_evaluation::Cache::default(), ending, secret }
+        let throttle = Throttle::new(&app.config.http, &app.clock);
+        Self { app, definitions: local_evaluation::Cache::default(), throttle, ending, secret }
     }
 
     async fn answer(&self, route: Route, request: Request) -> Result<Response, Problem> {
@@ -316,14 +319,15 @@ impl Router {
         }
     }
 
-    /// What all management endpoints have in common: first who asks, then of which project, then
-    /// whether the key may, then the form of the answer.
+    /// What all management endpoints have in common: first who asks, and whether not too often, then
+    /// of which project, then whether the key may, then the form of the answer.
     async fn manage(&self, managed: Managed, request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, project, parameters, suffix } = managed;
         let app = &self.app;
         let snapshot = app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request)?;
         self.note_use(&asker.key);
+        self.throttle.check(asker.key.id)?;
         match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &project)?;

@@ -66,14 +66,13 @@ pub enum OpKind {
     },
     /// The types named in `$groups`; each gets an index at first sight.
     GroupTypes(Vec<String>),
-    /// An operator takes a merge back: every distinct id of the person but one gets a person of its
-    /// own, without properties. The op's own distinct id is empty.
+    /// An operator takes a merge back: every distinct id that the person does not keep gets a person
+    /// of its own, without properties. The op's own distinct id is empty.
     Split {
         /// The person. If it is gone, nothing happens.
         person: Uuid,
-        /// The id that it keeps; otherwise the one that its uuid was made from. If it is not one of
-        /// its ids, nothing happens.
-        main: Option<String>,
+        /// The ids that it keeps.
+        keep: Keep,
     },
     /// An operator changes properties. The op's own distinct id is empty.
     Change {
@@ -113,6 +112,55 @@ impl Extent {
     pub fn has_person(self) -> bool {
         self != Self::Events
     }
+}
+
+/// Which distinct ids a person keeps that is split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The one that its uuid was made from.
+    Own,
+    /// This one. If it is not one of its ids, nothing happens.
+    One(String),
+    /// All but these. If one of them is not one of its ids, or no id would be left, nothing happens.
+    AllBut(Vec<String>),
+}
+
+/// What an operation of an operator did to a person: who it is about, and what was before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// Whose person.
+    pub project: ProjectId,
+    /// Sequence of the record of the operation.
+    pub sequence: u64,
+    /// When the operation was asked for.
+    pub at: UnixMicros,
+    /// The person's integer id.
+    pub person: i64,
+    /// The person's uuid before.
+    pub uuid: Uuid,
+    /// What was done.
+    pub done: Done,
+}
+
+/// What was done to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// Properties were set or removed. Both have only what differs.
+    Changed {
+        /// Values of before; a key that is not here was absent.
+        before: Map<String, Value>,
+        /// Values of after; a key that is not here was removed.
+        after: Map<String, Value>,
+    },
+    /// Distinct ids got persons of their own. Both are in the order in which they had come.
+    Split {
+        /// All of before.
+        before: Vec<String>,
+        /// Those that are left.
+        after: Vec<String>,
+    },
+    /// The person was deleted, or its events, or both.
+    Deleted(Extent),
 }
 
 /// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its

@@ -22,6 +22,7 @@ use crate::identity::IdentityError;
 use crate::identity::cache::Caches;
 use crate::identity::cache::Fingerprint;
 use crate::identity::cache::IdState;
+use crate::identity::change::Effect;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
@@ -75,6 +76,7 @@ pub(super) struct Overlay<'s> {
     /// Whether any person was deleted, so that the cache of ids is not to be trusted.
     has_deleted: bool,
     warnings: Vec<Warning>,
+    effects: Vec<Effect>,
 }
 
 struct IdRow {
@@ -171,6 +173,7 @@ impl<'s> Overlay<'s> {
             counts: BTreeMap::new(),
             has_deleted: false,
             warnings: Vec::new(),
+            effects: Vec::new(),
         }
     }
 
@@ -190,6 +193,11 @@ impl<'s> Overlay<'s> {
         Ok(())
     }
 
+    /// What operators' operations did so far, in their order.
+    pub(super) fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
     /// Whether any record was carried out since `before`.
     pub(super) fn has_advanced(&self, before: Counters) -> bool {
         self.counters != before
@@ -206,9 +214,7 @@ impl<'s> Overlay<'s> {
             OpKind::GroupUpdate { group_type, key, set } => {
                 return self.update_group(project, op, (group_type, key), set);
             }
-            OpKind::Split { person, main } => {
-                return self.split(project, op, *person, main.as_deref());
-            }
+            OpKind::Split { person, keep } => return self.split(project, op, *person, keep),
             OpKind::Change { person, update } => {
                 return self.change(project, op, *person, update);
             }

@@ -17,6 +17,7 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::Caches;
 use crate::identity::cache::Decoded;
+use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::codec;
@@ -126,6 +127,21 @@ impl Identities {
     ///
     /// Nothing was applied then. After [`IdentityError::Database`] open the state again.
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
+        self.apply_noting(records, |_| true)
+    }
+
+    /// As [`Identities::apply`]. `note` is shown what operators' operations among the records do,
+    /// if any does something, before that takes effect, and says whether that is written down. After
+    /// a crash in between it is shown the same again.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Identities::apply`]; [`IdentityError::NotNoted`] if `note` says no.
+    pub fn apply_noting(
+        &self,
+        records: &[Record],
+        note: impl FnOnce(&[Effect]) -> bool,
+    ) -> Result<Applied, IdentityError> {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
         let types = shared.types.load_full();
@@ -135,6 +151,9 @@ impl Identities {
         }
         if !overlay.has_advanced(writer.counters) {
             return Ok(Applied { sequence: writer.counters.applied, warnings: Vec::new() });
+        }
+        if !overlay.effects().is_empty() && !note(overlay.effects()) {
+            return Err(IdentityError::NotNoted);
         }
         let mut batch = shared.tables.database.batch();
         overlay.write(&mut batch, &shared.tables)?;

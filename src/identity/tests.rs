@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the benchmark reads the clock of the machine")]
 
+mod effects;
 mod model;
 mod sequences;
 
@@ -27,6 +28,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::identity::change::Force;
+use crate::identity::change::Keep;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -209,6 +211,14 @@ fn one_of(names: &'static [&'static str]) -> impl Strategy<Value = String> {
     (0..names.len()).prop_map(|index| names[index].to_owned())
 }
 
+fn keeps() -> impl Strategy<Value = Keep> {
+    prop_oneof![
+        Just(Keep::Own),
+        one_of(&IDS).prop_map(Keep::One),
+        proptest::collection::vec(one_of(&IDS), 0..3).prop_map(Keep::AllBut),
+    ]
+}
+
 fn kinds() -> impl Strategy<Value = OpKind> {
     let force = prop_oneof![3 => Just(Force::No), 1 => Just(Force::Yes)];
     let types = proptest::collection::vec(one_of(&TYPES), 0..3);
@@ -218,8 +228,8 @@ fn kinds() -> impl Strategy<Value = OpKind> {
         4 => updates().prop_map(OpKind::Update),
         1 => updates().prop_map(OpKind::UpdateExisting),
         // Of the first project: in the other there is no such person.
-        2 => (one_of(&IDS), proptest::option::of(one_of(&IDS))).prop_map(|(id, main)| {
-            OpKind::Split { person: uuid_of(PROJECTS[0], &id), main }
+        2 => (one_of(&IDS), keeps()).prop_map(|(id, keep)| {
+            OpKind::Split { person: uuid_of(PROJECTS[0], &id), keep }
         }),
         6 => (one_of(&IDS), force, updates()).prop_map(|(other, force, update)| {
             // A merge is always said outright.

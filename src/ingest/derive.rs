@@ -4,15 +4,18 @@
 //! they need ([`Identities::wait_applied`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
+use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::store::Identities;
+use crate::ingest::activity;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::known::Known;
 use crate::ingest::definitions::known::LAST_SEEN_LAG;
@@ -23,6 +26,7 @@ use crate::ingest::health::Health;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
+use crate::metadata::accounts::UserId;
 use crate::metadata::definitions::Sightings;
 
 /// Records folded into one change.
@@ -31,6 +35,12 @@ const FOLD_MAX_RECORDS: usize = 512;
 /// Rows that may wait for a metadata store that fails; beyond it they are dropped, and come again
 /// with the next events that have them.
 const DUE_MAX_ROWS: usize = 100_000;
+
+/// Attempts to log what operators did before that is given up, and with it the identity store.
+const LOG_ATTEMPTS: u32 = 30;
+
+/// Time between two of them.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// What one record says beyond its rows.
 #[derive(Debug)]
@@ -41,6 +51,8 @@ pub(super) struct Derivation {
     pub(super) received_at: UnixMicros,
     /// Names of events and keys of properties.
     pub(super) observed: Observed,
+    /// The operator whose operation it is.
+    pub(super) by: Option<UserId>,
 }
 
 /// The thread that derives.
@@ -57,6 +69,8 @@ pub(super) struct Deriver {
     known: Known,
     /// What it has still to be told.
     due: Sightings,
+    /// The definitions that it had forgotten when `known` was begun.
+    forgotten: u64,
 }
 
 impl Deriver {
@@ -70,7 +84,19 @@ impl Deriver {
     ) -> Self {
         let known = Known::new(KeyTable::slot_names());
         let due = Sightings::default();
-        Self { inbox, identities, metadata, feedback, runtime, clock, health, known, due }
+        let forgotten = metadata.forgotten();
+        Self {
+            inbox,
+            identities,
+            metadata,
+            feedback,
+            runtime,
+            clock,
+            health,
+            known,
+            due,
+            forgotten,
+        }
     }
 
     /// Derives until every sender is gone.
@@ -79,10 +105,14 @@ impl Deriver {
         while self.receive(&mut derivations) {
             // Definitions first: who sees the persons of a record sees its definitions.
             self.define(&derivations);
+            let operators: Vec<(u64, UserId)> = derivations
+                .iter()
+                .filter_map(|derivation| Some((derivation.record.sequence, derivation.by?)))
+                .collect();
             let records: Vec<Record> =
                 derivations.drain(..).map(|derivation| derivation.record).collect();
             if !records.is_empty() {
-                self.apply(&records);
+                self.apply(&records, &operators);
             }
         }
         self.known.put_last_seen(&mut self.due);
@@ -103,17 +133,36 @@ impl Deriver {
         received.map_or(true, |received| received > 0)
     }
 
-    fn apply(&self, records: &[Record]) {
+    fn apply(&self, records: &[Record], operators: &[(u64, UserId)]) {
         if self.health.is_identity_failed() {
             return;
         }
-        match self.identities.apply(records) {
+        let note = |effects: &[Effect]| self.log(effects, operators);
+        match self.identities.apply_noting(records, note) {
             Ok(applied) => applied.warnings.iter().for_each(|warning| self.warn(warning)),
             Err(error) => {
                 tracing::error!(%error, "cannot apply changes of persons; capture stops");
                 self.health.fail_identity();
             }
         }
+    }
+
+    /// Logs what operators do to persons, and whether it is logged now. Persons wait for it: there
+    /// is to be no change without an entry.
+    fn log(&self, effects: &[Effect], operators: &[(u64, UserId)]) -> bool {
+        let user_of = |sequence| {
+            let found = operators.binary_search_by_key(&sequence, |(sequence, _)| *sequence);
+            found.ok().and_then(|at| operators.get(at)).map(|(_, user)| *user)
+        };
+        let entries = activity::entries(effects, user_of);
+        for _ in 0..LOG_ATTEMPTS {
+            match self.runtime.block_on(self.metadata.log_elsewhere(&entries)) {
+                Ok(()) => return true,
+                Err(error) => tracing::error!(%error, "cannot log changes of persons; they wait"),
+            }
+            self.runtime.block_on(tokio::time::sleep(LOG_PAUSE));
+        }
+        false
     }
 
     fn warn(&self, warning: &Warning) {
@@ -124,8 +173,14 @@ impl Deriver {
 
     /// Tells the metadata store what is new.
     fn define(&mut self, derivations: &[Derivation]) {
+        let forgotten = self.metadata.forgotten();
+        if forgotten != self.forgotten {
+            self.forgotten = forgotten;
+            self.known.put_last_seen(&mut self.due);
+            self.known = Known::new(KeyTable::slot_names());
+        }
         let metadata = self.metadata.snapshot();
-        for Derivation { record, received_at, observed } in derivations {
+        for Derivation { record, received_at, observed, .. } in derivations {
             let said = Said {
                 project: record.project,
                 at: *received_at,

@@ -13,7 +13,7 @@ mod elements;
 mod event_id;
 mod groups;
 pub(super) mod keys;
-mod lifts;
+pub mod lifts;
 mod moment;
 mod names;
 mod persons;

@@ -3,9 +3,10 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | layout of this record: 2 (1 is a request, see `envelope`) |
+//! | 1 | layout of this record: 4, or 2 without the user (1 and 3 are requests, see `envelope`) |
 //! | 8 | project, i64 |
 //! | 8 | asked for at, microseconds since 1970, i64 |
+//! | 8 | id of the user who asked for it, i64; 0 for nobody |
 //! | rest | [`Action`] as JSON |
 //!
 //! All numbers are little endian. Persons are named by their uuids, which mean the same whatever was
@@ -20,14 +21,19 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Extent;
+use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::ingest::envelope::UnknownRecord;
 use crate::ingest::prepare::Prepared;
+use crate::metadata::accounts::UserId;
 
 /// First byte of such a record.
-pub(super) const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 4;
+
+/// First byte of one of before the user stood in it.
+const LAYOUT_WITHOUT_USER: u8 = 2;
 
 /// An operation on persons of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ pub struct Operation {
     pub project: ProjectId,
     /// When it was asked for.
     pub at: UnixMicros,
+    /// Who asked for it.
+    pub by: Option<UserId>,
     /// What is to be done.
     pub action: Action,
 }
@@ -51,6 +59,9 @@ pub enum Action {
         /// The distinct id that it keeps.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         main_distinct_id: Option<String>,
+        /// The distinct ids that it does not keep; without them all but one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        distinct_ids_to_split: Option<Vec<String>>,
     },
     /// See [`OpKind::Change`].
     ChangePerson {
@@ -78,11 +89,17 @@ pub enum Action {
 }
 
 impl Operation {
+    /// Whether a record is one of an operation.
+    pub(super) fn is_in(record: &[u8]) -> bool {
+        matches!(record.first(), Some(&(LAYOUT | LAYOUT_WITHOUT_USER)))
+    }
+
     /// The record.
     pub fn encode(&self) -> Vec<u8> {
         let mut record = vec![LAYOUT];
         record.extend(self.project.0.to_le_bytes());
         record.extend(self.at.0.to_le_bytes());
+        record.extend(self.by.map_or(0, |user| user.0).to_le_bytes());
         // Text and options of text: there is nothing in it that JSON cannot say.
         record.extend(serde_json::to_vec(&self.action).unwrap_or_default());
         record
@@ -94,12 +111,19 @@ impl Operation {
     ///
     /// The record is no operation, or one of another version.
     pub fn decode(record: &[u8]) -> Result<Self, UnknownRecord> {
-        let rest = record.strip_prefix(&[LAYOUT]).ok_or(UnknownRecord)?;
+        let (layout, rest) = record.split_first().ok_or(UnknownRecord)?;
         let (project, rest) = rest.split_first_chunk().ok_or(UnknownRecord)?;
-        let (at, action) = rest.split_first_chunk().ok_or(UnknownRecord)?;
+        let (at, rest) = rest.split_first_chunk().ok_or(UnknownRecord)?;
+        let (by, action) = match *layout {
+            LAYOUT => rest.split_first_chunk().ok_or(UnknownRecord)?,
+            LAYOUT_WITHOUT_USER => (&[0; 8], rest),
+            _ => return Err(UnknownRecord),
+        };
+        let by = i64::from_le_bytes(*by);
         Ok(Self {
             project: ProjectId(i64::from_le_bytes(*project)),
             at: UnixMicros(i64::from_le_bytes(*at)),
+            by: (by != 0).then_some(UserId(by)),
             action: serde_json::from_slice(action).map_err(|_| UnknownRecord)?,
         })
     }
@@ -112,8 +136,13 @@ impl Operation {
     pub fn prepare(self) -> Result<Prepared, UnknownRecord> {
         let uuid = |text: &str| Uuid::try_parse(text).map_err(|_| UnknownRecord);
         let kinds = match self.action {
-            Action::SplitPerson { person, main_distinct_id } => {
-                vec![OpKind::Split { person: uuid(&person)?, main: main_distinct_id }]
+            Action::SplitPerson { person, main_distinct_id, distinct_ids_to_split } => {
+                let keep = match (main_distinct_id, distinct_ids_to_split) {
+                    (_, Some(leaving)) => Keep::AllBut(leaving),
+                    (Some(main), None) => Keep::One(main),
+                    (None, None) => Keep::Own,
+                };
+                vec![OpKind::Split { person: uuid(&person)?, keep }]
             }
             Action::ChangePerson { person, set, unset } => {
                 let update = Update { set, unset, ..Update::default() };
@@ -132,7 +161,8 @@ impl Operation {
         };
         let timestamp = self.at;
         let op = |kind| Op { distinct_id: String::new(), event_id: Uuid::nil(), timestamp, kind };
-        Ok(Prepared::without_rows(self.project, self.at, kinds.into_iter().map(op).collect()))
+        let ops = kinds.into_iter().map(op).collect();
+        Ok(Prepared { by: self.by, ..Prepared::without_rows(self.project, self.at, ops) })
     }
 }
 
@@ -146,19 +176,32 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
     use crate::identity::change::Extent;
+    use crate::identity::change::Keep;
     use crate::identity::change::OpKind;
+    use crate::metadata::accounts::UserId;
 
     #[test]
     fn records_read_back_and_others_are_refused() {
         let person = "1849e1c7-0485-59dc-9a2e-2746a4fbbcff";
-        for main in [None, Some("caf\u{e9} \"x\"")] {
-            let main = main.map(str::to_owned);
+        let main = "caf\u{e9} \"x\"".to_owned();
+        for (by, keep) in [
+            (None, Keep::Own),
+            (Some(UserId(3)), Keep::One(main.clone())),
+            (Some(UserId(i64::MAX)), Keep::AllBut(vec![main, String::new()])),
+        ] {
+            let (main_distinct_id, distinct_ids_to_split) = match keep.clone() {
+                Keep::Own => (None, None),
+                Keep::One(id) => (Some(id), None),
+                Keep::AllBut(ids) => (None, Some(ids)),
+            };
             let operation = Operation {
                 project: ProjectId(7),
                 at: UnixMicros(1_700_000_000_123_456),
+                by,
                 action: Action::SplitPerson {
                     person: person.to_owned(),
-                    main_distinct_id: main.clone(),
+                    main_distinct_id,
+                    distinct_ids_to_split,
                 },
             };
             let record = operation.encode();
@@ -169,10 +212,11 @@ mod tests {
             }
             let prepared = read.prepare().unwrap();
             assert_eq!((prepared.rows, prepared.project, prepared.ops.len()), (0, ProjectId(7), 1));
-            let OpKind::Split { person: uuid, main: kept } = &prepared.ops[0].kind else {
+            assert_eq!(prepared.by, by);
+            let OpKind::Split { person: uuid, keep: kept } = &prepared.ops[0].kind else {
                 panic!("{:?}", prepared.ops)
             };
-            assert_eq!((uuid.to_string().as_str(), kept), (person, &main));
+            assert_eq!((uuid.to_string().as_str(), kept), (person, &keep));
         }
         let others = [
             Action::ChangePerson {
@@ -186,7 +230,8 @@ mod tests {
         ];
         let mut extents = Vec::new();
         for action in others {
-            let operation = Operation { project: ProjectId(7), at: UnixMicros(1), action };
+            let by = Some(UserId(1));
+            let operation = Operation { project: ProjectId(7), at: UnixMicros(1), by, action };
             let read = Operation::decode(&operation.encode()).unwrap();
             assert_eq!(read, operation);
             let ops = read.prepare().unwrap().ops;
@@ -206,7 +251,12 @@ mod tests {
             }
         }
         assert_eq!(extents, [Extent::Person, Extent::Both, Extent::Events]);
-        let of_later = [&[2; 17][..], br#"{"action":"of_a_later_version"}"#].concat();
-        assert!(Operation::decode(&of_later).is_err());
+        for (layout, head) in [(2, 16), (4, 24)] {
+            let record = |action: &[u8]| [&[layout][..], &vec![7; head], action].concat();
+            assert!(Operation::decode(&record(br#"{"action":"of_a_later_version"}"#)).is_err());
+            let deletion = format!(r#"{{"action":"delete_persons","persons":["{person}"]}}"#);
+            let read = Operation::decode(&record(deletion.as_bytes())).unwrap();
+            assert_eq!(read.by, (layout == 4).then_some(UserId(0x0707_0707_0707_0707)));
+        }
     }
 }

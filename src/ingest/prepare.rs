@@ -32,6 +32,7 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Scratch;
 use crate::ingest::warnings;
 use crate::ingest::warnings::Warnings;
+use crate::metadata::accounts::UserId;
 use crate::wire::capture_v1::Sdk;
 use crate::wire::repair::repair;
 
@@ -145,6 +146,8 @@ pub struct Prepared {
     pub anonymize_ips: bool,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
+    /// The operator whose operation it is, and no events.
+    pub by: Option<UserId>,
 }
 
 impl Prepared {
@@ -165,6 +168,7 @@ impl Prepared {
             places: Vec::new(),
             anonymize_ips: false,
             memory_bytes: 0,
+            by: None,
         }
     }
 }
@@ -504,6 +508,7 @@ impl Built {
             project: self.project,
             rows,
             memory_bytes: memory_bytes(&columns),
+            by: None,
             columns,
             event_ids: self.event_ids,
             ops: self.ops,

@@ -65,7 +65,7 @@ impl Publisher {
     /// Publishes the record at `sequence`. Blocks while the deriver is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
-        let Prepared { project, rows, columns, event_ids, ops, observed, .. } = prepared;
+        let Prepared { project, rows, columns, event_ids, ops, observed, by, .. } = prepared;
         let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
         if missing.rows {
             if let Some(new) = self.window.insert_all(project, &event_ids) {
@@ -83,8 +83,9 @@ impl Publisher {
         }
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
+            let derivation = Derivation { record, received_at, observed, by };
             // Fails only when the deriver is gone, and then the process is going down.
-            let _ = self.derivations.blocking_send(Derivation { record, received_at, observed });
+            let _ = self.derivations.blocking_send(derivation);
         }
         self.published.send_replace(sequence);
     }

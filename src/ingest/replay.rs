@@ -14,7 +14,6 @@ use crate::geoip::Places;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
-use crate::ingest::operation;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::ProjectFacts;
@@ -113,7 +112,7 @@ impl Replay {
     }
 
     fn prepared(&self, payload: Vec<u8>) -> Result<Prepared, String> {
-        if payload.first() == Some(&operation::LAYOUT) {
+        if Operation::is_in(&payload) {
             let operation = Operation::decode(&payload);
             return operation.and_then(Operation::prepare).map_err(|error| error.to_string());
         }

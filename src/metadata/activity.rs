@@ -1,7 +1,8 @@
 //! The activity log: who changed what, when, from what to what.
 //!
 //! An entry is written in the transaction of its change ([`Write::log`]), so that there is no change
-//! without one. What happens elsewhere, as to persons, is logged by [`Metadata::log_activity`].
+//! without one. What is changed elsewhere, as persons are, is logged before it takes effect, under
+//! an id that is the same at every attempt ([`Metadata::log_elsewhere`]).
 //! Entries are never changed, and not part of the snapshot.
 
 use serde_json::Map;
@@ -49,6 +50,12 @@ pub enum Verb {
     Created,
     /// It is another.
     Updated,
+    /// It is another; PostHog's word for definitions.
+    Changed,
+    /// The distinct ids of a person were divided among several.
+    SplitPerson,
+    /// Properties of a person were removed.
+    DeleteProperty,
     /// It is gone for good. What is deleted but can be restored was updated.
     Deleted,
 }
@@ -62,10 +69,25 @@ pub struct Change {
     pub item: String,
     /// What became of it.
     pub verb: Verb,
-    /// Its name at the time, for people.
+    /// Its name at the time, for people; empty for none.
     pub name: String,
     /// The fields that changed, from [`diff`]; empty for what is new.
     pub fields: Vec<Value>,
+}
+
+/// A change that was made outside of the metadata store.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// The id of the entry: of the same change the same.
+    pub id: Uuid,
+    /// Whose object.
+    pub project: ProjectId,
+    /// Who; `None` if that is not known.
+    pub user: Option<UserId>,
+    /// When.
+    pub at: UnixMicros,
+    /// What.
+    pub change: Change,
 }
 
 /// An entry of the log.
@@ -75,7 +97,7 @@ pub struct Entry {
     pub id: Uuid,
     /// Who; `None` for the server itself.
     pub user: Option<UserId>,
-    /// `created`, `updated` or `deleted`.
+    /// What became of it, such as `created`, `updated` or `deleted`.
     pub activity: String,
     /// The kind of the object, as in [`Scope::name`].
     pub scope: String,
@@ -142,6 +164,9 @@ impl Verb {
         match self {
             Self::Created => "created",
             Self::Updated => "updated",
+            Self::Changed => "changed",
+            Self::SplitPerson => "split_person",
+            Self::DeleteProperty => "delete_property",
             Self::Deleted => "deleted",
         }
     }
@@ -210,25 +235,27 @@ impl Write {
         user: Option<UserId>,
         change: Change,
     ) -> Result<(), MetadataError> {
-        let now = self.shared.clock.now();
-        insert(self.connection(), (project, user, now), change).await
+        let at = self.shared.clock.now();
+        let position = next_position(self.connection()).await?;
+        let id = Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes());
+        let change = Elsewhere { id, project, user, at, change };
+        insert(self.connection(), position, &change).await
     }
 }
 
 impl Metadata {
-    /// Logs a change that was made elsewhere.
+    /// Logs changes that are made elsewhere, all or none. Those that are logged already are left as
+    /// they are.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
-    pub async fn log_activity(
-        &self,
-        project: ProjectId,
-        user: Option<UserId>,
-        change: Change,
-    ) -> Result<(), MetadataError> {
+    pub async fn log_elsewhere(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
-        write.log(project, user, change).await?;
+        for change in changes {
+            let position = next_position(write.connection()).await?;
+            insert(write.connection(), position, change).await?;
+        }
         write.commit_unseen().await
     }
 
@@ -259,28 +286,35 @@ impl Metadata {
     }
 }
 
+async fn next_position(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+    disk::next_id(connection, "SELECT COALESCE(MAX(position), 0) + 1 FROM activity").await
+}
+
 async fn insert(
     connection: &mut SqliteConnection,
-    (project, user, now): (ProjectId, Option<UserId>, UnixMicros),
-    change: Change,
+    position: i64,
+    made: &Elsewhere,
 ) -> Result<(), MetadataError> {
-    let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
-    let position = disk::next_id(connection, next).await?;
-    let detail = json!({"name": change.name, "changes": change.fields});
+    let Change { scope, item, verb, name, fields } = &made.change;
+    let name = Some(name).filter(|name| !name.is_empty());
+    // A person that is gone leaves nothing of itself behind, here either.
+    let is_told = *scope != Scope::Person || !fields.is_empty();
+    let detail = json!({"name": name, "changes": is_told.then_some(fields)});
     sqlx::query(
         "INSERT INTO activity
          (position, id, project_id, user_id, scope, item, activity, detail, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (id) DO NOTHING",
     )
     .bind(position)
-    .bind(Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes()).to_string())
-    .bind(project.0)
-    .bind(user.map(|user| user.0))
-    .bind(change.scope.name())
-    .bind(change.item)
-    .bind(change.verb.name())
+    .bind(made.id.to_string())
+    .bind(made.project.0)
+    .bind(made.user.map(|user| user.0))
+    .bind(scope.name())
+    .bind(item)
+    .bind(verb.name())
     .bind(detail.to_string())
-    .bind(now.0)
+    .bind(made.at.0)
     .execute(connection)
     .await?;
     Ok(())

@@ -34,6 +34,8 @@ pub struct Notes {
     pub updated_at: Option<UnixMicros>,
     /// Who did.
     pub updated_by: Option<UserId>,
+    /// Columns in which lists of such events are shown; kept for the client.
+    pub default_columns: Vec<String>,
 }
 
 /// Changes to notes; `None` leaves a field as it is.
@@ -47,6 +49,8 @@ pub struct NotesPatch {
     pub verified: Option<bool>,
     /// Whether it is hidden from now on.
     pub hidden: Option<bool>,
+    /// Replaces the columns.
+    pub default_columns: Option<Vec<String>>,
 }
 
 /// Who edits, and when.
@@ -57,15 +61,22 @@ pub(super) struct Edit {
 }
 
 impl Notes {
-    /// The notes after a change. Hiding takes the verification away and verifying brings out of
-    /// hiding; who verified first stays.
+    /// The notes of a `thing` (`event`, `property`) after a change. Hiding takes the verification
+    /// away and verifying brings out of hiding; who verified first stays.
     ///
     /// # Errors
     ///
     /// Both at once.
-    pub(super) fn edited(self, patch: NotesPatch, edit: Edit) -> Result<Self, Violation> {
+    pub(super) fn edited(
+        self,
+        thing: &str,
+        patch: NotesPatch,
+        edit: Edit,
+    ) -> Result<Self, Violation> {
         if patch.hidden == Some(true) && patch.verified == Some(true) {
-            return Err(Violation::general("An event cannot be both hidden and verified"));
+            let article = if thing.starts_with('e') { "An" } else { "A" };
+            let detail = format!("{article} {thing} cannot be both hidden and verified");
+            return Err(Violation::general(detail));
         }
         let hidden = patch.hidden.unwrap_or(self.hidden && patch.verified != Some(true));
         let verified = patch.verified.unwrap_or(self.verified) && !hidden;
@@ -83,6 +94,7 @@ impl Notes {
             hidden,
             updated_at: Some(edit.at),
             updated_by: Some(edit.by),
+            default_columns: patch.default_columns.unwrap_or(self.default_columns),
         })
     }
 }
@@ -156,11 +168,11 @@ pub(super) async fn put(
     sqlx::query(
         "INSERT INTO event_definition_notes
          (definition, description, owner, verified, verified_at, verified_by, hidden,
-          updated_at, updated_by)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+          updated_at, updated_by, default_columns)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
          ON CONFLICT (definition) DO UPDATE SET
              description = $2, owner = $3, verified = $4, verified_at = $5, verified_by = $6,
-             hidden = $7, updated_at = $8, updated_by = $9",
+             hidden = $7, updated_at = $8, updated_by = $9, default_columns = $10",
     )
     .bind(definition.to_string())
     .bind(&notes.description)
@@ -171,6 +183,7 @@ pub(super) async fn put(
     .bind(notes.hidden)
     .bind(notes.updated_at.map_or(0, |at| at.0))
     .bind(notes.updated_by.map(|user| user.0))
+    .bind(disk::to_json(&notes.default_columns))
     .execute(connection)
     .await?;
     Ok(())
@@ -187,6 +200,7 @@ struct NotesRow {
     hidden: bool,
     updated_at: i64,
     updated_by: Option<i64>,
+    default_columns: String,
 }
 
 impl NotesRow {
@@ -201,6 +215,7 @@ impl NotesRow {
             hidden: self.hidden,
             updated_at: Some(UnixMicros(self.updated_at)),
             updated_by: self.updated_by.map(UserId),
+            default_columns: disk::from_json("event_definition_notes", &self.default_columns)?,
         };
         Ok((definition, notes))
     }
@@ -221,18 +236,24 @@ mod tests {
         let bob = Edit { by: UserId(2), at: UnixMicros(20) };
         let verify = NotesPatch { verified: Some(true), ..NotesPatch::default() };
         let hide = NotesPatch { hidden: Some(true), ..NotesPatch::default() };
-        let verified = Notes::default().edited(verify.clone(), ann).unwrap();
+        let verified = Notes::default().edited("event", verify.clone(), ann).unwrap();
         assert_eq!((verified.verified_by, verified.verified_at), (Some(ann.by), Some(ann.at)));
-        let again = verified.clone().edited(verify.clone(), bob).unwrap();
+        let again = verified.clone().edited("event", verify.clone(), bob).unwrap();
         assert_eq!((again.verified_by, again.verified_at), (Some(ann.by), Some(ann.at)));
         assert_eq!(again.updated_by, Some(bob.by));
-        let hidden = again.edited(hide.clone(), bob).unwrap();
+        let hidden = again.edited("event", hide.clone(), bob).unwrap();
         assert!(hidden.hidden && !hidden.verified && hidden.verified_by.is_none());
-        let back = hidden.clone().edited(verify, bob).unwrap();
+        let back = hidden.clone().edited("event", verify, bob).unwrap();
         assert!(!back.hidden && back.verified && back.verified_by == Some(bob.by));
         let note = NotesPatch { description: Some(Some("x".into())), ..NotesPatch::default() };
-        assert!(hidden.edited(note, ann).unwrap().hidden);
+        assert!(hidden.edited("event", note, ann).unwrap().hidden);
         let both = NotesPatch { hidden: Some(true), verified: Some(true), ..NotesPatch::default() };
-        assert!(Notes::default().edited(both, ann).is_err());
+        for (thing, detail) in [
+            ("event", "An event cannot be both hidden and verified"),
+            ("property", "A property cannot be both hidden and verified"),
+        ] {
+            let refused = Notes::default().edited(thing, both.clone(), ann).unwrap_err();
+            assert_eq!(refused.detail, detail);
+        }
     }
 }

@@ -3,6 +3,9 @@
 //! Ingest reports what it saw in batches, properties included ([`Metadata::upsert_definitions`]);
 //! people edit. They are not part of the snapshot, since no hot road asks for them.
 
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -12,6 +15,11 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
+use crate::metadata::activity;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::definition_notes;
 use crate::metadata::definition_notes::Edit;
 use crate::metadata::definition_notes::Notes;
@@ -100,6 +108,29 @@ pub struct DefinitionPatch {
     pub post_to_slack: Option<bool>,
     /// Changes to what people noted.
     pub notes: NotesPatch,
+}
+
+impl EventDefinition {
+    /// The fields that the activity log compares.
+    fn logged(&self, notes: &Notes) -> Map<String, Value> {
+        activity::fields(json!({
+            "name": self.name,
+            "created_at": self.created_at.to_rfc3339(),
+            "last_seen_at": self.last_seen_at.map(UnixMicros::to_rfc3339),
+            "tags": self.tags,
+            "post_to_slack": self.post_to_slack,
+            "description": notes.description,
+            "owner": notes.owner.map(|owner| owner.0),
+            "verified": notes.verified,
+            "hidden": notes.hidden,
+            "default_columns": notes.default_columns,
+        }))
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Change { scope: Scope::EventDefinition, item, verb, name, fields }
+    }
 }
 
 impl Metadata {
@@ -210,8 +241,10 @@ impl Metadata {
         {
             return Err(Violation::missing("owner", owner).into());
         }
-        let notes = definition_notes::of(write.connection(), id).await?;
-        let notes = notes.edited(patch.notes, Edit { by, at: self.now() })?;
+        let noted = definition_notes::of(write.connection(), id).await?;
+        let before = stored.logged(&noted);
+        let notes = noted.edited("event", patch.notes, Edit { by, at: self.now() })?;
+        let is_renamed = patch.name.as_ref().is_some_and(|name| *name != stored.name);
         let definition = EventDefinition {
             name: patch.name.unwrap_or(stored.name),
             created_at: patch.created_at.unwrap_or(stored.created_at),
@@ -222,11 +255,19 @@ impl Metadata {
         };
         update(write.connection(), &definition).await.map_err(name_is_taken)?;
         definition_notes::put(write.connection(), id, &notes).await?;
+        let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
+        if !fields.is_empty() {
+            let change = definition.change(Verb::Changed, fields);
+            write.log(project, Some(by), change).await?;
+        }
         write.commit_unseen().await?;
+        if is_renamed {
+            self.note_forgotten();
+        }
         Ok((definition, notes))
     }
 
-    /// Forgets a definition. It comes back when such an event arrives.
+    /// Forgets a definition in the name of the user `by`. It comes back when such an event arrives.
     ///
     /// # Errors
     ///
@@ -235,6 +276,7 @@ impl Metadata {
         &self,
         project: ProjectId,
         id: Uuid,
+        by: UserId,
     ) -> Result<EventDefinition, MetadataError> {
         let mut write = self.begin().await?;
         let definition = by_id(write.connection(), project, id).await?;
@@ -243,7 +285,9 @@ impl Metadata {
             .bind(project.0)
             .execute(write.connection())
             .await?;
+        write.log(project, Some(by), definition.change(Verb::Deleted, Vec::new())).await?;
         write.commit_unseen().await?;
+        self.note_forgotten();
         Ok(definition)
     }
 }

@@ -33,11 +33,14 @@ pub enum ValueType {
     Boolean,
     /// Points in time, written as text or as numbers.
     DateTime,
+    /// Spans of time. No value tells it; people say so.
+    Duration,
 }
 
 impl ValueType {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::String, Self::Numeric, Self::Boolean, Self::DateTime];
+    pub const ALL: [Self; 5] =
+        [Self::String, Self::Numeric, Self::Boolean, Self::DateTime, Self::Duration];
 
     /// Its name in the API and in the store.
     pub fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl ValueType {
             Self::Numeric => "Numeric",
             Self::Boolean => "Boolean",
             Self::DateTime => "DateTime",
+            Self::Duration => "Duration",
         }
     }
 }
@@ -168,14 +172,6 @@ impl Metadata {
         .bind(i64::from(limit))
         .fetch_all(self.shared.db.readers())
         .await?;
-        let read = |(id, kind, index, name, value_type): PropertyRow| {
-            Ok(PropertyDefinition {
-                id: disk::from_uuid(TABLE, &id)?,
-                kind: PropertyKind::from_columns(kind, index)?,
-                name,
-                value_type: value_type.map(value_type_of).transpose()?,
-            })
-        };
         rows.into_iter().map(read).collect()
     }
 
@@ -208,10 +204,21 @@ impl Metadata {
     }
 }
 
-const TABLE: &str = "property_definitions";
+pub(super) const TABLE: &str = "property_definitions";
 
 /// Id, kind, index of the group type, name, type.
-type PropertyRow = (String, i64, i64, String, Option<String>);
+pub(super) type PropertyRow = (String, i64, i64, String, Option<String>);
+
+/// Reads a row.
+pub(super) fn read(row: PropertyRow) -> Result<PropertyDefinition, MetadataError> {
+    let (id, kind, index, name, value_type) = row;
+    Ok(PropertyDefinition {
+        id: disk::from_uuid(TABLE, &id)?,
+        kind: PropertyKind::from_columns(kind, index)?,
+        name,
+        value_type: value_type.map(value_type_of).transpose()?,
+    })
+}
 
 fn corrupt(problem: String) -> MetadataError {
     MetadataError::Corrupt { table: TABLE, problem }

@@ -19,6 +19,7 @@ use crate::metadata::flags::StoredFlag;
 use crate::metadata::secrets::Seed;
 
 mod accounts;
+mod activity;
 mod cohorts;
 mod definitions;
 mod first_start;

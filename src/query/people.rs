@@ -38,8 +38,8 @@ const REMEMBERED_MAX: usize = 300_000;
 /// Pieces of an answer that may wait for a slow reader.
 const PIECES_QUEUE: usize = 4;
 
-/// Whether a person is in a cohort.
-pub type InCohort = Box<dyn Fn(i64, &Person) -> bool + Send + Sync>;
+/// Whether a person, who is read from the view, is in the cohort with this id.
+pub type InCohort = Box<dyn Fn(&View, i64, &Person) -> bool + Send + Sync>;
 
 /// Which persons are asked for. Everything that is given must hold.
 #[derive(Default)]
@@ -332,7 +332,8 @@ impl Search<'_> {
     fn is_kept(&self, person: &Person, search: Option<&Sought>) -> bool {
         let question = self.question;
         let email = || person.properties.get("email").and_then(Value::as_str);
-        let is_member = |cohort| question.in_cohort.as_ref().is_some_and(|is| is(cohort, person));
+        let is_member =
+            |cohort| question.in_cohort.as_ref().is_some_and(|is| is(self.view, cohort, person));
         question.email.as_deref().is_none_or(|wanted| email() == Some(wanted))
             && question.cohort.is_none_or(is_member)
             && search.is_none_or(|sought| {

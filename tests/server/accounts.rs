@@ -398,3 +398,27 @@ fn projects_never_see_each_other() {
     assert_eq!(get(&server, &limited, "/api/projects/").json()["count"], 1);
     assert_eq!(ask(&server, &limited, "POST", "/api/projects/", &json!({"name": "x"})).status, 403);
 }
+
+/// Django REST Framework's words for a client that asks too often.
+#[test]
+fn a_key_that_asks_too_often_is_told_to_wait() {
+    let server = TestServer::start_with(&[("WEIR_KEY_REQUESTS_PER_HOUR_MAX", "5")]);
+    let path = "/api/projects/@current/persons/";
+    for _ in 0..5 {
+        assert_eq!(server.get(path).status, 200);
+    }
+    let refused = server.get(path);
+    let seconds = refused.header("retry-after").and_then(|text| text.parse().ok());
+    let seconds: u32 = seconds.unwrap_or_else(|| panic!("no Retry-After: {refused}"));
+    // One in twelve minutes, from the first request on.
+    assert!((600..=720).contains(&seconds), "{seconds}");
+    let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
+    let body =
+        json!({"type": "throttled_error", "code": "throttled", "detail": detail, "attr": null});
+    assert_eq!((refused.status, refused.json()), (429, body));
+    let query = json!({"query": "SELECT 1"});
+    assert_eq!(server.post("/api/projects/@current/query/", &query).status, 429, "all endpoints");
+    let wrong = server.send("GET", path, &[("authorization", "Bearer phx_wrong")], "");
+    assert_eq!(wrong.status, 401, "only valid keys are counted");
+    assert_eq!(server.capture(&json!([{"event": "x", "distinct_id": "a"}])).status, 200);
+}

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::harness::KEY;
 use crate::harness::TestServer;
 
 const DEFINITIONS: &str = "/api/projects/@current/event_definitions/";
@@ -163,4 +164,95 @@ fn a_definition_is_edited_and_comes_back_after_its_end() {
     assert_eq!(names(&server, ""), ["other"]);
     seen(&server, &["bought"]);
     assert_eq!(by_name(&server, "bought")["tags"], json!([]), "a new definition");
+}
+
+#[test]
+fn lists_are_ordered_by_when_events_were_last_seen() {
+    let server = TestServer::start();
+    seen(&server, &["a", "b", "c"]);
+    for (name, seen) in [
+        ("a", "2026-03-01T10:00:00Z"),
+        ("b", "2026-03-01T12:00:00Z"),
+        ("c", "2026-02-01T00:00:00Z"),
+    ] {
+        let path = path_of(&by_name(&server, name));
+        let answer = server.patch(&path, &json!({"last_seen_at": seen}));
+        assert_eq!(answer.status, 200, "{answer}");
+    }
+    for (query, expected) in [
+        ("", ["a", "b", "c"]),
+        ("ordering=last_seen_at", ["c", "a", "b"]),
+        ("ordering=-last_seen_at", ["b", "a", "c"]),
+        ("ordering=-last_seen_at::date&ordering=-name", ["b", "a", "c"]),
+        ("ordering=last_seen_at::date&ordering=name", ["c", "a", "b"]),
+        ("ordering=created_at", ["a", "b", "c"]),
+        ("ordering=-name", ["c", "b", "a"]),
+    ] {
+        assert_eq!(names(&server, query), expected, "{query}");
+    }
+}
+
+#[test]
+fn columns_are_kept_and_put_requires_nothing() {
+    let server = TestServer::start();
+    seen(&server, &["purchase"]);
+    let definition = by_name(&server, "purchase");
+    assert_eq!(definition["default_columns"], json!([]));
+    let path = path_of(&definition);
+    let edited = server.patch(&path, &json!({"default_columns": ["event", "properties.price"]}));
+    assert_eq!(
+        (edited.status, &edited.json()["default_columns"]),
+        (200, &json!(["event", "properties.price"]))
+    );
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let put = server.send("PUT", &path, &headers, r#"{"post_to_slack": true}"#);
+    assert_eq!((put.status, &put.json()["post_to_slack"]), (200, &json!(true)), "{put}");
+    assert_eq!(put.json()["default_columns"], json!(["event", "properties.price"]));
+    let form =
+        [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    let answer = server.send("PATCH", &path, &form, "post_to_slack=false");
+    assert_eq!((answer.status, &answer.json()["code"]), (415, &json!("unsupported_media_type")));
+    let answer = server.send("PATCH", &path, &headers, "{");
+    assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("parse_error")));
+}
+
+#[test]
+fn an_event_of_the_old_name_gets_a_definition_after_a_renaming() {
+    let server = TestServer::start();
+    seen(&server, &["purchase"]);
+    let path = path_of(&by_name(&server, "purchase"));
+    assert_eq!(server.patch(&path, &json!({"name": "bought"})).status, 200);
+    assert_eq!(names(&server, ""), ["bought"]);
+    seen(&server, &["purchase"]);
+    assert_eq!(names(&server, ""), ["bought", "purchase"]);
+    assert_ne!(path_of(&by_name(&server, "purchase")), path);
+}
+
+#[test]
+fn wrong_questions_are_told() {
+    let server = TestServer::start();
+    seen(&server, &["purchase"]);
+    for (query, attr, code) in [
+        ("by_name/", "name", "required"),
+        ("by_name/?name=", "name", "required"),
+        ("?excluded_properties=purchase", "excluded_properties", "invalid_input"),
+        ("?tags=%7B%7D", "tags", "invalid_input"),
+        ("?event_type=action", "event_type", "invalid_choice"),
+    ] {
+        let answer = server.get(&format!("{DEFINITIONS}{query}"));
+        let body = answer.json();
+        let told = (answer.status, &body["attr"], &body["code"]);
+        assert_eq!(told, (400, &json!(attr), &json!(code)), "{query}");
+    }
+    let nobody = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
+    for answer in [
+        server.get(&format!("{DEFINITIONS}{nobody}/metrics/")),
+        server.patch(&format!("{DEFINITIONS}{nobody}/"), &json!([])),
+        server.delete(&format!("{DEFINITIONS}{nobody}/")),
+    ] {
+        assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")), "{answer}");
+    }
+    let created = server.post(DEFINITIONS, &json!({"name": "new"}));
+    assert_eq!((created.status, &created.json()["code"]), (405, &json!("method_not_allowed")));
 }

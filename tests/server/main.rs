@@ -11,6 +11,7 @@
 )]
 
 mod accounts;
+mod activity;
 mod browser;
 mod capture;
 mod cohorts;
@@ -21,6 +22,7 @@ mod differential;
 mod event_definitions;
 mod events;
 mod feature_flags;
+mod filters;
 mod flag_management;
 mod flags;
 mod geoip;
@@ -30,5 +32,6 @@ mod lifecycle;
 mod local_evaluation;
 mod person_changes;
 mod persons;
+mod property_definitions;
 mod sdk;
 mod wire;

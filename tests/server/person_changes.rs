@@ -61,6 +61,9 @@ fn properties_are_changed_and_survive_a_crash() {
     let deleted = server.post(&format!("{path}delete_property/"), &json!({"$unset": "nested"}));
     assert_eq!((deleted.status, &deleted.json()["success"]), (201, &json!(true)), "{deleted}");
     assert_eq!(server.post(&format!("{path}delete_property/?$unset=put"), &json!({})).status, 201);
+    let as_csv = server.patch(&format!("{path}?format=csv"), &json!({"properties": {"age": 42}}));
+    let lines = String::from_utf8(as_csv.body).unwrap();
+    assert_eq!((as_csv.status, lines.split_terminator("\r\n").count()), (202, 2), "{lines}");
     let expected = json!({"plan": "team", "age": 42, "city": "Rome"});
     assert_eq!(properties(&server.get(&path).json()), expected);
     for state in ["after a crash", "after an end"] {
@@ -224,5 +227,98 @@ fn the_timeline_begins_a_point_with_every_change() {
     assert_eq!(
         server.get(&format!("{path}properties_timeline/?date_from=soon")).json()["attr"],
         "date_from"
+    );
+}
+
+/// The way back from merges that joined too many: some ids leave, the others stay together.
+#[test]
+fn some_distinct_ids_are_split_off() {
+    let mut server = TestServer::start();
+    let merge = |other: &str| json!([{"event": "$identify", "distinct_id": "ann", "properties": {"$anon_distinct_id": other}}]);
+    identify(&server, "ann", json!({"plan": "pro"}));
+    for other in ["tablet", "phone", "kiosk"] {
+        assert_eq!(server.capture(&json!([{"event": "x", "distinct_id": other}])).status, 200);
+        assert_eq!(server.capture(&merge(other)).status, 200);
+    }
+    let path = path_of(&server, "ann");
+    let split = |body: Value| server.post(&format!("{path}split/"), &body);
+    for (body, attr, detail) in [
+        (json!("kiosk"), json!("distinct_ids_to_split"), "must be a list of strings"),
+        (json!([1]), json!("distinct_ids_to_split"), "must be a list of strings"),
+        (json!([]), json!("distinct_ids_to_split"), "must not be empty"),
+        (
+            json!(["zoe", "kiosk", "bob"]),
+            json!("distinct_ids_to_split"),
+            "not on this person: ['bob', 'zoe']",
+        ),
+        (
+            json!(["ann", "tablet", "phone", "kiosk"]),
+            json!("distinct_ids_to_split"),
+            "must leave the person at least one distinct id",
+        ),
+    ] {
+        let answer = split(json!({"distinct_ids_to_split": body}));
+        let expected = json!({"type": "validation_error", "code": "invalid_input", "detail": detail, "attr": attr});
+        assert_eq!((answer.status, answer.json()), (400, expected), "{body}");
+    }
+    let both = split(json!({"main_distinct_id": "ann", "distinct_ids_to_split": ["kiosk"]}));
+    let detail = "main_distinct_id cannot be combined with distinct_ids_to_split";
+    assert_eq!((both.status, &both.json()["detail"]), (400, &json!(detail)));
+    for (body, detail) in [
+        (json!("zoe"), "The person has no distinct id \"zoe\"."),
+        (json!(1), "Not a valid string."),
+    ] {
+        let answer = split(json!({"main_distinct_id": body}));
+        assert_eq!((answer.status, &answer.json()["detail"]), (400, &json!(detail)));
+        assert_eq!(answer.json()["attr"], "main_distinct_id");
+    }
+    assert_eq!(
+        find(&server, "kiosk").unwrap()["distinct_ids"],
+        json!(["ann", "tablet", "phone", "kiosk"])
+    );
+
+    let answer = split(json!({"distinct_ids_to_split": ["kiosk", "tablet"]}));
+    assert_eq!((answer.status, &answer.json()["success"]), (201, &json!(true)), "{answer}");
+    assert_eq!(answer.json()["distinct_ids"], json!(["ann", "phone"]));
+    for state in ["at once", "after a crash", "after an end"] {
+        let ann = find(&server, "ann").expect("ann");
+        assert_eq!(ann["distinct_ids"], json!(["ann", "phone"]), "{state}");
+        assert_eq!(
+            (path_of(&server, "phone"), &properties(&ann)),
+            (path.clone(), &json!({"plan": "pro"}))
+        );
+        for id in ["kiosk", "tablet"] {
+            let alone = find(&server, id).expect("a person");
+            assert_eq!(
+                (&alone["distinct_ids"], properties(&alone)),
+                (&json!([id]), json!({})),
+                "{state}"
+            );
+            let own = format!(
+                "SELECT count(*) FROM events WHERE distinct_id = '{id}' AND person_id = '{}'",
+                alone["uuid"].as_str().unwrap()
+            );
+            assert_eq!(server.count(&own), 1, "{state}: {id}");
+        }
+        let kept = format!(
+            "SELECT count(*) FROM events WHERE distinct_id = 'phone' AND person_id = '{}'",
+            ann["uuid"].as_str().unwrap()
+        );
+        assert_eq!(server.count(&kept), 1, "{state}");
+        match state {
+            "at once" => server.kill(),
+            _ => server.stop(),
+        }
+        server.restart();
+    }
+    // The id that the person's uuid was made from may leave as well.
+    let uuid = find(&server, "ann").unwrap()["uuid"].clone();
+    assert_eq!(
+        server.post(&format!("{path}split/"), &json!({"distinct_ids_to_split": ["ann"]})).status,
+        201
+    );
+    assert_eq!(
+        (find(&server, "ann").unwrap()["uuid"].clone(), path_of(&server, "phone")),
+        (uuid, path)
     );
 }

@@ -279,3 +279,76 @@ fn wrong_methods_and_wants_are_told() {
     let answer = server.send("GET", PERSONS, &headers, "");
     assert_eq!((answer.status, answer.json()["code"].clone()), (406, json!("not_acceptable")));
 }
+
+#[test]
+fn persons_are_listed_by_cohort_and_cohorts_by_person() {
+    let server = TestServer::start();
+    identify(&server, &people());
+    let cohorts = "/api/projects/@current/cohorts/";
+    let create = |body: Value| {
+        let answer = server.post(cohorts, &body);
+        assert_eq!(answer.status, 201, "{answer}");
+        answer.json()["id"].as_i64().expect("an id")
+    };
+    let rule = |key: &str, value: Value| json!({"properties": {"type": "AND", "values": [{"key": key, "type": "person", "value": value}]}});
+    let free = create(json!({"name": "free", "filters": rule("plan", json!("free"))}));
+    let uuid = |id: &str| list(&server, &[("distinct_id", id)])["results"][0]["uuid"].clone();
+    let listed = create(
+        json!({"name": "listed", "is_static": true, "_create_static_person_ids": [uuid("ann"), uuid("bob")]}),
+    );
+    let nested = create(
+        json!({"name": "both", "filters": {"properties": {"type": "AND", "values": [
+            {"key": "id", "type": "cohort", "value": free}, {"key": "id", "type": "cohort", "value": listed},
+        ]}}}),
+    );
+    let gone = create(json!({"name": "gone", "filters": rule("plan", json!("free"))}));
+    assert_eq!(server.patch(&format!("{cohorts}{gone}/"), &json!({"deleted": true})).status, 200);
+    for (cohort, expected) in [
+        (free, vec!["eve", "bob"]),
+        (listed, vec!["bob", "ann"]),
+        (nested, vec!["bob"]),
+        (gone, vec![]),
+        (999_999, vec![]),
+    ] {
+        let cohort = cohort.to_string();
+        let page = list(&server, &[("cohort", &cohort)]);
+        assert_eq!((first_ids(&page), &page["count"]), (expected.clone(), &json!(expected.len())));
+        let file = server.get(&with(PERSONS, &[("cohort", &cohort), ("format", "csv")]));
+        let lines = String::from_utf8(file.body).unwrap().split_terminator("\r\n").count();
+        assert_eq!(lines.saturating_sub(1), expected.len(), "{cohort}");
+    }
+    let both = [("cohort", &*free.to_string()), ("email", "eve@home.org")];
+    assert_eq!(first_ids(&list(&server, &both)), ["eve"]);
+    for (operator, expected) in [("in", vec!["eve", "bob"]), ("not_in", vec!["dan", "ann"])] {
+        let filters = json!([{"key": "id", "type": "cohort", "value": free, "operator": operator}]);
+        let page = list(&server, &[("properties", &filters.to_string())]);
+        assert_eq!(first_ids(&page), expected, "{operator}");
+    }
+    let of = |id: &str| {
+        let answer = server.get(&with(&format!("{PERSONS}cohorts/"), &[("person_id", id)]));
+        assert_eq!(answer.status, 200, "{answer}");
+        let mut ids: Vec<i64> = answer.json()["results"]
+            .as_array()
+            .expect("results")
+            .iter()
+            .map(|cohort| cohort["id"].as_i64().expect("an id"))
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let number = list(&server, &[("distinct_id", "ann")])["results"][0]["id"].to_string();
+    assert_eq!(
+        (of(uuid("bob").as_str().unwrap()), of(&number)),
+        (vec![free, listed, nested], vec![listed])
+    );
+    assert_eq!(of(uuid("dan").as_str().unwrap()), Vec::<i64>::new());
+    for (query, status, code) in [
+        (vec![], 400, "required"),
+        (vec![("person_id", "")], 400, "required"),
+        (vec![("person_id", "ann")], 400, "invalid_input"),
+        (vec![("person_id", "999999")], 404, "not_found"),
+    ] {
+        let answer = server.get(&with(&format!("{PERSONS}cohorts/"), &query));
+        assert_eq!((answer.status, &answer.json()["code"]), (status, &json!(code)), "{query:?}");
+    }
+}

@@ -5,12 +5,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::csv;
 use crate::http::page::Page;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store::problem;
@@ -29,20 +28,30 @@ const LIMIT_MAX: usize = 1000;
 /// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and the like: a page of what became
 /// of one object, or of all of the kind. Beside the objects the key must grant the log.
 pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
-    auth::require(&call.asker.key, "activity_log:read")?;
     let item = call.parameters.first().cloned();
+    of_item(app, call, scope, item).await
+}
+
+/// The same for the object with the id `item`, which may stand otherwise in the path, or for all.
+pub(super) async fn of_item(
+    app: &App,
+    call: Call<Principal>,
+    scope: Scope,
+    item: Option<String>,
+) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "activity_log:read")?;
     let asked = Asked { scopes: vec![scope], item, user: None };
-    page(app, &app.metadata.snapshot(), call.asker.project.id, &asked, &call.request).await
+    page(app, &app.metadata.snapshot(), &asked, &call).await
 }
 
 /// The log of one object, which the caller has found to exist, for a caller who may read it.
 async fn page(
     app: &App,
     snapshot: &Snapshot,
-    project: ProjectId,
     asked: &Asked,
-    request: &Request,
+    call: &Call<Principal>,
 ) -> Result<Response, Problem> {
+    let (project, request) = (call.asker.project.id, &call.request);
     let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
     let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
     let page = number("page").filter(|page| *page > 0).unwrap_or(1);
@@ -57,13 +66,13 @@ async fn page(
         "previous": (page > 1).then(|| link(page - 1)),
         "total_count": found.count,
     });
-    Ok(Response::json(StatusCode::OK, &body))
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
 /// `GET activity_log/`: everything that was changed in the project; `scope`, `scopes` (a list with
 /// commas), `item_id` and `user` (a uuid) select.
 pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
+    let request = &call.request;
     let snapshot = app.metadata.snapshot();
     let names = ["scope", "scopes"].map(|name| request.query(name).unwrap_or_default());
     let names = names.iter().flat_map(|names| names.split(','));
@@ -79,9 +88,9 @@ pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Pr
     let asked = Asked { scopes: scopes.clone(), item, user };
     if scopes.is_empty() && !names.is_empty() {
         let none = Asked { user: Some(UserId(-1)), ..asked };
-        return page(app, &snapshot, asker.project.id, &none, &request).await;
+        return page(app, &snapshot, &none, &call).await;
     }
-    page(app, &snapshot, asker.project.id, &asked, &request).await
+    page(app, &snapshot, &asked, &call).await
 }
 
 fn body(entry: &Entry, snapshot: &Snapshot) -> Value {

@@ -40,6 +40,7 @@ use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
+use crate::query::people::InCohort;
 
 /// `GET cohorts/`: those that are not deleted, newest first; `search` in their names, `type` as
 /// `static` or `dynamic`.
@@ -175,7 +176,7 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let page = Page::of(&request);
     let (collector, mut place) = (std::sync::Arc::new(parking_lot::Mutex::new(Vec::new())), 0);
     let collected = std::sync::Arc::clone(&collector);
-    let mut test = membership(app, &snapshot, project, id);
+    let mut test = membership(app, project, id);
     let counted = app.engine.count_persons(project, move |view, person| {
         let inside = test(view, person);
         if inside {
@@ -197,17 +198,22 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
 /// Whether a person is in the cohort, as flags see it.
 fn membership(
     app: &App,
-    snapshot: &Snapshot,
     project: ProjectId,
     id: CohortId,
 ) -> impl FnMut(&View, &Person) -> bool + Send + use<> {
-    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    let is_member = memberships(app, project);
+    move |view, person| is_member(view, id.0, person)
+}
+
+/// Whether persons are in the cohorts of now, as flags see it. Nobody is in one that is not there.
+pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
+    let set = app.metadata.snapshot().cohort_set(project).cloned().unwrap_or_default();
     let now = app.clock.now();
-    move |view, person| {
+    Box::new(move |view, id, person| {
         with_subject(view, project, (person, String::new()), now, |subject, uuids| {
-            Memberships::new(&set, uuids).contains(id.0, subject).unwrap_or(false)
+            Memberships::new(&set, uuids).contains(id, subject).unwrap_or(false)
         })
-    }
+    })
 }
 
 /// What is asked of a person as a subject, with its uuids.
@@ -253,7 +259,7 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
         .and_then(|set| set.get(id.0))
         .is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
     let (engine, metadata) = (app.engine.clone(), app.metadata.clone());
-    let test = membership(app, &snapshot, project, id);
+    let test = membership(app, project, id);
     app.tasks.0.spawn("count-cohort", async move {
         let count = match is_countable {
             true => engine.count_persons(project, test).await.ok(),

@@ -17,12 +17,14 @@ use crate::http::page::Page;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::event_definitions::body::DefinitionBody;
 use crate::http::routes::event_definitions::choice::Choice;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Scope;
 use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
 
@@ -85,12 +87,22 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
 
 /// `DELETE event_definitions/:id/`. It comes back when such an event arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (id, project) = (id(call.id())?, call.asker.project.id);
+    let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
     app.engine.wait().await.map_err(query::problem)?;
     let metadata = app.metadata.clone();
-    let write = async move { metadata.delete_definition(project, id).await };
+    let write = async move { metadata.delete_definition(project, id, by).await };
     store::write(app, "delete-event-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: what people did to
+/// definitions, also to one that is gone.
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let item = match call.parameters.is_empty() {
+        true => None,
+        false => Some(id(call.id())?.to_string()),
+    };
+    activity::of_item(app, call, Scope::EventDefinition, item).await
 }
 
 /// `GET event_definitions/:id/metrics/`. How often questions name an event is not counted, which is
@@ -120,6 +132,7 @@ fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
             owner: fields.nullable_integer("owner")?.map(|owner| owner.map(UserId)),
             verified: fields.boolean("verified")?,
             hidden: fields.boolean("hidden")?,
+            default_columns: fields.texts("default_columns")?,
         },
     })
 }

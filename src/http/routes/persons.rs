@@ -13,11 +13,13 @@ pub mod timeline;
 pub mod values;
 
 use hyper::StatusCode;
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
@@ -25,11 +27,15 @@ use crate::http::csv;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
+use crate::http::routes::cohorts;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
+use crate::http::routes::store::wrong;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
+use crate::metadata::activity::Scope;
 use crate::query::people::Part;
 
 /// Distinct ids that a list shows of one person (PostHog's figure).
@@ -38,7 +44,8 @@ const LISTED_IDS_MAX: usize = 1000;
 /// `GET persons/`: newest first. As CSV the whole list, whatever page was asked for.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
-    let question = question::read(&request)?;
+    let mut question = question::read(&request)?;
+    question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
     if rendering == Rendering::Csv {
         return export::export(app, asker, question).await;
     }
@@ -65,6 +72,33 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;
     let body = PersonBody::retrieved(&call.asker.project, person, ids);
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
+}
+
+/// `GET persons/cohorts/?person_id=`, by number or uuid: the cohorts that the person is in.
+pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "cohort:read")?;
+    let project = call.asker.project.id;
+    let Some(id) = call.request.query("person_id").filter(|id| !id.is_empty()) else {
+        return Err(wrong("person_id", "required", "This field is required."));
+    };
+    let (person, _) = find_one(app, project, &id).await?;
+    let snapshot = app.metadata.snapshot();
+    let is_member = cohorts::memberships(app, project);
+    let view = app.identities.view();
+    let all = snapshot.cohorts(project).iter();
+    let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
+    let own: Vec<_> = own.map(|cohort| cohorts::shown(cohort, &snapshot)).collect();
+    Ok(csv::render(StatusCode::OK, call.rendering, &json!({"results": own})))
+}
+
+/// `GET persons/activity/` and `persons/:id/activity/`: what operators did to persons. What became
+/// of deleted ones stands in the first alone.
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let item = match call.parameters.is_empty() {
+        true => None,
+        false => Some(find_one(app, call.asker.project.id, call.id()).await?.0.number.to_string()),
+    };
+    activity::of_item(app, call, Scope::Person, item).await
 }
 
 /// One person by number or uuid, with all distinct ids, as of every event acknowledged so far.

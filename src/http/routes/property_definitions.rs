@@ -1,5 +1,10 @@
-//! Property definitions, listed and retrieved: plans over the tables `property_definitions` and
-//! `event_properties`.
+//! Property definitions: listed, retrieved, edited, forgotten. They come into being by events alone.
+//! A list is a plan over the tables `property_definitions` and `event_properties`; how a definition
+//! looks is in `body`.
+
+mod body;
+
+use std::collections::HashMap;
 
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
@@ -13,19 +18,30 @@ use datafusion::prelude::lit;
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
-use serde_json::json;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::fields::Fields;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::property_definitions::body::DefinitionBody;
 use crate::http::routes::query;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::http::routes::store::wrong;
+use crate::ingest::normalize::lifts::LIFTS;
+use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::properties::ValueType;
+use crate::metadata::property_notes::PropertyNotes;
+use crate::metadata::property_notes::PropertyPatch;
 use crate::query::QueryError;
 use crate::query::View;
 use crate::query::rows::json_rows;
@@ -48,32 +64,118 @@ const HIDDEN: [&str; 14] = [
     "$group_4",
 ];
 
+/// The same of properties that begin so.
+const HIDDEN_PREFIX: &str = "$session_entry_";
+
 /// What keys of flags begin with.
 const FLAG_PREFIX: &str = "$feature/";
 
+/// Events that one request may ask for together with a property.
+const SEEN_MAX: usize = 1000;
+
 /// Name of the field that says whether a property was seen on the events that were named.
 const IS_SEEN: &str = "is_seen_on_filtered_events";
+
+/// What people noted of the definitions of a project, by id.
+type AllNotes = HashMap<Uuid, PropertyNotes>;
 
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let wanted = Wanted::of(&request)?;
+    let notes = app.metadata.property_notes(asker.project.id).await.map_err(problem)?;
+    let wanted = Wanted::of(&request, &notes)?;
     let (count, found) = find(app, &asker, &wanted, page).await.map_err(query::problem)?;
-    Ok(page.answer(app, &request, rendering, count, found))
+    let snapshot = app.metadata.snapshot();
+    let bodies = found.into_iter().map(|row| DefinitionBody::of_row(row, &notes, &snapshot));
+    Ok(page.answer(app, &request, rendering, count, bodies.collect()))
 }
 
 /// `GET property_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let one = async {
-        let definitions = app.engine.view(call.asker.project.id).await?;
-        let definitions = definitions.table("property_definitions").await?;
-        bodies(app, definitions.filter(col("id").eq(lit(call.id().to_lowercase())))?).await
-    };
-    let found: Result<Vec<Value>, QueryError> = one.await;
-    let mut found = found.map_err(query::problem)?;
-    let definition = found.pop().ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok(Response::json(StatusCode::OK, &definition))
+    let id = id(call.id())?;
+    app.engine.wait().await.map_err(query::problem)?;
+    let found = app.metadata.property_definition(call.asker.project.id, id).await;
+    let (own, notes) = found.map_err(problem)?;
+    let body = DefinitionBody::new(own, &notes, &app.metadata.snapshot());
+    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+}
+
+/// `PATCH property_definitions/:id/`, and `PUT`, which requires no more: a field that is absent
+/// stays as it was. The name is not one that can be changed.
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    let Call { asker, request, .. } = call;
+    app.engine.wait().await.map_err(query::problem)?;
+    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    // An unknown definition is told before a bad body.
+    metadata.property_definition(project, id).await.map_err(problem)?;
+    let patch = patch(Fields::read(request).await?)?;
+    let write = async move { metadata.update_property_definition(project, id, patch, by).await };
+    let (own, notes) = store::write(app, "update-property-definition", write).await?;
+    let body = DefinitionBody::new(own, &notes, &app.metadata.snapshot());
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `DELETE property_definitions/:id/`. It comes back when such a property arrives.
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
+    app.engine.wait().await.map_err(query::problem)?;
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.delete_property_definition(project, id, by).await };
+    store::write(app, "delete-property-definition", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// `GET property_definitions/seen_together/?event_names=a&event_names=b&property_name=`: which of
+/// the events ever had the property. The names may also be one JSON list.
+pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let request = &call.request;
+    let required = |name| wrong(name, "required", "This field is required.");
+    let given = request.query_all().filter(|(name, _)| name == "event_names");
+    let mut events: Vec<String> = given.map(|(_, value)| value.into_owned()).collect();
+    if let [list] = events.as_slice()
+        && let Ok(names) = serde_json::from_str(list)
+    {
+        events = names;
+    }
+    if events.is_empty() {
+        return Err(required("event_names"));
+    }
+    if events.len() > SEEN_MAX {
+        let detail = format!("Ensure this field has no more than {SEEN_MAX} elements.");
+        return Err(wrong("event_names", "max_length", detail));
+    }
+    let property = request.query("property_name").filter(|name| !name.is_empty());
+    let property = property.ok_or_else(|| required("property_name"))?;
+    app.engine.wait().await.map_err(query::problem)?;
+    let seen = app.metadata.seen_together(call.asker.project.id, &events, &property).await;
+    let seen = seen.map_err(problem)?;
+    let told: Map<String, Value> =
+        events.into_iter().map(|name| (name.clone(), seen.contains(&name).into())).collect();
+    Ok(Response::json(StatusCode::OK, &told))
+}
+
+/// What is no uuid names nothing.
+fn id(text: &str) -> Result<Uuid, Problem> {
+    Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
+}
+
+/// Reads a change. The first field that is wrong is the error.
+fn patch(mut fields: Fields) -> Result<PropertyPatch, Problem> {
+    let types = ValueType::ALL.map(ValueType::name);
+    let named = fields.nullable_choice("property_type", &types)?;
+    let value_type = |name: String| ValueType::ALL.into_iter().find(|own| own.name() == name);
+    Ok(PropertyPatch {
+        value_type: named.map(|name| name.and_then(value_type)),
+        tags: fields.texts("tags")?,
+        notes: NotesPatch {
+            description: fields.nullable_text("description")?,
+            verified: fields.boolean("verified")?,
+            hidden: fields.boolean("hidden")?,
+            ..NotesPatch::default()
+        },
+    })
 }
 
 /// What a request asks for.
@@ -84,17 +186,16 @@ struct Wanted {
     events: Option<Vec<String>>,
     /// Whether others are left out.
     only_seen: bool,
+    /// Ids of definitions that people vouched for, which come first.
+    verified: Vec<Expr>,
 }
 
 impl Wanted {
-    fn of(request: &Request) -> Result<Self, Problem> {
+    fn of(request: &Request, notes: &AllNotes) -> Result<Self, Problem> {
         let mut filters = kind_filters(request)?;
+        let is_of_persons = request.query("type").as_deref() == Some("person");
         let search = request.query("search").unwrap_or_default();
-        for term in search.split_whitespace() {
-            let name = datafusion::functions::expr_fn::lower(col("name"));
-            let term = lit(term.to_lowercase());
-            filters.push(datafusion::functions::expr_fn::contains(name, term));
-        }
+        filters.extend(search.split_whitespace().map(|term| matches_term(term, is_of_persons)));
         if let Some(names) = request.query("properties").filter(|names| !names.is_empty()) {
             filters.push(is_one_of(names.split(',')));
         }
@@ -103,8 +204,7 @@ impl Wanted {
             filters.push(!is_one_of(["distinct_id", "timestamp"]));
         }
         if let Some(wanted) = boolean(request, "is_feature_flag")? {
-            let prefix = lit(FLAG_PREFIX);
-            let is_flag = datafusion::functions::expr_fn::starts_with(col("name"), prefix);
+            let is_flag = starts_with(FLAG_PREFIX);
             filters.push(if wanted { is_flag } else { !is_flag });
         }
         if let Some(names) = names(request, "excluded_properties")? {
@@ -112,7 +212,28 @@ impl Wanted {
         }
         let events = names(request, "event_names")?.filter(|names| !names.is_empty());
         let only_seen = boolean(request, "filter_by_event_names")? == Some(true);
-        Ok(Self { filters, events, only_seen })
+        let those = |is: &dyn Fn(&PropertyNotes) -> bool| -> Vec<Expr> {
+            notes.iter().filter(|(_, notes)| is(notes)).map(|(id, _)| lit(id.to_string())).collect()
+        };
+        if boolean(request, "exclude_hidden")? == Some(true) {
+            filters.push(col("id").in_list(those(&|notes| notes.notes.hidden), true));
+        }
+        let verified = those(&|notes| notes.notes.verified);
+        Ok(Self { filters, events, only_seen, verified })
+    }
+}
+
+/// Whether a name has a term of a search in it. Of persons, a part of `latest` also finds what does
+/// not stand for the first visit (`initial`), as in PostHog.
+fn matches_term(term: &str, is_of_persons: bool) -> Expr {
+    let has = |part: &str| {
+        let name = datafusion::functions::expr_fn::lower(col("name"));
+        datafusion::functions::expr_fn::contains(name, lit(part))
+    };
+    let term = term.to_lowercase();
+    match is_of_persons && "latest".contains(&term) {
+        true => has(&term).or(!has("initial")),
+        false => has(&term),
     }
 }
 
@@ -137,18 +258,20 @@ fn kind_filters(request: &Request) -> Result<Vec<Expr>, Problem> {
         (_, None) => {}
     }
     if kind == "event" {
-        filters.push(match boolean(request, "exclude_core_properties")? {
-            Some(true) => !starts_with_dollar(),
-            _ => !is_one_of(HIDDEN),
-        });
+        filters.push(!is_one_of(HIDDEN));
+        filters.push(!starts_with(HIDDEN_PREFIX));
     } else if request.query("event_names").is_some_and(|names| !names.is_empty()) {
         return refuse("`event_names` can only be set for `event` type");
+    }
+    if boolean(request, "exclude_core_properties")? == Some(true) {
+        filters.push(!starts_with("$"));
+        filters.push(!is_one_of(LIFTS.map(|(name, _)| name)));
     }
     Ok(filters)
 }
 
-fn starts_with_dollar() -> Expr {
-    datafusion::functions::expr_fn::starts_with(col("name"), lit("$"))
+fn starts_with(prefix: &str) -> Expr {
+    datafusion::functions::expr_fn::starts_with(col("name"), lit(prefix))
 }
 
 fn is_one_of<'n>(names: impl IntoIterator<Item = &'n str>) -> Expr {
@@ -182,14 +305,14 @@ fn names(request: &Request, name: &'static str) -> Result<Option<Vec<String>>, P
     })
 }
 
-/// The definitions of a page, and how many there are in all: those seen on the named events first,
-/// then by name.
+/// The rows of a page, and how many there are in all: those seen on the named events first, then
+/// those that people vouched for, then by name.
 async fn find(
     app: &App,
     principal: &Principal,
     wanted: &Wanted,
     page: Page,
-) -> Result<(usize, Vec<Value>), QueryError> {
+) -> Result<(usize, Vec<Map<String, Value>>), QueryError> {
     let view = app.engine.view(principal.project.id).await?;
     let mut definitions = view.table("property_definitions").await?;
     for filter in &wanted.filters {
@@ -198,12 +321,18 @@ async fn find(
     let definitions = with_seen(&view, definitions, wanted).await?;
     let all = definitions.clone().aggregate(vec![], vec![count(lit(1)).alias("count")])?;
     let (_, counted) = app.engine.collect(all).await?;
-    let mut order = vec![col("name").sort(true, false)];
+    let mut order = Vec::new();
     if wanted.events.is_some() {
-        order.insert(0, col(IS_SEEN).sort(false, false));
+        order.push(col(IS_SEEN).sort(false, false));
     }
+    if !wanted.verified.is_empty() {
+        order.push(col("id").in_list(wanted.verified.clone(), false).sort(false, false));
+    }
+    order.push(col("name").sort(true, false));
     let rows = definitions.sort(order)?.limit(page.offset, Some(page.limit))?;
-    Ok((first_number(&counted), bodies(app, rows).await?))
+    let (_, batches) = app.engine.collect(rows).await?;
+    let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
+    Ok((first_number(&counted), rows))
 }
 
 /// Adds the column [`IS_SEEN`], if events were named, and leaves out what was not seen, if asked.
@@ -235,23 +364,4 @@ fn first_number(batches: &[RecordBatch]) -> usize {
     let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
     let number = numbers.and_then(|numbers| numbers.values().first().copied());
     number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
-}
-
-async fn bodies(app: &App, definitions: DataFrame) -> Result<Vec<Value>, QueryError> {
-    let (_, batches) = app.engine.collect(definitions).await?;
-    let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
-    Ok(rows.into_iter().map(body).collect())
-}
-
-/// A definition as clients get it.
-fn body(row: Map<String, Value>) -> Value {
-    let field = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
-    json!({
-        "id": field("id"),
-        "name": field("name"),
-        "is_numerical": field("is_numerical"),
-        "property_type": field("property_type"),
-        "tags": [],
-        IS_SEEN: field(IS_SEEN),
-    })
 }

@@ -5,11 +5,14 @@
 //! the uuid goes with the id, and the person takes the uuid of the id that it keeps.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use uuid::Uuid;
 
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::identity::change::Keep;
 
 /// Distinct ids of a person by position, that is in the order in which persons got them.
 pub type Ids = BTreeMap<i64, Box<str>>;
@@ -17,47 +20,92 @@ pub type Ids = BTreeMap<i64, Box<str>>;
 /// What becomes of the person. Each of the other ids gets a person with the uuid made from it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Position of the id that stays.
-    pub kept: i64,
-    /// The person's uuid afterwards, made from that id.
+    /// Positions of the ids that stay; at least one.
+    pub kept: BTreeSet<i64>,
+    /// The person's uuid afterwards, made from one of them.
     pub uuid: Uuid,
 }
 
-/// Decides who keeps what. `None` if there is nothing to split, or `main` is none of `ids`.
-pub fn parts(project: ProjectId, uuid: Uuid, ids: &Ids, main: Option<&str>) -> Option<Parts> {
+/// There is no such split: an id that was named is not one of the person's, or none would stay.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Impossible;
+
+/// Decides who keeps what. `None` if everything stays as it is.
+///
+/// # Errors
+///
+/// [`Impossible`].
+pub fn parts(
+    project: ProjectId,
+    uuid: Uuid,
+    ids: &Ids,
+    keep: &Keep,
+) -> Result<Option<Parts>, Impossible> {
     let own = |id: &str| PersonId::of(project, id).0;
-    let kept = match main {
-        Some(main) => ids.iter().find(|(_, id)| id.as_ref() == main),
-        None => ids.iter().find(|(_, id)| own(id) == uuid).or_else(|| ids.first_key_value()),
+    let by_name: HashMap<&str, i64> = ids.iter().map(|(at, id)| (id.as_ref(), *at)).collect();
+    let position = |name: &str| by_name.get(name).copied().ok_or(Impossible);
+    let kept: BTreeSet<i64> = match keep {
+        Keep::One(main) => [position(main)?].into(),
+        Keep::Own => {
+            let made_from = ids.iter().find(|(_, id)| own(id) == uuid);
+            let kept = made_from.or_else(|| ids.first_key_value());
+            kept.map(|(position, _)| *position).into_iter().collect()
+        }
+        Keep::AllBut(leaving) => {
+            let leaving = leaving.iter().map(|id| position(id));
+            let leaving = leaving.collect::<Result<BTreeSet<_>, _>>()?;
+            ids.keys().copied().filter(|position| !leaving.contains(position)).collect()
+        }
     };
-    let (kept, id) = kept?;
-    (ids.len() > 1).then(|| Parts { kept: *kept, uuid: own(id) })
+    if kept.is_empty() && !ids.is_empty() {
+        return Err(Impossible);
+    }
+    if kept.len() == ids.len() {
+        return Ok(None);
+    }
+    let staying = || kept.iter().filter_map(|position| ids.get(position));
+    let made_from = staying().find(|id| own(id) == uuid).or_else(|| staying().next());
+    let uuid = made_from.map_or(uuid, |id| own(id));
+    Ok(Some(Parts { kept, uuid }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::Ids;
+    use super::Impossible;
     use super::Parts;
     use super::parts;
     use crate::event::id::PersonId;
     use crate::event::id::ProjectId;
+    use crate::identity::change::Keep;
 
     #[test]
     fn the_uuid_stays_with_the_id_it_was_made_from() {
         let project = ProjectId(1);
         let uuid = |id: &str| PersonId::of(project, id).0;
         let ids: Ids = [(3, "anon".into()), (5, "user".into()), (9, "late".into())].into();
-        for (main, expected) in [
-            (None, Some(("user", 5))),
-            (Some("user"), Some(("user", 5))),
-            (Some("anon"), Some(("anon", 3))),
-            (Some("other"), None),
+        let one = |id: &str| Keep::One(id.to_owned());
+        let all_but = |ids: &[&str]| Keep::AllBut(ids.iter().map(|id| (*id).to_owned()).collect());
+        for (keep, expected) in [
+            (Keep::Own, Ok(Some(("user", vec![5])))),
+            (one("user"), Ok(Some(("user", vec![5])))),
+            (one("anon"), Ok(Some(("anon", vec![3])))),
+            (one("other"), Err(Impossible)),
+            (all_but(&["late"]), Ok(Some(("user", vec![3, 5])))),
+            (all_but(&["user", "user"]), Ok(Some(("anon", vec![3, 9])))),
+            (all_but(&["user", "anon"]), Ok(Some(("late", vec![9])))),
+            (all_but(&["user", "other"]), Err(Impossible)),
+            (all_but(&["late", "user", "anon"]), Err(Impossible)),
+            (all_but(&[]), Ok(None)),
         ] {
-            let expected = expected.map(|(id, kept)| Parts { kept, uuid: uuid(id) });
-            assert_eq!(parts(project, uuid("user"), &ids, main), expected, "{main:?}");
+            let expected = expected.map(|parts| {
+                parts.map(|(id, kept)| Parts { kept: kept.into_iter().collect(), uuid: uuid(id) })
+            });
+            assert_eq!(parts(project, uuid("user"), &ids, &keep), expected, "{keep:?}");
         }
         let alone: Ids = [(3, "anon".into())].into();
-        assert_eq!(parts(project, uuid("anon"), &alone, None), None);
-        assert_eq!(parts(project, uuid("anon"), &Ids::new(), None), None);
+        assert_eq!(parts(project, uuid("anon"), &alone, &Keep::Own), Ok(None));
+        assert_eq!(parts(project, uuid("anon"), &alone, &one("anon")), Ok(None));
+        assert_eq!(parts(project, uuid("anon"), &Ids::new(), &Keep::Own), Ok(None));
     }
 }

@@ -1,11 +1,15 @@
 //! What operators do to one person, carried out: changes of properties, and the end.
 
+use serde_json::Map;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
+use crate::identity::change::Done;
+use crate::identity::change::Effect;
 use crate::identity::change::Extent;
 use crate::identity::change::Op;
 use crate::identity::change::Update;
@@ -16,6 +20,7 @@ use crate::identity::deletions::Mark;
 use crate::identity::deletions::Place;
 use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
+use crate::identity::person::Person;
 
 impl Overlay<'_> {
     /// Changes properties of a person.
@@ -32,12 +37,18 @@ impl Overlay<'_> {
         };
         let person = self.find_person(project, number)?;
         let decision = decide::change(&person, update);
-        drop(person);
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
-        match decision.change {
-            Change::Update(revision) => self.revise(project, revision),
-            _ => Ok(()),
+        let Change::Update(revision) = decision.change else { return Ok(()) };
+        self.revise(project, revision)?;
+        let after = self.find_person(project, number)?;
+        let (before, after) = (
+            without(&person.properties, &after.properties),
+            without(&after.properties, &person.properties),
+        );
+        if !before.is_empty() || !after.is_empty() {
+            self.has_effect((project, op), &person, Done::Changed { before, after });
         }
+        Ok(())
     }
 
     /// Deletes a person, its events, or both.
@@ -52,7 +63,9 @@ impl Overlay<'_> {
             self.warn(project, op, WarningKind::PersonGone);
             return Ok(());
         };
-        self.find_person(project, number)?;
+        let before = self.find_person(project, number)?;
+        self.has_effect((project, op), &before, Done::Deleted(extent));
+        drop(before);
         if extent.has_events() {
             let ids = self.ids_of(project, number)?.into_values().collect();
             self.mark(project, op, (uuid, ids));
@@ -86,4 +99,22 @@ impl Overlay<'_> {
         let place = Place { project, sequence, ordinal };
         self.marks.push(Mark { place, person, asked_at: op.timestamp, ids });
     }
+
+    /// Notes what an operation did to a person, which was `before`.
+    pub(super) fn has_effect(
+        &mut self,
+        (project, op): (ProjectId, &Op),
+        before: &Person,
+        done: Done,
+    ) {
+        let (sequence, at) = (self.counters.applied, op.timestamp);
+        let (person, uuid) = (before.number, before.uuid);
+        self.effects.push(Effect { project, sequence, at, person, uuid, done });
+    }
+}
+
+/// The properties of `all` that `other` has not with the same value.
+fn without(all: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
+    let differ = all.iter().filter(|(key, value)| other.get(*key) != Some(*value));
+    differ.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -7,6 +7,8 @@ use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
+use crate::identity::change::Done;
+use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::WarningKind;
 use crate::identity::decide::split;
@@ -14,13 +16,13 @@ use crate::identity::overlay::Overlay;
 use crate::identity::person::Person;
 
 impl Overlay<'_> {
-    /// Gives every distinct id of a person but one a person of its own.
+    /// Gives every distinct id that a person does not keep a person of its own.
     pub(super) fn split(
         &mut self,
         project: ProjectId,
         op: &Op,
         uuid: Uuid,
-        main: Option<&str>,
+        keep: &Keep,
     ) -> Result<(), IdentityError> {
         let Some(number) = self.number_of(project, uuid)? else {
             self.warn(project, op, WarningKind::PersonGone);
@@ -28,21 +30,29 @@ impl Overlay<'_> {
         };
         let before = self.find_person(project, number)?;
         let ids = self.ids_of(project, number)?;
-        let Some(parts) = split::parts(project, uuid, &ids, main) else {
-            let is_its_own = |main: &str| ids.values().any(|id| id.as_ref() == main);
-            if !main.is_none_or(is_its_own) {
+        let parts = match split::parts(project, uuid, &ids, keep) {
+            Ok(Some(parts)) => parts,
+            Ok(None) => return Ok(()),
+            Err(split::Impossible) => {
                 self.warn(project, op, WarningKind::PersonGone);
+                return Ok(());
             }
-            return Ok(());
         };
+        let names = |ids: &mut dyn Iterator<Item = &Box<str>>| -> Vec<String> {
+            ids.map(|id| id.to_string()).collect()
+        };
+        let kept = &mut parts.kept.iter().filter_map(|position| ids.get(position));
+        let done = Done::Split { before: names(&mut ids.values()), after: names(kept) };
         let version = before.version.saturating_add(1);
         let sequence = self.counters.applied;
         for (position, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
             self.splits.insert((project, own));
-            // The way from the uuid of each id leads to itself from now on.
-            self.overrides.insert((project, own), own);
-            let owner = if position == parts.kept {
+            let is_kept = parts.kept.contains(&position);
+            // The way from the uuid of an id leads to itself from now on, or to the person it stays
+            // with.
+            self.overrides.insert((project, own), if is_kept { parts.uuid } else { own });
+            let owner = if is_kept {
                 number
             } else {
                 let person = Person {
@@ -66,6 +76,7 @@ impl Overlay<'_> {
             person.version = version;
             person.changed_sequence = sequence;
         }
+        self.has_effect((project, op), &before, done);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
+use crate::identity::change::Keep;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -135,7 +136,7 @@ impl Model {
                 Some(_) => self.ordinary(project, op, update),
                 None => self.personless.push((project, me.to_owned())),
             },
-            OpKind::Split { person, main } => self.split(project, op, *person, main.as_deref()),
+            OpKind::Split { person, keep } => self.split(project, op, *person, keep),
             OpKind::Change { person, update } => {
                 let found = self.persons.iter().find(|(p, q)| *p == project && q.uuid == *person);
                 match found.map(|(_, person)| self.ids_of(person.number)) {
@@ -297,20 +298,30 @@ impl Model {
         }
     }
 
-    /// Every id but one gets a person of its own; who has the id that the uuid was made from has
-    /// the uuid.
-    fn split(&mut self, project: ProjectId, op: &Op, uuid: Uuid, main: Option<&str>) {
+    /// Every id that does not stay gets a person of its own; who has the id that the uuid was made
+    /// from has the uuid.
+    fn split(&mut self, project: ProjectId, op: &Op, uuid: Uuid, keep: &Keep) {
         let found = self.persons.iter().find(|(p, person)| *p == project && person.uuid == uuid);
         let Some((_, person)) = found.cloned() else {
             return self.warn(project, op, WarningKind::PersonGone);
         };
         let ids = self.ids_of(person.number);
         let first = ids.iter().find(|id| uuid_of(project, id) == uuid).expect("made from an id");
-        let kept = main.unwrap_or(first).to_owned();
-        if !ids.contains(&kept) {
+        let named = match keep {
+            Keep::Own => vec![],
+            Keep::One(id) => vec![id.clone()],
+            Keep::AllBut(others) => others.clone(),
+        };
+        let kept: Vec<String> = match keep {
+            Keep::Own => vec![first.clone()],
+            Keep::One(id) => vec![id.clone()],
+            Keep::AllBut(_) => ids.iter().filter(|id| !named.contains(id)).cloned().collect(),
+        };
+        if kept.is_empty() || named.iter().any(|id| !ids.contains(id)) {
             return self.warn(project, op, WarningKind::PersonGone);
         }
-        for id in ids.iter().filter(|id| **id != kept) {
+        let owner = if kept.contains(first) { first.clone() } else { kept[0].clone() };
+        for id in ids.iter().filter(|id| !kept.contains(id)) {
             self.born += 1;
             let part = Person {
                 number: self.born,
@@ -325,8 +336,8 @@ impl Model {
             let entry = self.ids.iter_mut().find(|(p, known, _)| *p == project && known == id);
             entry.expect("an id").2 = self.born;
         }
-        if ids.len() > 1 {
-            self.edit(person.number, |p| p.uuid = uuid_of(project, &kept));
+        if ids.len() > kept.len() {
+            self.edit(person.number, |p| p.uuid = uuid_of(project, &owner));
             let (applied, number) = (self.applied, person.number);
             let (_, left) =
                 self.persons.iter_mut().find(|(_, p)| p.number == number).expect("a person");

@@ -18,6 +18,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
+use crate::identity::change::Keep;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -103,7 +104,11 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
         }
         _ => OpKind::Split {
             person: uuid_of(project, &id(random)),
-            main: random.random_bool(0.5).then(|| id(random)),
+            keep: match random.random_range(0..4_u8) {
+                0 => Keep::Own,
+                1 => Keep::One(id(random)),
+                _ => Keep::AllBut((0..random.random_range(1..3_u8)).map(|_| id(random)).collect()),
+            },
         },
     }
 }

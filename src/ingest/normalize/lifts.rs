@@ -22,7 +22,7 @@ use crate::ingest::tape::Value;
 
 /// Names of the property and of what is known of it first, `$initial_` and the name without its `$`.
 /// A bit of a `u64` for each.
-pub(super) const LIFTS: &[Names; 44] = &[
+pub const LIFTS: &[Names; 44] = &[
     ("$os", "$initial_os"),
     ("$os_name", "$initial_os_name"),
     ("$os_version", "$initial_os_version"),

@@ -169,8 +169,8 @@ async fn definitions_are_edited_and_deleted() {
     metadata.upsert_definitions(&events(&[seen("a", 10)])).await.expect("upsert");
     assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").0.id, new.id);
 
-    assert_eq!(metadata.delete_definition(PROJECT, a.id).await.expect("delete"), expected);
-    assert_eq!(kind(metadata.delete_definition(PROJECT, a.id).await), Kind::NotFound);
+    assert_eq!(metadata.delete_definition(PROJECT, a.id, USER).await.expect("delete"), expected);
+    assert_eq!(kind(metadata.delete_definition(PROJECT, a.id, USER).await), Kind::NotFound);
     assert_eq!(kind(metadata.definition(PROJECT, a.id).await), Kind::NotFound);
     let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default(), USER).await;
     assert_eq!(kind(gone), Kind::NotFound);

@@ -32,6 +32,7 @@ pub(super) struct DefinitionBody {
     verified_at: Option<String>,
     verified_by: Option<UserBody>,
     hidden: bool,
+    default_columns: Vec<String>,
 }
 
 impl DefinitionBody {
@@ -60,6 +61,7 @@ impl DefinitionBody {
             verified_at: notes.verified_at.map(|at| at.to_rfc3339()),
             verified_by: user(notes.verified_by),
             hidden: notes.hidden,
+            default_columns: notes.default_columns,
         }
     }
 }

@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Kind;
-use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -28,7 +29,7 @@ use crate::ingest::operation::Operation;
 /// others stay.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     // An unknown person is told before a bad body.
     persons::find_one(app, asker.project.id, &id).await?;
     let mut fields = Fields::read(request).await?;
@@ -36,13 +37,13 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
         return Err(missing("properties"));
     }
     let set = fields.object("properties")?.unwrap_or_default();
-    change(app, &asker, &id, (set, Vec::new()), StatusCode::ACCEPTED).await
+    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
 }
 
 /// `POST persons/:id/update_property/` with `key` and `value`, in the body or in the query.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     persons::find_one(app, asker.project.id, &id).await?;
     let text = |name: &str| request.query(name).map(|text| Value::from(text.into_owned()));
     let (key, value) = (text("key"), text("value"));
@@ -51,20 +52,20 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let value = value.ok_or_else(|| missing("value"))?;
     let key = fields.text("key")?.or_else(|| Some(key?.as_str()?.to_owned()));
     let key = key.filter(|key| !key.is_empty()).ok_or_else(|| missing("key"))?;
-    change(app, &asker, &id, (Map::from_iter([(key, value)]), Vec::new()), StatusCode::ACCEPTED)
-        .await
+    let set = Map::from_iter([(key, value)]);
+    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
 }
 
 /// `POST persons/:id/delete_property/` with `$unset`, one key, in the body or in the query.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
-    let Call { asker, request, .. } = call;
+    let Call { asker, request, rendering, .. } = call;
     persons::find_one(app, asker.project.id, &id).await?;
     let asked = request.query("$unset").map(Cow::into_owned);
     let mut fields = Fields::read(request).await?;
     let key = fields.text("$unset")?.or(asked).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| wrong("$unset", "required", "This field is required."))?;
-    change(app, &asker, &id, (Map::new(), vec![key]), StatusCode::CREATED).await
+    change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
 }
 
 /// `POST persons/reset_person_distinct_id/` with `distinct_id`: lets a distinct id be used again
@@ -83,8 +84,9 @@ pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Resp
 }
 
 /// Logs an operation on persons, and waits until it has taken effect.
-pub(super) async fn operate(app: &App, project: ProjectId, action: Action) -> Result<(), Problem> {
-    let operation = Operation { project, at: app.clock.now(), action };
+pub(super) async fn operate(app: &App, asker: &Principal, action: Action) -> Result<(), Problem> {
+    let (project, by) = (asker.project.id, Some(asker.user.id));
+    let operation = Operation { project, at: app.clock.now(), by, action };
     let pipeline = app.pipeline.clone();
     let operating =
         app.tasks.0.detach("operate-on-persons", async move { pipeline.operate(operation).await });
@@ -98,16 +100,16 @@ async fn change(
     asker: &Principal,
     id: &str,
     (set, unset): (Map<String, Value>, Vec<String>),
-    status: StatusCode,
+    (status, rendering): (StatusCode, Rendering),
 ) -> Result<Response, Problem> {
     let project = asker.project.id;
     let (person, _) = persons::find_one(app, project, id).await?;
     let action = Action::ChangePerson { person: person.uuid.to_string(), set, unset };
-    operate(app, project, action).await?;
+    operate(app, asker, action).await?;
     let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
     let body = PersonBody::retrieved(&asker.project, person, ids);
     let body = if status == StatusCode::CREATED { body.succeeded() } else { body };
-    Ok(Response::json(status, &body))
+    Ok(csv::render(status, rendering, &body))
 }
 
 /// The answer that clients of PostHog know: code and detail stand in each other's place.

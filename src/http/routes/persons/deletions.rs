@@ -101,7 +101,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
     let (wanted, _) = Wanted::read(call.request).await?;
-    carry_out(app, project, wanted, &[person.uuid]).await?;
+    carry_out(app, &call.asker, wanted, &[person.uuid]).await?;
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
@@ -110,14 +110,15 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
     let wanted = Wanted { events: true, persons: false };
-    carry_out(app, project, wanted, &[person.uuid]).await?;
+    carry_out(app, &call.asker, wanted, &[person.uuid]).await?;
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
 /// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let (wanted, mut fields) = Wanted::read(call.request).await?;
+    let Call { asker, request, .. } = call;
+    let project = asker.project.id;
+    let (wanted, mut fields) = Wanted::read(request).await?;
     let (ids, distinct_ids) = (fields.texts("ids")?, fields.texts("distinct_ids")?);
     let refused = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
     let (ids, distinct_ids) = match (ids, distinct_ids) {
@@ -134,7 +135,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
         (ids, distinct_ids) => (ids.unwrap_or_default(), distinct_ids.unwrap_or_default()),
     };
     let uuids = found(app, project, ids, distinct_ids).await?;
-    carry_out(app, project, wanted, &uuids).await?;
+    carry_out(app, &asker, wanted, &uuids).await?;
     let body = BulkBody {
         persons_found: uuids.len(),
         persons_deleted: if wanted.persons { uuids.len() } else { 0 },
@@ -221,7 +222,7 @@ async fn found(
 
 async fn carry_out(
     app: &App,
-    project: ProjectId,
+    asker: &Principal,
     wanted: Wanted,
     uuids: &[Uuid],
 ) -> Result<(), Problem> {
@@ -230,5 +231,5 @@ async fn carry_out(
         let detail = "Too many deletions of events are under way.";
         return Err(Problem::new(Kind::Overloaded, "overloaded", detail));
     }
-    operate(app, project, action).await
+    operate(app, asker, action).await
 }

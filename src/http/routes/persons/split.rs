@@ -1,9 +1,12 @@
-//! `POST persons/:id/split/`: takes merges back. Every distinct id of the person but one gets a
-//! person of its own, without properties; the person keeps its number and its properties, as newer
+//! `POST persons/:id/split/`: takes merges back. Every distinct id that the person does not keep gets
+//! a person of its own, without properties; the person keeps its number and its properties, as newer
 //! versions of PostHog have it (older ones cleared them if no id was named).
 //!
 //! The operation goes through the log like an event: it has its place among them, and survives a
 //! crash as they do. The answer comes when it has taken effect.
+
+use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -12,51 +15,88 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::csv;
 use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::persons::changes;
+use crate::http::routes::store::wrong;
 use crate::ingest::operation::Action;
 
-/// Longest body: room for the longest distinct id, however it is escaped, many times over.
-const BODY_MAX_BYTES: u64 = 64 << 10;
+/// Longest body: room for thousands of distinct ids.
+const BODY_MAX_BYTES: u64 = 1 << 20;
 
-/// Splits a person. The body may name `main_distinct_id`, the id that the person keeps.
+const MAIN: &str = "main_distinct_id";
+const LEAVING: &str = "distinct_ids_to_split";
+
+/// Splits a person. The body may name `main_distinct_id`, the id that the person keeps, or
+/// `distinct_ids_to_split`, those that it does not keep.
 pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let (person, ids) = persons::find_one(app, project, call.id()).await?;
-    let Call { asker, request, .. } = call;
-    let main_distinct_id = main_distinct_id(request).await?;
-    if let Some(main) = main_distinct_id.as_ref().filter(|main| !ids.contains(*main)) {
-        let detail = format!("The person has no distinct id \"{main}\".");
-        return Err(invalid(detail));
-    }
+    let Call { asker, request, rendering, .. } = call;
+    let (main_distinct_id, distinct_ids_to_split) = wanted(request, &ids).await?;
     let person_uuid = person.uuid.to_string();
-    let action = Action::SplitPerson { person: person_uuid, main_distinct_id };
-    changes::operate(app, project, action).await?;
+    let action =
+        Action::SplitPerson { person: person_uuid, main_distinct_id, distinct_ids_to_split };
+    changes::operate(app, &asker, action).await?;
     let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
     let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
-    Ok(Response::json(StatusCode::CREATED, &body))
+    Ok(csv::render(StatusCode::CREATED, rendering, &body))
 }
 
-async fn main_distinct_id(request: Request) -> Result<Option<String>, Problem> {
+/// The id that stays, or the ids that leave, of a person with these ids.
+async fn wanted(
+    request: Request,
+    ids: &[String],
+) -> Result<(Option<String>, Option<Vec<String>>), Problem> {
     let body = request.body.read(BODY_MAX_BYTES).await?;
     if body.is_empty() {
-        return Ok(None);
+        return Ok((None, None));
     }
     let body: Value =
         serde_json::from_slice(&body).map_err(|error| Problem::parse_error(&error))?;
-    match body.get("main_distinct_id") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(id)) => Ok(Some(id.clone())),
-        Some(_) => Err(invalid("Not a valid string.".to_owned())),
+    let main = match body.get("main_distinct_id") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(main)) if ids.contains(main) => Some(main.clone()),
+        Some(Value::String(main)) => {
+            let detail = format!("The person has no distinct id \"{main}\".");
+            return Err(wrong(MAIN, "invalid_input", detail));
+        }
+        Some(_) => return Err(wrong(MAIN, "invalid_input", "Not a valid string.")),
+    };
+    let leaving = match body.get("distinct_ids_to_split") {
+        None | Some(Value::Null) => None,
+        Some(list) => Some(leaving(list, ids)?),
+    };
+    if main.is_some() && leaving.is_some() {
+        let detail = "main_distinct_id cannot be combined with distinct_ids_to_split";
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     }
+    Ok((main, leaving))
 }
 
-fn invalid(detail: String) -> Problem {
-    Problem::new(Kind::Invalid, "invalid_input", detail)
-        .with_attr(Attr::Name("main_distinct_id".into()))
+/// The rules of PostHog, and that an id is left: a person without one could not be reached.
+fn leaving(list: &Value, ids: &[String]) -> Result<Vec<String>, Problem> {
+    let refused = |detail: String| wrong(LEAVING, "invalid_input", detail);
+    let texts = list.as_array().and_then(|items| {
+        items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    });
+    let texts = texts.ok_or_else(|| refused("must be a list of strings".to_owned()))?;
+    if texts.is_empty() {
+        return Err(refused("must not be empty".to_owned()));
+    }
+    let (own, named): (HashSet<&String>, HashSet<&String>) =
+        (ids.iter().collect(), texts.iter().collect());
+    let unknown: BTreeSet<&String> = texts.iter().filter(|id| !own.contains(id)).collect();
+    if !unknown.is_empty() {
+        let unknown: Vec<String> = unknown.iter().map(|id| format!("'{id}'")).collect();
+        return Err(refused(format!("not on this person: [{}]", unknown.join(", "))));
+    }
+    if own.is_subset(&named) {
+        return Err(refused("must leave the person at least one distinct id".to_owned()));
+    }
+    Ok(texts)
 }

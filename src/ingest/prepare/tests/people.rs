@@ -21,7 +21,7 @@ pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
         OpKind::Personless => "personless".to_owned(),
         OpKind::Update(update) => format!("update {}", said(update)),
         OpKind::UpdateExisting(update) => format!("update if known {}", said(update)),
-        OpKind::Split { person, main } => format!("split {person} {main:?}"),
+        OpKind::Split { person, keep } => format!("split {person} {keep:?}"),
         OpKind::Change { person, update } => format!("change {person} {}", said(update)),
         OpKind::Delete { person, .. } => format!("delete {person}"),
         OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),

@@ -1,0 +1,79 @@
+//! A property definition as clients get it: [`DefinitionBody`].
+
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::http::routes::property_definitions::AllNotes;
+use crate::http::routes::property_definitions::IS_SEEN;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::UserId;
+use crate::metadata::properties::PropertyDefinition;
+use crate::metadata::properties::ValueType;
+use crate::metadata::property_notes::PropertyNotes;
+use crate::metadata::snapshot::Snapshot;
+
+/// The fields of PostHog's free edition in its order, then those that its enterprise edition has
+/// besides.
+#[derive(Debug, Serialize)]
+pub(super) struct DefinitionBody {
+    id: Value,
+    name: Value,
+    is_numerical: Value,
+    property_type: Value,
+    tags: Vec<String>,
+    /// Null unless a list was asked about events.
+    is_seen_on_filtered_events: Value,
+    description: Option<String>,
+    updated_at: Option<String>,
+    updated_by: Option<UserBody>,
+    verified: bool,
+    verified_at: Option<String>,
+    verified_by: Option<UserBody>,
+    hidden: bool,
+}
+
+impl DefinitionBody {
+    /// One definition; `snapshot` has the users of its notes.
+    pub(super) fn new(own: PropertyDefinition, notes: &PropertyNotes, snapshot: &Snapshot) -> Self {
+        let row = Map::from_iter([
+            ("id".to_owned(), Value::from(own.id.to_string())),
+            ("is_numerical".to_owned(), own.is_numerical().into()),
+            ("property_type".to_owned(), own.value_type.map(ValueType::name).into()),
+            ("name".to_owned(), own.name.into()),
+        ]);
+        Self::build(row, Some(notes), snapshot)
+    }
+
+    /// A row of the table `property_definitions`, and of the question about events.
+    pub(super) fn of_row(row: Map<String, Value>, all: &AllNotes, snapshot: &Snapshot) -> Self {
+        let id = row.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
+        Self::build(row, id.and_then(|id| all.get(&id)), snapshot)
+    }
+
+    fn build(
+        mut row: Map<String, Value>,
+        notes: Option<&PropertyNotes>,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let mut field = |name: &str| row.remove(name).unwrap_or_default();
+        let PropertyNotes { tags, notes } = notes.cloned().unwrap_or_default();
+        let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
+        Self {
+            id: field("id"),
+            name: field("name"),
+            is_numerical: field("is_numerical"),
+            property_type: field("property_type"),
+            tags,
+            is_seen_on_filtered_events: field(IS_SEEN),
+            description: notes.description,
+            updated_at: notes.updated_at.map(|at| at.to_rfc3339()),
+            updated_by: user(notes.updated_by),
+            verified: notes.verified,
+            verified_at: notes.verified_at.map(|at| at.to_rfc3339()),
+            verified_by: user(notes.verified_by),
+            hidden: notes.hidden,
+        }
+    }
+}

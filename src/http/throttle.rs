@@ -1,0 +1,131 @@
+//! How often one personal key may ask: [`Throttle`]. Off unless the operator sets a limit.
+//!
+//! A key that has not asked for a while may ask as often as the limit says at once, and then again
+//! as time goes on (the generic cell rate algorithm); PostHog counts the requests of the last minute,
+//! which comes to the same for who stays below. What SDKs send is not limited.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::Quota;
+use governor::RateLimiter;
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::DashMapStateStore;
+
+use crate::clock::Clock;
+use crate::config::http::HttpConfig;
+use crate::http::response::Problem;
+use crate::metadata::accounts::KeyId;
+
+/// One limit. It remembers a time for each key that ever asked, so as many as there are keys.
+type Limit = RateLimiter<KeyId, DashMapStateStore<KeyId>, Time, NoOpMiddleware<Duration>>;
+
+/// The limits of all keys.
+#[derive(Debug)]
+pub struct Throttle {
+    clock: Clock,
+    limits: Vec<Limit>,
+}
+
+#[derive(Clone, Debug)]
+struct Time(Clock);
+
+impl governor::clock::Clock for Time {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
+impl Throttle {
+    /// The limits that the operator set.
+    pub fn new(config: &HttpConfig, clock: &Clock) -> Self {
+        let limit = |max: Option<NonZeroU32>, quota: fn(NonZeroU32) -> Quota| {
+            max.map(|max| RateLimiter::dashmap_with_clock(quota(max), Time(clock.clone())))
+        };
+        let limits = [
+            limit(config.key_requests_per_minute_max, Quota::per_minute),
+            limit(config.key_requests_per_hour_max, Quota::per_hour),
+        ];
+        Self { clock: clock.clone(), limits: limits.into_iter().flatten().collect() }
+    }
+
+    /// Counts a request of a key.
+    ///
+    /// # Errors
+    ///
+    /// 429: it asked too often.
+    pub fn check(&self, key: KeyId) -> Result<(), Problem> {
+        for limit in &self.limits {
+            if let Err(too_early) = limit.check_key(&key) {
+                let wait = too_early.wait_time_from(self.clock.monotonic());
+                return Err(Problem::throttled(wait));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Args;
+    use clap::FromArgMatches;
+    use serde_json::json;
+
+    use super::Throttle;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+    use crate::config::http::HttpConfig;
+    use crate::http::response::Body;
+    use crate::http::response::Problem;
+    use crate::http::response::Response;
+    use crate::metadata::accounts::KeyId;
+
+    fn throttle(arguments: &[&str], clock: &Clock) -> Throttle {
+        let command = HttpConfig::augment_args(clap::Command::new("weir"));
+        let arguments = [&["weir"], arguments].concat();
+        let config = HttpConfig::from_arg_matches(&command.get_matches_from(arguments)).unwrap();
+        Throttle::new(&config, clock)
+    }
+
+    /// Status, seconds of `Retry-After`, and body.
+    fn told(problem: Problem) -> (u16, String, serde_json::Value) {
+        let response = Response::from(problem);
+        let seconds = response.headers["retry-after"].to_str().unwrap().to_owned();
+        let Body::Full(body) = &response.body else { panic!("it is not streamed") };
+        (response.status.as_u16(), seconds, serde_json::from_slice(body).unwrap())
+    }
+
+    #[test]
+    fn each_key_has_its_own_limits() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let limits = ["--key-requests-per-minute-max=3", "--key-requests-per-hour-max=5"];
+        let throttle = throttle(&limits, &clock);
+        let ask = |key: i64| throttle.check(KeyId(key)).map_err(told);
+        for _ in 0..3 {
+            assert!(ask(1).is_ok() && ask(2).is_ok());
+        }
+        let refused = |seconds: u32| {
+            let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
+            let body = json!({"type": "throttled_error", "code": "throttled", "detail": detail, "attr": null});
+            Err((429, seconds.to_string(), body))
+        };
+        assert_eq!((ask(1), ask(2)), (refused(20), refused(20)));
+        clock.advance(Duration::from_millis(5_500));
+        assert_eq!(ask(1), refused(15), "seconds are rounded up");
+        clock.advance(Duration::from_secs(60));
+        assert!(ask(1).is_ok() && ask(1).is_ok(), "the minute is over");
+        // Five in an hour are one in twelve minutes, of which a minute is over.
+        assert_eq!(ask(1), refused(12 * 60 - 65));
+        assert!(ask(3).is_ok());
+    }
+
+    #[test]
+    fn without_a_setting_nobody_is_limited() {
+        let throttle = throttle(&[], &Clock::test(UnixMicros(0)));
+        assert!((0..10_000).all(|_| throttle.check(KeyId(1)).is_ok()));
+    }
+}

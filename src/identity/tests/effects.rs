@@ -1,0 +1,94 @@
+//! What operators' operations do, as it is told before it is done.
+
+use super::*;
+use crate::identity::change::Done;
+use crate::identity::change::Effect;
+
+fn set(distinct_id: &str, set: Value) -> Op {
+    op(distinct_id, OpKind::Update(update(set, &[])))
+}
+
+fn update(set: Value, unset: &[&str]) -> Update {
+    let set = set.as_object().expect("an object").clone();
+    let unset = unset.iter().map(|key| (*key).to_owned()).collect();
+    Update { set, unset, ..Update::default() }
+}
+
+fn change(id: &str, set: Value, unset: &[&str]) -> Op {
+    let person = uuid_of(PROJECTS[0], id);
+    op("", OpKind::Change { person, update: update(set, unset) })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().expect("an object").clone()
+}
+
+/// Goal: every effect says what was before, and is told of what happened alone.
+#[test]
+fn effects_are_what_operations_did() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    let split = |keep| op("", OpKind::Split { person: uuid_of(PROJECTS[0], "a"), keep });
+    let delete =
+        |id| op("", OpKind::Delete { person: uuid_of(PROJECTS[0], id), extent: Extent::Person });
+    let first = [set("a", json!({"plan": "free", "age": 4})), merge("a", "b"), merge("a", "c")];
+    let ops = [
+        change("a", json!({"plan": "pro", "age": 4, "new": null}), &["age", "nothing"]),
+        change("a", json!({"plan": "pro"}), &[]),
+        change("nobody", json!({"plan": "pro"}), &[]),
+        set("a", json!({"plan": "team"})),
+        split(Keep::AllBut(vec!["b".to_owned()])),
+        split(Keep::One("nobody".to_owned())),
+        delete("a"),
+        delete("a"),
+    ];
+    let records = [record(1, first.to_vec()), record(2, ops.to_vec())];
+    let mut told = Vec::new();
+    let note = |effects: &[Effect]| {
+        told.extend_from_slice(effects);
+        true
+    };
+    identities.apply_noting(&records, note).expect("applies");
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    let (before, after) =
+        (object(json!({"plan": "free", "age": 4})), object(json!({"plan": "pro", "new": null})));
+    let expected = [
+        Done::Changed { before, after },
+        Done::Split { before: ids(&["a", "b", "c"]), after: ids(&["a", "c"]) },
+        Done::Deleted(Extent::Person),
+    ];
+    assert_eq!(told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(), expected);
+    for effect in &told {
+        let who = (effect.project, effect.sequence, effect.person, effect.uuid);
+        assert_eq!(who, (PROJECTS[0], 2, 1, uuid_of(PROJECTS[0], "a")));
+    }
+    let again = |_: &[Effect]| -> bool { panic!("it was told already") };
+    identities.apply_noting(&records, again).expect("skips");
+}
+
+/// Goal: what is not written down is not done, and is told again the same, as after a crash.
+#[test]
+fn what_is_not_noted_is_not_done() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    identities.apply(&[record(1, vec![set("a", json!({"plan": "free"}))])]).expect("applies");
+    let records =
+        [record(2, vec![op("b", OpKind::Touch), change("a", json!({"plan": "pro"}), &[])])];
+    let mut told = Vec::new();
+    for is_noted in [false, false, true] {
+        let note = |effects: &[Effect]| {
+            told.push(effects.to_vec());
+            is_noted
+        };
+        let applied = identities.apply_noting(&records, note);
+        assert_eq!(applied.is_ok(), is_noted);
+        let plan = identities.person_of(PROJECTS[0], "a").expect("reads").expect("a");
+        assert_eq!(plan.properties["plan"], if is_noted { "pro" } else { "free" });
+        let b = identities.person_of(PROJECTS[0], "b").expect("reads");
+        assert_eq!(
+            (b.is_some(), identities.applied_sequence()),
+            (is_noted, 1 + u64::from(is_noted))
+        );
+    }
+    assert!(told.len() == 3 && told[0] == told[1] && told[1] == told[2], "{told:?}");
+}

@@ -1,0 +1,176 @@
+//! What operators' operations did to persons, as entries of the activity log.
+//!
+//! Of a person that was deleted only that, by whom and when: who asks for a deletion wants nothing
+//! to be left.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::identity::change::Done;
+use crate::identity::change::Effect;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Elsewhere;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+
+/// Namespace of the ids of entries, drawn at random once for this purpose.
+const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
+
+/// The entries of `effects`, which are in the order of their records; `user_of` says who asked for
+/// the record with a sequence. The same effects give the same entries.
+pub(super) fn entries(
+    effects: &[Effect],
+    user_of: impl Fn(u64) -> Option<UserId>,
+) -> Vec<Elsewhere> {
+    let mut entries = Vec::with_capacity(effects.len());
+    let (mut sequence, mut place) = (0, 0);
+    for effect in effects {
+        place = if effect.sequence == sequence { place + 1 } else { 0 };
+        sequence = effect.sequence;
+        let (project, at) = (effect.project, effect.at);
+        let name = format!("{project}:{sequence}:{place}:{}", at.0);
+        let id = Uuid::new_v5(&NAMESPACE, name.as_bytes());
+        entries.push(Elsewhere {
+            id,
+            project,
+            user: user_of(sequence),
+            at,
+            change: change(effect),
+        });
+    }
+    entries
+}
+
+fn change(effect: &Effect) -> Change {
+    let field = |action: &str, field: Option<&str>, before: Value, after: Value| {
+        vec![json!({
+            "type": Scope::Person.name(),
+            "action": action,
+            "field": field,
+            "before": before,
+            "after": after,
+        })]
+    };
+    let uuid = effect.uuid.to_string();
+    let (verb, name, fields) = match &effect.done {
+        Done::Changed { before, after } => {
+            let (before, after) = (Value::from(before.clone()), Value::from(after.clone()));
+            let is_removal = after == json!({});
+            let fields = field("changed", Some("properties"), before, after);
+            match is_removal {
+                true => (Verb::DeleteProperty, uuid, fields),
+                false => (Verb::Updated, String::new(), fields),
+            }
+        }
+        Done::Split { before, after } => {
+            let kept: HashSet<&String> = after.iter().collect();
+            let left: Vec<&String> = before.iter().filter(|id| !kept.contains(id)).collect();
+            let (before, after) = (
+                json!({"distinct_ids": before}),
+                // As PostHog tells it: whom the person became, and who was taken from it.
+                json!({"distinct_ids": before, "distinct_ids_to_split": left}),
+            );
+            (Verb::SplitPerson, uuid, field("split", None, before, after))
+        }
+        Done::Deleted(extent) => {
+            let events = field("deleted", Some("events"), Value::Null, Value::Null);
+            let verb = if extent.has_person() { Verb::Deleted } else { Verb::Updated };
+            (verb, uuid, if extent.has_events() { events } else { Vec::new() })
+        }
+    };
+    Change { scope: Scope::Person, item: effect.person.to_string(), verb, name, fields }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::entries;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::identity::change::Done;
+    use crate::identity::change::Effect;
+    use crate::identity::change::Extent;
+    use crate::metadata::accounts::UserId;
+
+    fn effect(sequence: u64, done: Done) -> Effect {
+        let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
+        Effect { project, sequence, at, person: 3, uuid, done }
+    }
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn every_effect_is_one_entry_that_is_the_same_at_every_attempt() {
+        let effects = [
+            effect(1, Done::Deleted(Extent::Person)),
+            effect(1, Done::Deleted(Extent::Person)),
+            effect(2, Done::Deleted(Extent::Person)),
+            effect(
+                4,
+                Done::Changed {
+                    before: object(json!({"plan": "free"})),
+                    after: object(json!({"plan": "pro", "age": 4})),
+                },
+            ),
+            effect(5, Done::Changed { before: object(json!({"age": 4})), after: Map::new() }),
+            effect(
+                6,
+                Done::Split { before: vec!["a".into(), "b".into()], after: vec!["b".into()] },
+            ),
+        ];
+        let user = |sequence| (sequence > 1).then_some(UserId(9));
+        let logged = entries(&effects, user);
+        let ids: HashSet<Uuid> = logged.iter().map(|entry| entry.id).collect();
+        assert_eq!(ids.len(), effects.len());
+        // After a crash the later ones come in a batch of their own.
+        let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();
+        let ids = |entries: &[super::Elsewhere]| entries.iter().map(|e| e.id).collect::<Vec<_>>();
+        assert_eq!(ids(&again), ids(&logged));
+        let users: Vec<_> = logged.iter().map(|entry| entry.user.map(|user| user.0)).collect();
+        assert_eq!(users, [None, None, Some(9), Some(9), Some(9), Some(9)]);
+        let change = |field: Value, action: &str, before: Value, after: Value| {
+            vec![
+                json!({"type": "Person", "action": action, "field": field, "before": before, "after": after}),
+            ]
+        };
+        let uuid = Uuid::from_u128(7).to_string();
+        let changes: Vec<_> = logged[2..].iter().map(|entry| &entry.change).collect();
+        for (change, (name, fields)) in changes.iter().zip([
+            (uuid.as_str(), vec![]),
+            (
+                "",
+                change(
+                    json!("properties"),
+                    "changed",
+                    json!({"plan": "free"}),
+                    json!({"plan": "pro", "age": 4}),
+                ),
+            ),
+            (&uuid, change(json!("properties"), "changed", json!({"age": 4}), json!({}))),
+            (
+                &uuid,
+                change(
+                    json!(null),
+                    "split",
+                    json!({"distinct_ids": ["a", "b"]}),
+                    json!({"distinct_ids": ["a", "b"], "distinct_ids_to_split": ["a"]}),
+                ),
+            ),
+        ]) {
+            assert_eq!((change.item.as_str(), change.name.as_str()), ("3", name));
+            assert_eq!(change.fields, fields);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The activity log: what is logged elsewhere is logged once.
+
+use super::*;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Elsewhere;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::definitions::DefinitionPatch;
+use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::Sightings;
+
+fn elsewhere(id: u128, item: &str) -> Elsewhere {
+    Elsewhere {
+        id: uuid::Uuid::from_u128(id),
+        project: PROJECT,
+        user: Some(USER),
+        at: UnixMicros(5),
+        change: Change {
+            scope: Scope::Person,
+            item: item.to_owned(),
+            verb: Verb::Deleted,
+            name: "somebody".to_owned(),
+            fields: Vec::new(),
+        },
+    }
+}
+
+#[tokio::test]
+async fn what_is_logged_again_stays_as_it_was() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let first = [elsewhere(1, "a"), elsewhere(2, "b")];
+    metadata.log_elsewhere(&first).await.expect("log");
+    let later = [elsewhere(2, "changed"), elsewhere(3, "c"), elsewhere(1, "changed")];
+    metadata.log_elsewhere(&later).await.expect("log");
+    let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
+    let items: Vec<_> = page.entries.iter().map(|entry| entry.item.as_str()).collect();
+    assert_eq!((page.count, items), (3, vec!["c", "b", "a"]));
+    assert_eq!(page.entries[0].detail["name"], "somebody");
+    assert!(page.entries[0].detail["changes"].is_null());
+    let nowhere = Elsewhere { project: ProjectId(99), ..elsewhere(4, "d") };
+    let all_or_none = metadata.log_elsewhere(&[elsewhere(5, "e"), nowhere]).await;
+    assert!(all_or_none.is_err());
+    let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
+    assert_eq!(page.count, 3);
+}
+
+/// Who remembers what was noted of definitions hears when that is no longer so.
+#[tokio::test]
+async fn what_is_forgotten_is_counted() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let seen = DefinitionSeen { project: PROJECT, name: "paid".to_owned(), seen_at: START };
+    let sightings = Sightings { events: vec![seen], ..Sightings::default() };
+    metadata.upsert_definitions(&sightings).await.expect("upsert");
+    let id = metadata.definition_by_name(PROJECT, "paid").await.expect("paid").0.id;
+    assert_eq!(metadata.forgotten(), 0);
+    let patch = |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..Default::default() };
+    metadata.update_definition(PROJECT, id, patch("paid"), USER).await.expect("update");
+    assert_eq!(metadata.forgotten(), 0);
+    metadata.update_definition(PROJECT, id, patch("bought"), USER).await.expect("update");
+    assert_eq!(metadata.forgotten(), 1);
+    metadata.delete_definition(PROJECT, id, USER).await.expect("delete");
+    assert_eq!(metadata.forgotten(), 2);
+}
