@@ -55,6 +55,7 @@ pub mod hash_keys;
 pub mod members;
 pub mod properties;
 pub mod roles;
+pub mod schedules;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]

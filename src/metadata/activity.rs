@@ -81,7 +81,7 @@ pub struct Entry {
     pub scope: String,
     /// The id of the object.
     pub item: String,
-    /// `{"name", "changes"}`.
+    /// `{"name", "changes"}`, and `trigger` if something made the change in the user's name.
     pub detail: Map<String, Value>,
     /// When.
     pub created_at: UnixMicros,
@@ -210,8 +210,20 @@ impl Write {
         user: Option<UserId>,
         change: Change,
     ) -> Result<(), MetadataError> {
+        self.log_triggered(project, user, change, None).await
+    }
+
+    /// Logs a change of this transaction that something made in the name of `user`: what `trigger`
+    /// says, `{"job_type", "job_id", "payload"}`.
+    pub(super) async fn log_triggered(
+        &mut self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
         let now = self.shared.clock.now();
-        insert(self.connection(), (project, user, now), change).await
+        insert(self.connection(), (project, user, now), change, trigger).await
     }
 }
 
@@ -263,10 +275,14 @@ async fn insert(
     connection: &mut SqliteConnection,
     (project, user, now): (ProjectId, Option<UserId>, UnixMicros),
     change: Change,
+    trigger: Option<Value>,
 ) -> Result<(), MetadataError> {
     let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
     let position = disk::next_id(connection, next).await?;
-    let detail = json!({"name": change.name, "changes": change.fields});
+    let mut detail = json!({"name": change.name, "changes": change.fields});
+    if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
+        detail.insert("trigger".to_owned(), trigger);
+    }
     sqlx::query(
         "INSERT INTO activity
          (position, id, project_id, user_id, scope, item, activity, detail, created_at)
