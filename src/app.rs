@@ -33,6 +33,7 @@ use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
 use crate::maintenance::persons::PersonsTable;
+use crate::maintenance::schedules;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::Engine;
@@ -229,6 +230,7 @@ impl App {
             metrics: Arc::clone(&metrics),
         };
         maintenance.clone().start(&tasks)?;
+        schedules::start(&tasks, metadata.clone(), Arc::clone(&metrics));
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,

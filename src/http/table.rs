@@ -38,6 +38,7 @@ use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
 use crate::http::routes::roles;
+use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
 
 /// A function of a project.
@@ -169,6 +170,12 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
     at("GET",       "P/property_definitions/:id/", "property_definition:read", of_project!(property_definitions::retrieve)),
+
+    at("GET",       "P/scheduled_changes/",     "feature_flag:read",     of_project!(scheduled_changes::list)),
+    at("POST",      "P/scheduled_changes/",     "feature_flag:write",    of_project!(scheduled_changes::create)),
+    at("GET",       "P/scheduled_changes/:id/", "feature_flag:read",     of_project!(scheduled_changes::retrieve)),
+    at("PUT PATCH", "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::update)),
+    at("DELETE",    "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::delete)),
 
     at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 

@@ -348,7 +348,7 @@ impl ScheduledChange {
         json!({
             "job_type": "scheduled_change",
             "job_id": self.id.to_string(),
-            "payload": self.payload,
+            "payload": {"scheduled_change_id": self.id.0},
         })
     }
 
