@@ -23,7 +23,9 @@ use crate::http::routes::cohorts;
 use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
+use crate::http::routes::feature_flags::across;
 use crate::http::routes::feature_flags::actions;
+use crate::http::routes::feature_flags::bulk;
 use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
@@ -67,7 +69,8 @@ pub const TABLE: &[Endpoint] = &[
     at("DELETE",    "O/members/:uuid/",         "organization_member:write", of_account!(organizations::remove_member)),
 
     at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
-    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(copy::by_key)),
+    at("GET",       "O/feature_flags/keys/",    "feature_flag:read",     of_account!(across::keys)),
+    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)),
     at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
     at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
     at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),
@@ -121,10 +124,11 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
     at("GET",       "P/feature_flags/activity/", "feature_flag:read",     of_project!(feature_flags::activity)),
-    at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(actions::bulk_delete)),
-    at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(actions::bulk_keys)),
+    at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(bulk::bulk_delete)),
+    at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(bulk::bulk_keys)),
+    at("POST",      "P/feature_flags/bulk_update_tags/", "feature_flag:write", of_project!(bulk::bulk_update_tags)),
     at("GET",       "P/feature_flags/evaluation_reasons/", "feature_flag:read", of_project!(questions::evaluation_reasons)),
-    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(actions::matching_ids)),
+    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(bulk::matching_ids)),
     at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(questions::my_flags)),
     at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)),
     at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)),

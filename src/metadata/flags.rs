@@ -28,6 +28,7 @@ use crate::metadata::snapshot::Snapshot;
 
 mod locking;
 pub(super) mod rows;
+pub mod tags;
 
 /// The id of a flag. Positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -137,9 +137,33 @@ impl Metadata {
         user: UserId,
         new: NewSchedule,
     ) -> Result<ScheduledChange, MetadataError> {
+        new.timing.check(&Operation::read(&new.payload)?, true)?;
+        self.insert_schedule(project, user, new).await
+    }
+
+    /// Schedules what is scheduled for another flag, which may be paused.
+    ///
+    /// # Errors
+    ///
+    /// See [`Metadata::schedule`].
+    pub async fn copy_schedule(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        new: NewSchedule,
+    ) -> Result<ScheduledChange, MetadataError> {
+        new.timing.check(&Operation::read(&new.payload)?, false)?;
+        self.insert_schedule(project, user, new).await
+    }
+
+    async fn insert_schedule(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        new: NewSchedule,
+    ) -> Result<ScheduledChange, MetadataError> {
         let mut write = self.begin().await?;
         write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
-        new.timing.check(&Operation::read(&new.payload)?, true)?;
         let timezone = write.base.project(project).map(|project| project.timezone.clone());
         let timezone = timezone.ok_or(MetadataError::NotFound("project"))?;
         if !write.base.flags(project).iter().any(|flag| flag.id == new.flag) {

@@ -29,5 +29,6 @@ mod lifecycle;
 mod local_evaluation;
 mod person_changes;
 mod persons;
+mod scheduled_changes;
 mod sdk;
 mod wire;

@@ -36,6 +36,8 @@ use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::identity::person::Person;
 use crate::identity::view::View;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::CohortPatch;
@@ -81,20 +83,23 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
         is_static,
         members,
     };
-    let cohort = add(app, &asker, new).await?;
+    let place = (asker.project.id, asker.user.id);
+    let cohort = add(app, place, new).await?.map_err(problem)?;
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
-/// Stores a new cohort and begins to count it.
+/// Stores a new cohort and begins to count it. What errors of the store mean is for the caller.
 pub(super) async fn add(
     app: &App,
-    asker: &Principal,
+    (project, user): (ProjectId, UserId),
     new: NewCohort,
-) -> Result<std::sync::Arc<StoredCohort>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+) -> Result<Result<std::sync::Arc<StoredCohort>, MetadataError>, Problem> {
+    let metadata = app.metadata.clone();
     let write = async move { metadata.create_cohort(project, user, new).await };
-    let cohort = store::write(app, "create-cohort", write).await?;
-    begin_count(app, &cohort);
+    let cohort = store::attempt(app, "create-cohort", write).await?;
+    if let Ok(cohort) = &cohort {
+        begin_count(app, cohort);
+    }
     Ok(cohort)
 }
 

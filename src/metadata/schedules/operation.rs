@@ -1,8 +1,10 @@
-//! What a scheduled change does to a flag: its payload, as the change of a flag. Pure.
+//! What a scheduled change does to a flag: its payload, as the change of a flag. Pure. A payload is as
+//! long as the conditions of a flag may be.
 
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::metadata::flag_rules::FILTERS_MAX_BYTES;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
@@ -25,6 +27,9 @@ impl Operation {
     ///
     /// A violation in `payload`. That the flag will take it is not checked.
     pub(super) fn read(payload: &Value) -> Result<Self, Violation> {
+        if payload.to_string().len() > FILTERS_MAX_BYTES {
+            return Err(wrong(format!("Payload is larger than {FILTERS_MAX_BYTES} bytes.")));
+        }
         let name = payload.get("operation").and_then(Value::as_str);
         let (Some(name), Some(value)) = (name, payload.get("value")) else {
             return Err(wrong("Invalid payload"));
