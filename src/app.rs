@@ -32,6 +32,7 @@ use crate::ingest::Engines;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
+use crate::maintenance::cohorts;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::metadata::Metadata;
@@ -231,6 +232,8 @@ impl App {
         };
         maintenance.clone().start(&tasks)?;
         schedules::start(&tasks, metadata.clone(), Arc::clone(&metrics));
+        let interval = config.query.cohort_count_interval;
+        cohorts::start(&tasks, engine.clone(), metadata.clone(), interval);
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,

@@ -1,8 +1,10 @@
 //! The background: flushes memtables and cuts the log, merges small files, removes replaced ones,
-//! watches the disk, copies persons into their table, makes scheduled changes of flags. A thread each
+//! watches the disk, copies persons into their table, makes scheduled changes of flags,
+//! counts cohorts. A thread each
 //! for flushes, merges and persons, so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
 //! `compaction::choose`); here they are carried out.
 
+pub mod cohorts;
 pub mod persons;
 pub mod schedules;
 

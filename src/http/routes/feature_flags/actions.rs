@@ -31,6 +31,7 @@ use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::query::cohorts::with_subject;
 
 /// Entries of the log that a look at an old version reads at once.
 const HISTORY_PAGE: usize = 500;
@@ -184,13 +185,13 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     let (now, key) = (app.clock.now(), flag.key.clone());
     let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let found = Arc::clone(&members);
-    let counted = app.engine.count_persons(project, move |view, person| {
+    let visited = app.engine.visit_persons(project, move |view, person| {
         let keys = [key.clone()];
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
         // Persons are hashed by their first distinct id, as PostHog does here.
         let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
         let first = ids.into_iter().next().unwrap_or_default();
-        let is_on = cohorts::with_subject(view, project, (person, first), now, |subject, uuids| {
+        let is_on = with_subject(view, project, (person, first), now, |subject, uuids| {
             let answers = flags.evaluate(subject, &selection, &Memberships::new(&set, uuids));
             answers.flags.iter().any(|a| a.result.as_ref().is_ok_and(|verdict| verdict.enabled))
         });
@@ -198,9 +199,8 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         if is_on && members.len() <= MEMBERS_MAX {
             members.push(person.uuid);
         }
-        is_on
     });
-    counted.await.map_err(query::problem)?;
+    visited.await.map_err(query::problem)?;
     let members = std::mem::take(&mut *members.lock());
     let new = NewCohort {
         name: format!("Users with feature flag {} enabled at {}", flag.key, now.to_rfc3339()),
