@@ -234,7 +234,11 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a change in the project.
-    pub async fn unschedule(&self, project: ProjectId, id: ScheduleId) -> Result<(), MetadataError> {
+    pub async fn unschedule(
+        &self,
+        project: ProjectId,
+        id: ScheduleId,
+    ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         of_project(rows::by_id(write.connection(), id).await?, project)?;
         rows::delete(write.connection(), id).await?;
@@ -393,7 +397,8 @@ impl ScheduledChange {
     fn failed(&mut self, now: UnixMicros, error: &MetadataError) -> Outcome {
         self.updated_at = now;
         self.failure_count = self.failure_count.saturating_add(1);
-        let may_pass = matches!(error.kind(), Kind::Unavailable | Kind::Overloaded | Kind::Internal);
+        let may_pass =
+            matches!(error.kind(), Kind::Unavailable | Kind::Overloaded | Kind::Internal);
         let left = ATTEMPTS_MAX.saturating_sub(self.failure_count);
         if may_pass && left > 0 {
             let attempts = if left == 1 { "attempt" } else { "attempts" };

@@ -36,10 +36,7 @@ const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// The tables of `project`, by name.
-pub fn tables(
-    view: Arc<View>,
-    project: ProjectId,
-) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+pub fn tables(view: Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
     let kinds = [
         ("persons", Kind::Persons),
         ("person_distinct_ids", Kind::DistinctIds),

@@ -114,8 +114,7 @@ fn sizes_follow_the_persons() {
     for (distinct_id, expected) in [("ada", 1), ("bob", 2)] {
         let event = json!([set(distinct_id, json!({"plan": "pro"}))]);
         assert_eq!(server.capture(&event).status, 200);
-        let counted =
-            patiently(|| (server.get(&path).json()["count"] == expected).then_some(()));
+        let counted = patiently(|| (server.get(&path).json()["count"] == expected).then_some(()));
         counted.unwrap_or_else(|| panic!("{expected} persons, and {}", server.get(&path)));
     }
     let log = server.get(&format!("{path}activity/")).json();

@@ -267,7 +267,11 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
     let path = |flag: &Value, rest: &str| format!("{FLAGS}{}/{rest}", flag["id"]);
     let depends = json!({"groups": [{"properties": [{"key": a["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
-    let c = created(&server, FLAGS, &json!({"key": "third", "filters": depends, "evaluation_contexts": ["web"]}));
+    let c = created(
+        &server,
+        FLAGS,
+        &json!({"key": "third", "filters": depends, "evaluation_contexts": ["web"]}),
+    );
     let dependents = server.get(&path(&a, "dependent_flags/")).json();
     assert_eq!(dependents, json!([{"id": c["id"], "key": "third", "name": ""}]));
     assert_eq!(server.post(&path(&a, "disable/"), &json!({})).status, 400, "another needs it");
@@ -443,8 +447,14 @@ fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     assert_eq!(named("Outer")["filters"], rule(of(&named("Pro"))));
     let changes = server.get(&format!("{other}scheduled_changes/")).json();
     let change = &changes["results"][0];
-    assert_eq!((&changes["count"], &change["record_id"]), (&json!(1), &json!(copied["id"].to_string())));
-    assert_eq!(change["payload"]["value"]["groups"][0]["properties"][0]["value"], named("Later")["id"]);
+    assert_eq!(
+        (&changes["count"], &change["record_id"]),
+        (&json!(1), &json!(copied["id"].to_string()))
+    );
+    assert_eq!(
+        change["payload"]["value"]["groups"][0]["properties"][0]["value"],
+        named("Later")["id"]
+    );
     // Without being asked nothing is scheduled, and no cohort is made twice.
     copy("a", false);
     assert_eq!(server.get(&format!("{other}scheduled_changes/")).json()["count"], 1);
@@ -488,12 +498,27 @@ fn tags_of_many_flags_are_changed_at_once() {
         (json!({}), "required", "ids", "This field is required."),
         (json!({"ids": []}), "empty", "ids", "This list may not be empty."),
         (json!({"ids": 1}), "not_a_list", "ids", "Expected a list of items but got type \"int\"."),
-        (json!({"ids": many}), "max_length", "ids", "Ensure this field has no more than 500 elements."),
+        (
+            json!({"ids": many}),
+            "max_length",
+            "ids",
+            "Ensure this field has no more than 500 elements.",
+        ),
         (json!({"ids": [1]}), "required", "action", "This field is required."),
         (json!({"ids": [1], "action": null}), "null", "action", "This field may not be null."),
-        (json!({"ids": [1], "action": "drop"}), "invalid_choice", "action", "\"drop\" is not a valid choice."),
+        (
+            json!({"ids": [1], "action": "drop"}),
+            "invalid_choice",
+            "action",
+            "\"drop\" is not a valid choice.",
+        ),
         (json!({"ids": [1], "action": "set"}), "required", "tags", "This field is required."),
-        (json!({"ids": [1], "action": "add", "tags": []}), "invalid_input", "tags", "tags must not be empty for action 'add'."),
+        (
+            json!({"ids": [1], "action": "add", "tags": []}),
+            "invalid_input",
+            "tags",
+            "tags must not be empty for action 'add'.",
+        ),
     ] {
         let answer = server.post(&path, &body);
         let told = answer.json();

@@ -128,7 +128,8 @@ fn stored_properties_count_unless_the_request_brings_its_own() {
 fn large_evaluations_leave_the_threads_of_sockets_free() {
     const ASKED: usize = 24;
     let server = TestServer::start();
-    let looks = json!({"key": "text", "type": "person", "operator": "icontains", "value": "nowhere"});
+    let looks =
+        json!({"key": "text", "type": "person", "operator": "icontains", "value": "nowhere"});
     let groups = vec![json!({"properties": [looks], "rollout_percentage": 100}); 10];
     // Each condition is asked anew, so that fewer flags do for a thousand.
     for index in 0..200 {

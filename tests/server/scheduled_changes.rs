@@ -108,30 +108,92 @@ fn what_cannot_be_scheduled_is_told() {
     let both = "Cannot set both cron_expression and recurrence_interval. Use one or the other.";
     let fields = "Only standard 5-field cron expressions are supported (minute hour day month weekday). Example: '0 9 * * 1-5'.";
     let cron = "Invalid cron expression. Use standard 5-field cron syntax (e.g., '0 9 * * 1-5').";
-    let none = "Either recurrence_interval or cron_expression is required when is_recurring is true.";
+    let none =
+        "Either recurrence_interval or cron_expression is required when is_recurring is true.";
     let appends = "Recurring schedules are not supported for add_release_condition because it appends conditions on each run, creating duplicates.";
     let required = "This field is required.";
-    let of_new = |name: &str| format!("Cannot set {name} when is_recurring is false for new schedules.");
+    let of_new =
+        |name: &str| format!("Cannot set {name} when is_recurring is false for new schedules.");
     let add = json!({"operation": "add_release_condition", "value": {"groups": []}});
     for (change, code, attr, detail) in [
         (json!({"record_id": null}), "null", json!("record_id"), "This field may not be null."),
         (json!({"record_id": " "}), "blank", json!("record_id"), "This field may not be blank."),
         (json!({"record_id": "99"}), "invalid_input", json!(null), "Feature flag not found"),
         (json!({"record_id": "a"}), "invalid_input", json!(null), "Feature flag not found"),
-        (json!({"model_name": "Survey"}), "invalid_choice", json!("model_name"), "\"Survey\" is not a valid choice."),
-        (json!({"payload": {"operation": "explode", "value": 1}}), "invalid_input", json!("payload"), "Unrecognized operation: explode"),
+        (
+            json!({"model_name": "Survey"}),
+            "invalid_choice",
+            json!("model_name"),
+            "\"Survey\" is not a valid choice.",
+        ),
+        (
+            json!({"payload": {"operation": "explode", "value": 1}}),
+            "invalid_input",
+            json!("payload"),
+            "Unrecognized operation: explode",
+        ),
         (json!({"payload": [1]}), "invalid_input", json!("payload"), "Invalid payload"),
-        (json!({"is_recurring": "maybe"}), "invalid_input", json!("is_recurring"), "Must be a valid boolean."),
-        (json!({"recurrence_interval": "hourly"}), "invalid_choice", json!("recurrence_interval"), "\"hourly\" is not a valid choice."),
-        (json!({"recurrence_interval": "daily", "cron_expression": "0 0 * * *"}), "invalid_input", json!("cron_expression"), both),
-        (json!({"is_recurring": true, "cron_expression": "@daily"}), "invalid_input", json!("cron_expression"), fields),
-        (json!({"is_recurring": true, "cron_expression": "61 0 * * *"}), "invalid_input", json!("cron_expression"), cron),
-        (json!({"is_recurring": true, "cron_expression": "0 0 30 2 *"}), "invalid_input", json!("cron_expression"), cron),
+        (
+            json!({"is_recurring": "maybe"}),
+            "invalid_input",
+            json!("is_recurring"),
+            "Must be a valid boolean.",
+        ),
+        (
+            json!({"recurrence_interval": "hourly"}),
+            "invalid_choice",
+            json!("recurrence_interval"),
+            "\"hourly\" is not a valid choice.",
+        ),
+        (
+            json!({"recurrence_interval": "daily", "cron_expression": "0 0 * * *"}),
+            "invalid_input",
+            json!("cron_expression"),
+            both,
+        ),
+        (
+            json!({"is_recurring": true, "cron_expression": "@daily"}),
+            "invalid_input",
+            json!("cron_expression"),
+            fields,
+        ),
+        (
+            json!({"is_recurring": true, "cron_expression": "61 0 * * *"}),
+            "invalid_input",
+            json!("cron_expression"),
+            cron,
+        ),
+        (
+            json!({"is_recurring": true, "cron_expression": "0 0 30 2 *"}),
+            "invalid_input",
+            json!("cron_expression"),
+            cron,
+        ),
         (json!({"is_recurring": true}), "invalid_input", json!("recurrence_interval"), none),
-        (json!({"is_recurring": true, "recurrence_interval": "daily", "payload": add}), "invalid_input", json!("payload"), appends),
-        (json!({"recurrence_interval": "daily"}), "invalid_input", json!("recurrence_interval"), &of_new("recurrence_interval")),
-        (json!({"cron_expression": "0 0 * * *"}), "invalid_input", json!("cron_expression"), &of_new("cron_expression")),
-        (json!({"end_date": LATER}), "invalid_input", json!("end_date"), "End date must be after the scheduled start date."),
+        (
+            json!({"is_recurring": true, "recurrence_interval": "daily", "payload": add}),
+            "invalid_input",
+            json!("payload"),
+            appends,
+        ),
+        (
+            json!({"recurrence_interval": "daily"}),
+            "invalid_input",
+            json!("recurrence_interval"),
+            &of_new("recurrence_interval"),
+        ),
+        (
+            json!({"cron_expression": "0 0 * * *"}),
+            "invalid_input",
+            json!("cron_expression"),
+            &of_new("cron_expression"),
+        ),
+        (
+            json!({"end_date": LATER}),
+            "invalid_input",
+            json!("end_date"),
+            "End date must be after the scheduled start date.",
+        ),
     ] {
         let mut body = good.clone();
         for (name, value) in change.as_object().expect("an object") {
@@ -140,7 +202,11 @@ fn what_cannot_be_scheduled_is_told() {
         let answer = server.post(CHANGES, &body);
         let told = answer.json();
         assert_eq!(answer.status, 400, "{change}: {answer}");
-        assert_eq!((&told["type"], &told["code"]), (&json!("validation_error"), &json!(code)), "{change}");
+        assert_eq!(
+            (&told["type"], &told["code"]),
+            (&json!("validation_error"), &json!(code)),
+            "{change}"
+        );
         assert_eq!((&told["attr"], &told["detail"]), (&attr, &json!(detail)), "{change}");
     }
     for name in ["record_id", "model_name", "payload", "scheduled_at"] {
@@ -167,11 +233,18 @@ fn changes_are_made_in_time_and_logged_as_made_by_who_scheduled_them() {
     assert!(!is_on(&server, "a"));
     let log = server.get(&format!("{FLAGS}{}/activity/", a["id"])).json();
     let entry = &log["results"][0];
-    assert_eq!((&entry["activity"], &entry["user"]["email"]), (&json!("updated"), &a["created_by"]["email"]));
+    assert_eq!(
+        (&entry["activity"], &entry["user"]["email"]),
+        (&json!("updated"), &a["created_by"]["email"])
+    );
     assert_eq!(entry["detail"]["changes"][0]["field"], "active", "{log}");
     let trigger = &entry["detail"]["trigger"];
-    assert_eq!((&trigger["job_type"], &trigger["job_id"]), (&json!("scheduled_change"), &json!("1")));
-    let late = server.patch(&format!("{CHANGES}{}/", change["id"]), &json!({"scheduled_at": LATER}));
+    assert_eq!(
+        (&trigger["job_type"], &trigger["job_id"]),
+        (&json!("scheduled_change"), &json!("1"))
+    );
+    let late =
+        server.patch(&format!("{CHANGES}{}/", change["id"]), &json!({"scheduled_at": LATER}));
     let detail = "Cannot modify a scheduled change that has already executed.";
     assert_eq!((late.status, &late.json()["detail"]), (400, &json!(detail)));
 
@@ -181,7 +254,10 @@ fn changes_are_made_in_time_and_logged_as_made_by_who_scheduled_them() {
     bad["payload"] = json!({"operation": "update_variants", "value": variants});
     let failed = executed(&server, &schedule(&server, &bad));
     let reason = failed["failure_reason"].as_str().expect("a reason");
-    assert_eq!(reason, "Invalid variant definitions: Variant rollout percentages must sum to 100. (permanent error)");
+    assert_eq!(
+        reason,
+        "Invalid variant definitions: Variant rollout percentages must sum to 100. (permanent error)"
+    );
 
     // The next server makes what this one did not live to see.
     let change = schedule(&server, &switch(&b, false, LATER));

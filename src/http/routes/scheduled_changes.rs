@@ -153,8 +153,7 @@ impl Given {
         let interval = interval.map(|name| name.as_deref().and_then(Interval::parse));
         let cron = nullable_text(&mut fields, "cron_expression", CRON_MAX_CHARS)?;
         let end_date = nullable_time(&mut fields, "end_date")?;
-        let patch =
-            SchedulePatch { payload, scheduled_at, is_recurring, interval, cron, end_date };
+        let patch = SchedulePatch { payload, scheduled_at, is_recurring, interval, cron, end_date };
         Ok(Self { record_id, patch })
     }
 }
@@ -182,7 +181,9 @@ fn nullable_text(
     name: &'static str,
     chars_max: usize,
 ) -> Result<Option<Option<String>>, Problem> {
-    let is_empty = |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
+    let is_empty = |value: &Value| {
+        value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())
+    };
     if fields.peek(name).is_some_and(is_empty) {
         fields.nullable_value(name);
         return Ok(Some(None));

@@ -111,7 +111,10 @@ mod tests {
             (json!({"operation": 1, "value": 1}), "Invalid payload"),
             (json!({"operation": "update_status", "value": "on"}), "Must be a valid boolean."),
             (json!({"operation": "add_release_condition", "value": []}), "Invalid payload"),
-            (json!({"operation": "add_release_condition", "value": {"groups": 1}}), "Invalid payload"),
+            (
+                json!({"operation": "add_release_condition", "value": {"groups": 1}}),
+                "Invalid payload",
+            ),
             (json!({"operation": "update_variants", "value": null}), "Invalid payload"),
             (json!({"operation": "delete", "value": 1}), "Unrecognized operation: delete"),
         ] {

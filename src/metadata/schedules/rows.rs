@@ -22,7 +22,9 @@ const OPEN: &str = "executed_at IS NULL
     AND (is_recurring OR (recurrence_interval IS NULL AND cron_expression IS NULL))";
 
 /// The id for the next change.
-pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<ScheduleId, MetadataError> {
+pub(super) async fn next_id(
+    connection: &mut SqliteConnection,
+) -> Result<ScheduleId, MetadataError> {
     let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM scheduled_changes";
     disk::next_id(connection, sql).await.map(ScheduleId)
 }
@@ -97,7 +99,10 @@ pub(super) async fn delete(
     connection: &mut SqliteConnection,
     id: ScheduleId,
 ) -> Result<(), MetadataError> {
-    sqlx::query("DELETE FROM scheduled_changes WHERE id = $1").bind(id.0).execute(connection).await?;
+    sqlx::query("DELETE FROM scheduled_changes WHERE id = $1")
+        .bind(id.0)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -146,7 +151,8 @@ pub(super) async fn pending(
     connection: &mut SqliteConnection,
     flag: FlagId,
 ) -> Result<Vec<ScheduledChange>, MetadataError> {
-    let sql = "SELECT * FROM scheduled_changes WHERE flag_id = $1 AND executed_at IS NULL ORDER BY id";
+    let sql =
+        "SELECT * FROM scheduled_changes WHERE flag_id = $1 AND executed_at IS NULL ORDER BY id";
     let rows: Vec<Row> = sqlx::query_as(sql).bind(flag.0).fetch_all(connection).await?;
     rows.into_iter().map(ScheduledChange::try_from).collect()
 }

@@ -132,10 +132,16 @@ async fn what_the_rules_refuse_has_failed_for_good() {
     bench.clock.advance(HOUR);
     assert_eq!(bench.make_due().await, [Outcome::Failed; 3]);
     for (change, reason) in [
-        (&off, "Cannot disable this feature flag because other flags depend on it: needs (ID: 3). \
-                Please update or disable the dependent flags first. (permanent error)"),
-        (&half, "Invalid variant definitions: Variant rollout percentages must sum to 100. \
-                 (permanent error)"),
+        (
+            &off,
+            "Cannot disable this feature flag because other flags depend on it: needs (ID: 3). \
+                Please update or disable the dependent flags first. (permanent error)",
+        ),
+        (
+            &half,
+            "Invalid variant definitions: Variant rollout percentages must sum to 100. \
+                 (permanent error)",
+        ),
         (&late, "Feature flag does not exist. (permanent error)"),
     ] {
         let change = bench.scheduled(change).await;
@@ -168,7 +174,10 @@ async fn recurring_changes_come_again_until_their_end() {
     let made = bench.scheduled(&change).await.timing.scheduled_at;
     assert_eq!(made, START.saturating_add(HOUR + 3 * day));
     // Paused, and gone on with.
-    let pause = |is_recurring| SchedulePatch { is_recurring: Some(is_recurring), ..SchedulePatch::default() };
+    let pause = |is_recurring| SchedulePatch {
+        is_recurring: Some(is_recurring),
+        ..SchedulePatch::default()
+    };
     bench.metadata.reschedule(PROJECT, change.id, pause(false)).await.expect("pause");
     bench.clock.advance(day);
     assert_eq!(bench.make_due().await, []);

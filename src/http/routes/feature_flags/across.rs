@@ -78,11 +78,13 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let asker = roles::member(&snapshot, &call)?;
     let request = &call.request;
-    let refused = |error: &str| Ok(Response::json(StatusCode::BAD_REQUEST, &json!({"error": error})));
+    let refused =
+        |error: &str| Ok(Response::json(StatusCode::BAD_REQUEST, &json!({"error": error})));
     let Ok(projects) = ids(request.query("team_ids").as_deref().unwrap_or_default()) else {
         return refused("team_ids must be a comma-separated list of integers.");
     };
-    let number = |name: &str| request.query(name).map(|text| text.trim().parse::<i64>()).transpose();
+    let number =
+        |name: &str| request.query(name).map(|text| text.trim().parse::<i64>()).transpose();
     let (Ok(limit), Ok(offset)) = (number("limit"), number("offset")) else {
         return refused("limit and offset must be integers.");
     };

@@ -215,7 +215,8 @@ fn replace_cohorts(json: &mut Value, ids: &HashMap<i64, i64>) {
         Value::Object(object) => {
             if object.get("type").and_then(Value::as_str) == Some("cohort") {
                 let value = object.get("value");
-                let id = value.and_then(|id| id.as_i64().or_else(|| id.as_str()?.trim().parse().ok()));
+                let id =
+                    value.and_then(|id| id.as_i64().or_else(|| id.as_str()?.trim().parse().ok()));
                 if let Some(new) = id.and_then(|id| ids.get(&id)) {
                     object.insert("value".to_owned(), (*new).into());
                 }
