@@ -18,9 +18,9 @@
 //!
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
-//! runtime, questions computed by another; bodies are decoded, and large sets of
-//! flags evaluated, on a pool of threads ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and the record of
-//! warnings have one thread each.
+//! runtime, questions computed by another; bodies are decoded, and large sets of flags evaluated, on a
+//! pool of threads ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and
+//! the record of warnings have one thread each.
 //!
 //! # The road of an event
 //!

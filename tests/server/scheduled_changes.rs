@@ -112,8 +112,9 @@ fn what_cannot_be_scheduled_is_told() {
         "Either recurrence_interval or cron_expression is required when is_recurring is true.";
     let appends = "Recurring schedules are not supported for add_release_condition because it appends conditions on each run, creating duplicates.";
     let required = "This field is required.";
-    let of_new =
-        |name: &str| format!("Cannot set {name} when is_recurring is false for new schedules.");
+    let interval_of_new =
+        "Cannot set recurrence_interval when is_recurring is false for new schedules.";
+    let cron_of_new = "Cannot set cron_expression when is_recurring is false for new schedules.";
     let add = json!({"operation": "add_release_condition", "value": {"groups": []}});
     for (change, code, attr, detail) in [
         (json!({"record_id": null}), "null", json!("record_id"), "This field may not be null."),
@@ -180,13 +181,13 @@ fn what_cannot_be_scheduled_is_told() {
             json!({"recurrence_interval": "daily"}),
             "invalid_input",
             json!("recurrence_interval"),
-            &of_new("recurrence_interval"),
+            interval_of_new,
         ),
         (
             json!({"cron_expression": "0 0 * * *"}),
             "invalid_input",
             json!("cron_expression"),
-            &of_new("cron_expression"),
+            cron_of_new,
         ),
         (
             json!({"end_date": LATER}),

@@ -151,8 +151,13 @@ async fn what_the_rules_refuse_has_failed_for_good() {
     let flag = bench.live(needed.id);
     assert_eq!((flag.active, flag.version), (true, 1));
     assert_eq!(bench.make_due().await, []);
-    // A flag that takes the place of one whose change is still kept gets another id.
-    assert_eq!(bench.create("gone").await.id, FlagId(4));
+    // The change of a flag that is gone for good never becomes that of another.
+    let last = bench.create("last").await;
+    bench.schedule(once(last.id, switch(false))).await;
+    bench.update(last.id, FlagPatch { deleted: Some(true), ..FlagPatch::default() }).await;
+    let rename = FlagPatch { key: Some("last".to_owned()), ..FlagPatch::default() };
+    bench.update(needed.id, rename).await;
+    assert_eq!(bench.create("next").await.id, FlagId(last.id.0 + 1));
 }
 
 #[tokio::test]
