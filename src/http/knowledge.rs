@@ -8,7 +8,6 @@ use std::error::Error;
 
 use serde_json::Map;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
