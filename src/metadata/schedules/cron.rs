@@ -56,7 +56,7 @@ impl Cron {
             days: bits(days, of_days, (&[], 0))?,
             months: bits(months, of_months, (&MONTHS, 1))?,
             // Both Sundays are the first.
-            weekdays: (weekdays | weekdays >> 7) & ALL_WEEKDAYS,
+            weekdays: (weekdays | (weekdays >> 7)) & ALL_WEEKDAYS,
         })
     }
 
@@ -96,7 +96,7 @@ impl Cron {
 }
 
 fn has(bits: u64, value: u32) -> bool {
-    bits >> value & 1 == 1
+    (bits >> value) & 1 == 1
 }
 
 /// The moment at which the clocks of `zone` show `local`.
@@ -130,7 +130,7 @@ fn bits(field: &str, range: (u32, u32), names: (&[&str], u32)) -> Option<u64> {
         if from > to {
             return None;
         }
-        bits |= (from..=to).step_by(step).fold(0, |bits, value| bits | 1 << value);
+        bits |= (from..=to).step_by(step).fold(0, |bits, value| bits | (1 << value));
     }
     Some(bits)
 }
