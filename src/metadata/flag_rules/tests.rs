@@ -186,7 +186,8 @@ fn shapes() {
         (json!({"multivariate": {"variants": [1]}}), "multivariate.variants[0]: must be an object"),
         (
             json!({"multivariate": {"variants": [{"rollout_percentage": 100}]}}),
-            "multivariate.variants[0]: key must be a string of 1 to 400 characters",
+            "multivariate.variants[0]: key must be 1 to 400 letters, digits, hyphens (-), \
+             underscores (_), dots (.) and slashes (/)",
         ),
         (
             json!({"groups": [{"properties": [{"type": "person", "value": 1}]}]}),
