@@ -32,7 +32,9 @@ use crate::ingest::Engines;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
+use crate::maintenance::cohorts;
 use crate::maintenance::persons::PersonsTable;
+use crate::maintenance::schedules;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::Engine;
@@ -228,7 +230,7 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
-        maintenance.clone().start(&tasks)?;
+        start_background(&tasks, &maintenance, (&engine, &metadata), &config)?;
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,
@@ -261,6 +263,20 @@ impl App {
         self.maintenance.copy_persons(None);
         Ok(())
     }
+}
+
+/// Starts what runs beside requests.
+fn start_background(
+    tasks: &Tasks,
+    maintenance: &Maintenance,
+    (engine, metadata): (&Engine, &Metadata),
+    config: &Config,
+) -> Result<(), TaskError> {
+    maintenance.clone().start(tasks)?;
+    schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
+    let interval = config.query.cohort_count_interval;
+    cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
+    Ok(())
 }
 
 /// Reads the database of places again when its file has changed.

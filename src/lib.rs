@@ -18,9 +18,9 @@
 //!
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
-//! runtime, questions computed by another; bodies are decoded on a pool of threads
-//! ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and the record of
-//! warnings have one thread each.
+//! runtime, questions computed by another; bodies are decoded, and large sets of flags evaluated, on a
+//! pool of threads ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and
+//! the record of warnings have one thread each.
 //!
 //! # The road of an event
 //!
@@ -85,7 +85,8 @@
 //!    was across a login, the hash keys of the person ([`metadata::Metadata::hash_keys`]).
 //!    [`http::knowledge::Knowledge::ask`] builds the [`flags::subject::Subject`] and its cohorts
 //!    ([`flags::cohorts::Memberships`]).
-//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock.
+//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long runs
+//!    beside the threads of sockets.
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
 //! # What always holds
@@ -106,6 +107,7 @@
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
+//! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | There is no change of a flag, a cohort or a definition without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |

@@ -1,11 +1,14 @@
 //! The background: flushes memtables and cuts the log, merges small files, rewrites those with
-//! deleted events, removes replaced ones, watches the disk, copies persons into their table. A thread each for flushes, merges and persons,
-//! so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
+//! deleted events, removes replaced ones, watches the disk, copies persons into their table, makes
+//! scheduled changes of flags, counts cohorts. A thread each for flushes, merges and persons, so
+//! that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`,
 //! `compaction::choose`); here they are carried out.
 
+pub mod cohorts;
 mod deletions;
 pub mod files;
 pub mod persons;
+pub mod schedules;
 
 use std::sync::Arc;
 use std::time::Duration;

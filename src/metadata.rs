@@ -57,6 +57,7 @@ pub mod members;
 pub mod properties;
 pub mod property_notes;
 pub mod roles;
+pub mod schedules;
 pub mod secrets;
 pub mod snapshot;
 #[cfg(test)]

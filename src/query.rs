@@ -6,6 +6,7 @@
 //! time and number. What may not live here: JSON shapes, HTTP, product rules.
 
 pub mod audience;
+pub mod cohorts;
 pub mod definitions;
 mod deleted;
 pub mod events;
@@ -214,7 +215,7 @@ impl Engine {
         let known = (sources.identities.overrides(), sources.identities.deletions());
         let events = events::view(&sources.store, sources.store.snapshot(), project, known)?;
         let schema = Arc::new(MemorySchemaProvider::new());
-        let tables = persons::tables(view, project);
+        let tables = persons::tables(Arc::new(view), project);
         let definitions = definitions::tables(&sources.metadata, project)?;
         let named = std::iter::once(("events", events)).chain(definitions).chain(tables);
         for (name, table) in named {

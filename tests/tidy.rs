@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("storage", "clock config error"),
     ("metadata", "clock error event flags"),
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
-    ("query", "clock config error event identity metadata storage telemetry"),
+    ("query", "clock config error event flags identity metadata storage telemetry"),
     (
         "maintenance",
         "clock config error event identity ingest metadata query storage tasks telemetry",

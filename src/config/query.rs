@@ -22,4 +22,7 @@ pub struct QueryConfig {
     /// Most rows of an answer to SQL; a question with more is refused
     #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000)]
     pub query_rows_max: usize,
+    /// Time between counts of the members of cohorts
+    #[arg(long, env = "WEIR_COHORT_COUNT_INTERVAL", default_value = "15m", value_parser = humantime::parse_duration)]
+    pub cohort_count_interval: Duration,
 }

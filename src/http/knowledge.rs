@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
@@ -27,6 +26,7 @@ use crate::identity::person::Person;
 use crate::identity::view::View;
 use crate::metadata::hash_keys::NewHashKey;
 use crate::metadata::snapshot::Snapshot;
+use crate::query::cohorts::uuids_of;
 
 /// Whom a question is about.
 #[derive(Clone, Copy, Debug)]
@@ -155,14 +155,6 @@ impl Knowledge {
         let set = metadata.cohort_set(project).map_or(&none, |set| set);
         ask(&subject, &Memberships::new(set, &uuids))
     }
-}
-
-/// All uuids that the person ever had: its own, and those of the persons that were merged into it,
-/// which follow from its distinct ids. `None` if they cannot be read.
-pub fn uuids_of(view: &View, project: ProjectId, person: &Person) -> Option<Vec<Uuid>> {
-    let ids = view.distinct_ids(project, person.uuid).ok()?;
-    let merged = ids.iter().map(|id| PersonId::of(project, id).0);
-    Some(merged.chain([person.uuid]).collect())
 }
 
 /// The key of a group, if it is one: a text that is not empty, or a number.

@@ -31,6 +31,7 @@ pub mod property_definitions;
 pub mod query;
 pub mod remote_config;
 pub mod roles;
+pub mod scheduled_changes;
 pub mod static_files;
 mod store;
 mod user_body;

@@ -23,7 +23,9 @@ use crate::http::routes::cohorts;
 use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
+use crate::http::routes::feature_flags::across;
 use crate::http::routes::feature_flags::actions;
+use crate::http::routes::feature_flags::bulk;
 use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
@@ -38,6 +40,7 @@ use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
 use crate::http::routes::roles;
+use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
 
 /// A function of a project.
@@ -66,7 +69,8 @@ pub const TABLE: &[Endpoint] = &[
     at("DELETE",    "O/members/:uuid/",         "organization_member:write", of_account!(organizations::remove_member)),
 
     at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
-    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(copy::by_key)),
+    at("GET",       "O/feature_flags/keys/",    "feature_flag:read",     of_account!(across::keys)),
+    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)),
     at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
     at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
     at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),
@@ -122,10 +126,11 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
     at("GET",       "P/feature_flags/activity/", "feature_flag:read",     of_project!(feature_flags::activity)),
-    at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(actions::bulk_delete)),
-    at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(actions::bulk_keys)),
+    at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(bulk::bulk_delete)),
+    at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(bulk::bulk_keys)),
+    at("POST",      "P/feature_flags/bulk_update_tags/", "feature_flag:write", of_project!(bulk::bulk_update_tags)),
     at("GET",       "P/feature_flags/evaluation_reasons/", "feature_flag:read", of_project!(questions::evaluation_reasons)),
-    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(actions::matching_ids)),
+    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(bulk::matching_ids)),
     at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(questions::my_flags)),
     at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)),
     at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)),
@@ -179,6 +184,12 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/property_definitions/:id/", "property_definition:read", of_project!(property_definitions::retrieve)),
     at("PUT PATCH", "P/property_definitions/:id/", "property_definition:write", of_project!(property_definitions::update)),
     at("DELETE",    "P/property_definitions/:id/", "property_definition:write", of_project!(property_definitions::delete)),
+
+    at("GET",       "P/scheduled_changes/",     "feature_flag:read",     of_project!(scheduled_changes::list)),
+    at("POST",      "P/scheduled_changes/",     "feature_flag:write",    of_project!(scheduled_changes::create)),
+    at("GET",       "P/scheduled_changes/:id/", "feature_flag:read",     of_project!(scheduled_changes::retrieve)),
+    at("PUT PATCH", "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::update)),
+    at("DELETE",    "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::delete)),
 
     at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 

@@ -103,7 +103,7 @@ pub struct Entry {
     pub scope: String,
     /// The id of the object.
     pub item: String,
-    /// `{"name", "changes"}`.
+    /// `{"name", "changes"}`, and `trigger` if something made the change in the user's name.
     pub detail: Map<String, Value>,
     /// When.
     pub created_at: UnixMicros,
@@ -235,11 +235,23 @@ impl Write {
         user: Option<UserId>,
         change: Change,
     ) -> Result<(), MetadataError> {
+        self.log_triggered(project, user, change, None).await
+    }
+
+    /// Logs a change of this transaction that something made in the name of `user`: what `trigger`
+    /// says, `{"job_type", "job_id", "payload"}`.
+    pub(super) async fn log_triggered(
+        &mut self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
         let at = self.shared.clock.now();
         let position = next_position(self.connection()).await?;
         let id = Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes());
         let change = Elsewhere { id, project, user, at, change };
-        insert(self.connection(), position, &change).await
+        insert(self.connection(), position, &change, trigger).await
     }
 }
 
@@ -254,7 +266,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         for change in changes {
             let position = next_position(write.connection()).await?;
-            insert(write.connection(), position, change).await?;
+            insert(write.connection(), position, change, None).await?;
         }
         write.commit_unseen().await
     }
@@ -294,12 +306,16 @@ async fn insert(
     connection: &mut SqliteConnection,
     position: i64,
     made: &Elsewhere,
+    trigger: Option<Value>,
 ) -> Result<(), MetadataError> {
     let Change { scope, item, verb, name, fields } = &made.change;
     let name = Some(name).filter(|name| !name.is_empty());
     // A person that is gone leaves nothing of itself behind, here either.
     let is_told = *scope != Scope::Person || !fields.is_empty();
-    let detail = json!({"name": name, "changes": is_told.then_some(fields)});
+    let mut detail = json!({"name": name, "changes": is_told.then_some(fields)});
+    if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
+        detail.insert("trigger".to_owned(), trigger);
+    }
     sqlx::query(
         "INSERT INTO activity
          (position, id, project_id, user_id, scope, item, activity, detail, created_at)

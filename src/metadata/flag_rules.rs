@@ -145,7 +145,7 @@ pub fn initial(given: Option<Value>) -> Result<Value, Violation> {
         Some(Value::Object(map)) if has_no_condition(&map) => {
             Err(Violation::filters("Feature flag must have at least one condition set (group)."))
         }
-        Some(given) => Ok(with_text_payloads(given)),
+        Some(given) => Ok(canonical(given)),
     }
 }
 
@@ -160,7 +160,7 @@ pub fn updated(stored: &Value, given: Value) -> Value {
         }
         (_, given) => given,
     };
-    with_text_payloads(merged)
+    canonical(merged)
 }
 
 fn open() -> Value {
@@ -176,8 +176,18 @@ fn has_no_condition(filters: &Map<String, Value>) -> bool {
     }
 }
 
-/// Payloads are kept as JSON texts: that is how SDKs expect them back.
-fn with_text_payloads(mut filters: Value) -> Value {
+/// Filters as they are kept: payloads as JSON texts, which is how SDKs expect them back, and operators
+/// by the names that SDKs know.
+fn canonical(mut filters: Value) -> Value {
+    let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
+    let properties = groups.filter_map(|group| group.get_mut("properties")?.as_array_mut());
+    for operator in properties.flatten().filter_map(|property| property.get_mut("operator")) {
+        match operator.as_str() {
+            Some("min") => *operator = "gte".into(),
+            Some("max") => *operator = "lte".into(),
+            _ => {}
+        }
+    }
     if let Some(Value::Object(payloads)) = filters.get_mut("payloads") {
         for payload in payloads.values_mut().filter(|payload| !payload.is_string()) {
             *payload = Value::String(payload.to_string());
@@ -316,8 +326,12 @@ fn variants(filters: &Map<String, Value>) -> Result<Vec<&str>, Violation> {
         check_percentage(&path, variant)?;
         sum += variant.get("rollout_percentage").and_then(Value::as_f64).unwrap_or(0.0);
         match variant.get("key").and_then(Value::as_str) {
-            Some(key) if !key.is_empty() && key.chars().count() <= KEY_MAX_CHARS => keys.push(key),
-            _ => return Err(shape(&path, "key must be a string of 1 to 400 characters")),
+            Some(key) if is_variant_key(key) => keys.push(key),
+            _ => {
+                let problem = "key must be 1 to 400 letters, digits, hyphens (-), underscores (_), \
+                               dots (.) and slashes (/)";
+                return Err(shape(&path, problem));
+            }
         }
     }
     if !keys.is_empty() && (sum - 100.0).abs() > SUM_TOLERANCE {
@@ -325,6 +339,11 @@ fn variants(filters: &Map<String, Value>) -> Result<Vec<&str>, Violation> {
         return Err(Violation::filters(detail));
     }
     Ok(keys)
+}
+
+fn is_variant_key(key: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
+    (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(is_allowed)
 }
 
 fn check_payloads(filters: &Map<String, Value>, variants: &[&str]) -> Result<(), Violation> {

@@ -28,6 +28,7 @@ use crate::metadata::snapshot::Snapshot;
 
 mod locking;
 pub(super) mod rows;
+pub mod tags;
 
 /// The id of a flag. Positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -362,24 +363,37 @@ impl Write {
         before: StoredFlag,
         patch: FlagPatch,
     ) -> Result<FlagUpdate, MetadataError> {
+        self.change_flag(user, &before, patch, None).await?;
+        let after = self.save(before.project, before.id).await?;
+        Ok(FlagUpdate { before: Arc::new(before), after })
+    }
+
+    /// Changes a flag, as it is in this transaction; [`Write::save`] commits. `trigger` is what made
+    /// the change if it was not the user there and then.
+    pub(super) async fn change_flag(
+        &mut self,
+        user: UserId,
+        before: &StoredFlag,
+        patch: FlagPatch,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
         let (project, id) = (before.project, before.id);
-        locking::check(&before, &patch, &self.base)?;
-        let mut after = patched(&before, patch, self.shared.clock.now(), &self.base)?;
+        locking::check(before, &patch, &self.base)?;
+        let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
         after.last_modified_by = Some(user);
         if after.key != before.key {
             rows::purge_deleted(self.connection(), project, &after.key, id).await?;
         }
         rows::update(self.connection(), &after).await.map_err(key_race)?;
         let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        self.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
-        let after = self.save(project, id).await?;
-        Ok(FlagUpdate { before: Arc::new(before), after })
+        let change = after.change(Verb::Updated, fields);
+        self.log_triggered(project, Some(user), change, trigger).await
     }
 
     /// Commits a flag that was written in this transaction.
     ///
     /// It is read back, so that the snapshot holds what a restart would find.
-    async fn save(
+    pub(super) async fn save(
         mut self,
         project: ProjectId,
         id: FlagId,

@@ -246,6 +246,18 @@ impl Snapshot {
         self.put_flags(flag.project, with(self.flags(flag.project), flag));
     }
 
+    /// Replaces flags of one project that are there, all at once.
+    pub(super) fn change_flags(&mut self, project: ProjectId, changed: &[Arc<StoredFlag>]) {
+        if changed.is_empty() {
+            return;
+        }
+        let mut flags = self.flags(project).to_vec();
+        for flag in changed {
+            flags = with(&flags, Arc::clone(flag));
+        }
+        self.put_flags(project, flags);
+    }
+
     /// Adds a cohort or replaces the one with its id; takes it out if it is deleted.
     pub(super) fn put_cohort(&mut self, cohort: Arc<StoredCohort>) {
         self.put_cohorts(cohort.project, with(self.cohorts(cohort.project), cohort));

@@ -25,6 +25,7 @@ mod definitions;
 mod first_start;
 mod flags;
 mod opening;
+mod schedules;
 mod warnings;
 mod writers;
 

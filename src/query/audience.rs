@@ -1,23 +1,57 @@
-//! How many persons or groups a rule holds for. The rule is the caller's; here are the scan, its
-//! thread, and its limits, which are those of queries.
+//! How many persons or groups a rule holds for: an aggregate of a plan over the rows of one snapshot
+//! of the identity store, with the limits of queries.
 //!
-//! Not SQL: rules have operators (patterns with a limit, versions, the comparison of truth values)
-//! whose exact meaning is that of the evaluation of flags, and a count must be what evaluation says.
+//! The rule is the caller's, and a function of the plan ([`Holds`]), not SQL: rules have operators
+//! (patterns with a limit, versions, the comparison of truth values) whose exact meaning is that of the
+//! evaluation of flags, and a count must be what evaluation says.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::catalog::TableProvider;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::SessionContext;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
-use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::persons;
 
-/// Rows between two looks at the clock.
-const LOOK_AT_CLOCK: u64 = 256;
+/// Columns of a person that a rule may look at.
+const OF_PERSON: [&str; 5] = ["id", "uuid", "created_at", "is_identified", "properties"];
+
+/// Columns of a group that a rule may look at.
+const OF_GROUP: [&str; 3] = ["key", "created_at", "properties"];
 
 /// How many there are in all, and how many of them the rule holds for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +63,8 @@ pub struct Audience {
 }
 
 impl Engine {
-    /// Counts the persons of a project, as of every acknowledged event.
+    /// Counts the persons of a project, as of every acknowledged event. A person is shown without its
+    /// version and the sequence of its last change, and to several threads at once.
     ///
     /// # Errors
     ///
@@ -37,12 +72,15 @@ impl Engine {
     pub async fn count_persons(
         &self,
         project: ProjectId,
-        mut test: impl FnMut(&View, &Person) -> bool + Send + 'static,
+        test: impl Fn(&View, &Person) -> bool + Send + Sync + 'static,
     ) -> Result<Audience, QueryError> {
-        self.scan(move |view, counter| {
-            view.scan_persons(project, |person| counter.count(test(view, &person)))
-        })
-        .await
+        self.wait().await?;
+        let view = Arc::new(self.identities().view());
+        let rows = self.rows_of(persons::persons(Arc::clone(&view), project)?)?;
+        let test = move |columns: &[ArrayRef]| {
+            each(columns, OF_PERSON.len(), |row| Some(test(&view, &person(columns, row)?)))
+        };
+        self.count(rows, holds(&OF_PERSON, test)).await
     }
 
     /// Counts the groups of one type.
@@ -54,63 +92,158 @@ impl Engine {
         &self,
         project: ProjectId,
         type_index: u8,
-        mut test: impl FnMut(&str, &Group) -> bool + Send + 'static,
+        test: impl Fn(&str, &Group) -> bool + Send + Sync + 'static,
     ) -> Result<Audience, QueryError> {
-        self.scan(move |view, counter| {
-            view.scan_groups(project, |index, key, group| match index == type_index {
-                true => counter.count(test(&key, &group)),
-                false => Flow::Continue(()),
+        self.wait().await?;
+        let view = Arc::new(self.identities().view());
+        let rows = self.rows_of(persons::groups(view, project)?)?;
+        let rows = rows.filter(col("group_type_index").eq(lit(i64::from(type_index))))?;
+        let test = move |columns: &[ArrayRef]| {
+            each(columns, OF_GROUP.len(), |row| {
+                let (key, group) = group(columns, row)?;
+                Some(test(key, &group))
+            })
+        };
+        self.count(rows, holds(&OF_GROUP, test)).await
+    }
+
+    /// Shows the persons of a project in the order of their rows, as of every acknowledged event.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn visit_persons(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(&View, &Person) + Send + 'static,
+    ) -> Result<(), QueryError> {
+        self.read(move |view, stop| {
+            view.scan_persons(project, |person| {
+                visit(&view, &person);
+                match stop.load(Ordering::Relaxed) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
             })
         })
         .await
     }
 
-    async fn scan(
-        &self,
-        scan: impl FnOnce(&View, &mut Counter) -> Result<(), IdentityError> + Send + 'static,
-    ) -> Result<Audience, QueryError> {
-        self.wait().await?;
-        let shared = Arc::clone(&self.shared);
-        let limit = shared.settings.query_timeout;
-        let permit = self.permit().await?;
-        let runtime = shared.runtime.clone();
-        let scanned = runtime.spawn_blocking(move || {
-            let _permit = permit;
-            let view = shared.sources.identities.view();
-            let started = shared.clock.monotonic();
-            let elapsed = move || shared.clock.monotonic().saturating_sub(started);
-            let mut counter = Counter {
-                audience: Audience::default(),
-                elapsed: Box::new(elapsed),
-                limit,
-                is_late: false,
+    fn rows_of(&self, table: Arc<dyn TableProvider>) -> Result<DataFrame, QueryError> {
+        Ok(SessionContext::new_with_state(self.shared.base.clone()).read_table(table)?)
+    }
+
+    async fn count(&self, rows: DataFrame, holds: Expr) -> Result<Audience, QueryError> {
+        let matching = sum(cast(holds, DataType::Int64)).alias("matching");
+        let counts = rows.aggregate(Vec::new(), vec![count(lit(1)).alias("total"), matching])?;
+        let (_, batches) = self.collect(counts).await?;
+        let number = |name: &str| {
+            let value = |batch: &RecordBatch| {
+                let column = batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
+                // The sum over no rows is null.
+                column.iter().next().flatten()
             };
-            scan(&view, &mut counter)?;
-            match counter.is_late {
-                true => Err(QueryError::Timeout(limit)),
-                false => Ok(counter.audience),
-            }
-        });
-        scanned.await.unwrap_or(Err(QueryError::Unavailable("the count was stopped")))
+            u64::try_from(batches.iter().find_map(value).unwrap_or(0)).unwrap_or(0)
+        };
+        Ok(Audience { matching: number("matching"), total: number("total") })
     }
 }
 
-/// Counts as it is shown, until there is no time left.
-struct Counter {
-    audience: Audience,
-    elapsed: Box<dyn Fn() -> Duration>,
-    limit: Duration,
-    is_late: bool,
+type Test = dyn Fn(&[ArrayRef]) -> Result<BooleanArray> + Send + Sync;
+
+/// The condition that `test` gives true for the values of `columns`.
+fn holds(
+    columns: &[&str],
+    test: impl Fn(&[ArrayRef]) -> Result<BooleanArray> + Send + Sync + 'static,
+) -> Expr {
+    let signature = Signature::any(columns.len(), Volatility::Immutable);
+    let function = Holds { test: Arc::new(test), signature };
+    ScalarUDF::new_from_impl(function).call(columns.iter().map(|name| col(*name)).collect())
 }
 
-impl Counter {
-    fn count(&mut self, matches: bool) -> Flow {
-        self.audience.total += 1;
-        self.audience.matching += u64::from(matches);
-        if self.audience.total.is_multiple_of(LOOK_AT_CLOCK) && (self.elapsed)() > self.limit {
-            self.is_late = true;
-            return Flow::Break(());
-        }
-        Flow::Continue(())
+/// A rule as a function of a plan.
+struct Holds {
+    test: Arc<Test>,
+    signature: Signature,
+}
+
+impl std::fmt::Debug for Holds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Holds").finish_non_exhaustive()
     }
+}
+
+impl PartialEq for Holds {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.test, &other.test)
+    }
+}
+
+impl Eq for Holds {}
+
+impl std::hash::Hash for Holds {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.test).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Holds {
+    fn name(&self) -> &str {
+        "holds"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let columns = arguments.args.into_iter().map(|argument| argument.into_array(rows));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        Ok(ColumnarValue::Array(Arc::new((self.test)(&columns)?)))
+    }
+}
+
+/// Asks `test` for every row; `None` is a row that cannot be read.
+fn each(
+    columns: &[ArrayRef],
+    width: usize,
+    mut test: impl FnMut(usize) -> Option<bool>,
+) -> Result<BooleanArray> {
+    let rows = columns.first().map_or(0, |column| column.len());
+    let answers = (0..rows).map(&mut test).collect::<Option<Vec<bool>>>();
+    let answers = answers.filter(|_| columns.len() == width);
+    answers.map(BooleanArray::from).ok_or_else(|| {
+        DataFusionError::Internal("a row of persons or groups has other columns".to_owned())
+    })
+}
+
+fn person(columns: &[ArrayRef], row: usize) -> Option<Person> {
+    let [number, uuid, created_at, is_identified, properties] = columns else { return None };
+    let created_at = created_at.as_primitive_opt::<TimestampMicrosecondType>()?;
+    Some(Person {
+        number: number.as_primitive_opt::<Int64Type>()?.value(row),
+        uuid: Uuid::try_parse(uuid.as_string_view_opt()?.value(row)).ok()?,
+        created_at: UnixMicros(created_at.value(row)),
+        properties: object(properties, row)?,
+        is_identified: is_identified.as_boolean_opt()?.value(row),
+        version: 0,
+        changed_sequence: 0,
+    })
+}
+
+fn group(columns: &[ArrayRef], row: usize) -> Option<(&str, Group)> {
+    let [key, created_at, properties] = columns else { return None };
+    let created_at = created_at.as_primitive_opt::<TimestampMicrosecondType>()?;
+    let created_at = UnixMicros(created_at.value(row));
+    let group = Group { created_at, properties: object(properties, row)? };
+    Some((key.as_string_view_opt()?.value(row), group))
+}
+
+fn object(properties: &ArrayRef, row: usize) -> Option<Map<String, Value>> {
+    serde_json::from_str(properties.as_string_view_opt()?.value(row)).ok()
 }

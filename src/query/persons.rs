@@ -17,6 +17,7 @@ use arrow::datatypes::TimeUnit;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
@@ -30,24 +31,38 @@ use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
 
-/// Rows of a batch.
+/// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
 const BATCH_ROWS: usize = 2048;
+const BATCH_BYTES: usize = 4 << 20;
 
 /// The tables of `project`, by name.
-pub fn tables(view: View, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
-    let view = Arc::new(view);
+pub fn tables(view: Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
     let kinds = [
         ("persons", Kind::Persons),
         ("person_distinct_ids", Kind::DistinctIds),
         ("groups", Kind::Groups),
     ];
-    let table = |(name, kind): (&'static str, Kind)| {
-        let schema = kind.schema();
-        let scan = Scan { kind, schema: Arc::clone(&schema), view: Arc::clone(&view), project };
-        let table = StreamingTable::try_new(schema, vec![Arc::new(scan)]).ok()?;
-        Some((name, Arc::new(table) as Arc<dyn TableProvider>))
-    };
-    kinds.into_iter().filter_map(table).collect()
+    let tables = kinds.into_iter().filter_map(|(name, kind)| {
+        let table = table(kind, Arc::clone(&view), project).ok()?;
+        Some((name, table))
+    });
+    tables.collect()
+}
+
+/// The table of persons alone.
+pub(super) fn persons(view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
+    table(Kind::Persons, view, project)
+}
+
+/// The table of groups alone.
+pub(super) fn groups(view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
+    table(Kind::Groups, view, project)
+}
+
+fn table(kind: Kind, view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
+    let schema = kind.schema();
+    let scan = Scan { kind, schema: Arc::clone(&schema), view, project };
+    Ok(Arc::new(StreamingTable::try_new(schema, vec![Arc::new(scan)])?))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +113,9 @@ impl PartitionStream for Scan {
         let (view, project, kind) = (Arc::clone(&self.view), self.project, self.kind);
         builder.spawn_blocking(move || {
             let read = match kind {
-                Kind::Persons => persons(&view, project, &out),
-                Kind::DistinctIds => distinct_ids(&view, project, &out),
-                Kind::Groups => groups(&view, project, &out),
+                Kind::Persons => send_persons(&view, project, &out),
+                Kind::DistinctIds => send_distinct_ids(&view, project, &out),
+                Kind::Groups => send_groups(&view, project, &out),
             };
             read.map_err(|error| DataFusionError::External(Box::new(error)))
         });
@@ -128,6 +143,7 @@ impl Out {
 #[derive(Default)]
 struct Persons {
     rows: usize,
+    bytes: usize,
     id: Int64Builder,
     uuid: StringViewBuilder,
     created_at: TimestampMicrosecondBuilder,
@@ -142,11 +158,17 @@ impl Persons {
         self.uuid.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
         self.created_at.append_value(person.created_at.0);
         self.is_identified.append_value(person.is_identified);
-        self.properties.append_value(serde_json::Value::Object(person.properties).to_string());
+        let properties = serde_json::Value::Object(person.properties).to_string();
+        self.bytes += properties.len();
+        self.properties.append_value(properties);
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES
     }
 
     fn finish(&mut self) -> Vec<ArrayRef> {
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         vec![
             Arc::new(self.id.finish()),
             Arc::new(self.uuid.finish()),
@@ -157,11 +179,11 @@ impl Persons {
     }
 }
 
-fn persons(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+fn send_persons(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
     let mut batch = Persons::default();
     view.scan_persons(project, |person| {
         batch.push(person);
-        if batch.rows < BATCH_ROWS { Flow::Continue(()) } else { out.send(batch.finish()) }
+        if batch.is_full() { out.send(batch.finish()) } else { Flow::Continue(()) }
     })?;
     if batch.rows > 0 {
         let _ = out.send(batch.finish());
@@ -169,7 +191,7 @@ fn persons(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityErr
     Ok(())
 }
 
-fn distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+fn send_distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
     let mut rows = 0;
     let mut ids = StringViewBuilder::new();
     let mut persons = StringViewBuilder::new();
@@ -201,8 +223,8 @@ fn distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), Identi
     Ok(())
 }
 
-fn groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
-    let mut rows = 0;
+fn send_groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let (mut rows, mut bytes) = (0, 0);
     let mut types = Int64Builder::new();
     let mut keys = StringViewBuilder::new();
     let mut created = TimestampMicrosecondBuilder::new();
@@ -212,12 +234,15 @@ fn groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityErro
             types.append_value(i64::from(type_index));
             keys.append_value(key);
             created.append_value(group.created_at.0);
-            properties.append_value(serde_json::Value::Object(group.properties).to_string());
+            let text = serde_json::Value::Object(group.properties).to_string();
+            bytes += text.len();
+            properties.append_value(text);
             *rows += 1;
-            if *rows < BATCH_ROWS {
+            if *rows < BATCH_ROWS && bytes < BATCH_BYTES {
                 return Flow::Continue(());
             }
         }
+        bytes = 0;
         if std::mem::take(rows) == 0 {
             return Flow::Continue(());
         }

@@ -52,7 +52,7 @@ pub struct KindLabels {
     pub kind: &'static str,
 }
 
-/// Labels of [`Metrics::queries`].
+/// Labels of [`Metrics::queries`] and [`Metrics::scheduled_changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabels {
     /// How it ended, such as `ok`, `invalid`, `timeout`, `cancelled`.
@@ -136,6 +136,9 @@ pub struct Metrics {
     pub queries: Family<OutcomeLabels, Counter>,
     /// `weir_query_duration_seconds`: from the plan to the last row.
     pub query_seconds: Histogram,
+    /// `weir_scheduled_changes_total{outcome}`: changes of flags that were due; `made`, `retried`,
+    /// `failed`.
+    pub scheduled_changes: Family<OutcomeLabels, Counter>,
     /// `weir_corruptions_total{place}`: data that cannot be what it is; quarantined.
     pub corruptions: Family<PlaceLabels, Counter>,
 }
@@ -173,6 +176,7 @@ impl Metrics {
             identity_lag: Gauge::default(),
             queries: Family::default(),
             query_seconds: seconds(),
+            scheduled_changes: Family::default(),
             corruptions: Family::default(),
         };
         metrics.register_http();
@@ -331,6 +335,11 @@ impl Metrics {
             "Time from a query's plan to its last row",
             Unit::Seconds,
             self.query_seconds.clone(),
+        );
+        registry.register(
+            "scheduled_changes",
+            "Scheduled changes of flags that were due, by outcome",
+            self.scheduled_changes.clone(),
         );
     }
 

@@ -79,6 +79,11 @@ const switched = await manage('POST', 'feature_flags/', {
   filters: { groups, payloads: { true: '{"on": 1}' } },
 })
 
+const reloaded = await manage('POST', 'feature_flags/', {
+  key: `reloaded-${who}`,
+  filters: { groups: [{ properties: [], rollout_percentage: 0 }] },
+})
+
 // ---- the browser, with a profile of its own in a temporary directory
 
 const browser = await chromium.launch({
@@ -186,6 +191,7 @@ const drive = async () => {
   await flag('colour', 'blue')
   await flag('by-email', false)
   await flag(`switch-${who}`, true)
+  await flag(`reloaded-${who}`, false)
   await capture('values', values)
   await capture('pad', { pad: 'é'.repeat(20_000) }, { options: { uuid: eventId(who, 'pad') } })
   const person = { $set: { plan: 'free' }, $set_once: { first: 1 } }
@@ -239,10 +245,12 @@ const drive = async () => {
   await started()
   await until(() => window.flags > 0)
   await settled()
+  await manage('PATCH', `feature_flags/${reloaded.id}/`, { filters: { groups } })
   await capture('next page', { step: 5 }, { said: grouped, leave: 'reload' })
   await started()
   await until(() => window.flags > 0)
   await flag('by-email', true)
+  await flag(`reloaded-${who}`, true)
   const options = { transport: 'sendBeacon', send_instantly: true }
   await capture('by beacon', { step: 6 }, { options, said: grouped })
 

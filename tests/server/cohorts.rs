@@ -106,6 +106,23 @@ fn cohorts_are_created_listed_changed_deleted_and_restored() {
 }
 
 #[test]
+fn sizes_follow_the_persons() {
+    let server = TestServer::start_with(&[("WEIR_COHORT_COUNT_INTERVAL", "100ms")]);
+    let pro = rule("OR", json!([{"type": "OR", "values": [plan("pro")]}]));
+    let cohort = created(&server, COHORTS, &json!({"name": "Pro", "filters": pro}));
+    let path = format!("{COHORTS}{}/", cohort["id"]);
+    for (distinct_id, expected) in [("ada", 1), ("bob", 2)] {
+        let event = json!([set(distinct_id, json!({"plan": "pro"}))]);
+        assert_eq!(server.capture(&event).status, 200);
+        let counted = patiently(|| (server.get(&path).json()["count"] == expected).then_some(()));
+        counted.unwrap_or_else(|| panic!("{expected} persons, and {}", server.get(&path)));
+    }
+    let log = server.get(&format!("{path}activity/")).json();
+    assert_eq!(log["total_count"], 1, "a count is no change: {log}");
+    assert_eq!(server.get(&path).json()["version"], 1);
+}
+
+#[test]
 fn bad_cohorts_are_refused() {
     let server = TestServer::start();
     let events = rule(

@@ -115,6 +115,7 @@ fn known_differences_are_these() {
         ),
         ("leading-zero", person("zero", "semver_eq", json!("1.2.3")), on.clone(), open.clone()),
         ("static-cohort", json!({"properties": [listed]}), on.clone(), open.clone()),
+        ("look-ahead", person("text", "regex", json!("a(?= pro)")), on.clone(), open.clone()),
     ];
     let mut flags: Vec<Value> = table
         .iter()
@@ -128,6 +129,9 @@ fn known_differences_are_these() {
     flags.push(json!({"key": "not-asked", "filters": joined}));
     joined["payloads"] = json!({"true": "1"});
     flags.push(json!({"key": "left", "filters": joined}));
+    flags.push(json!({"key": "inactive", "filters": everyone, "active": false}));
+    let unmapped = json!({"groups": [{"properties": []}], "aggregation_group_type_index": 3});
+    flags.push(json!({"key": "unmapped-group", "filters": unmapped}));
     for flag in &flags {
         let answer = server.post("/api/projects/1/feature_flags/", flag);
         assert_eq!(answer.status, 201, "{answer}");
@@ -147,8 +151,11 @@ fn known_differences_are_these() {
     let sdk = report(driver);
     let more = [
         ("continuity", Value::Null, on.clone(), open.clone()),
-        ("not-asked", Value::Null, on.clone(), open),
+        ("not-asked", Value::Null, on.clone(), open.clone()),
         ("left", Value::Null, json!(false), Some(json!(false))),
+        // The server leaves out what is switched off.
+        ("inactive", Value::Null, Value::Null, Some(json!(false))),
+        ("unmapped-group", Value::Null, json!(false), open),
     ];
     for (key, _, expected, of_sdk) in table.into_iter().chain(more) {
         assert_eq!(answer["flags"][key]["enabled"], expected, "{key}: {answer}");

@@ -267,7 +267,11 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
     let path = |flag: &Value, rest: &str| format!("{FLAGS}{}/{rest}", flag["id"]);
     let depends = json!({"groups": [{"properties": [{"key": a["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
-    let c = created(&server, FLAGS, &json!({"key": "third", "filters": depends}));
+    let c = created(
+        &server,
+        FLAGS,
+        &json!({"key": "third", "filters": depends, "evaluation_contexts": ["web"]}),
+    );
     let dependents = server.get(&path(&a, "dependent_flags/")).json();
     assert_eq!(dependents, json!([{"id": c["id"], "key": "third", "name": ""}]));
     assert_eq!(server.post(&path(&a, "disable/"), &json!({})).status, 400, "another needs it");
@@ -288,6 +292,10 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
         ("?key=SECOND", vec!["second"]),
         ("?order=key", vec!["my-first", "second", "third"]),
         ("?active=STALE", vec![]),
+        ("?excluded_properties=%5B%22second%22%2C%22third%22%5D", vec!["my-first"]),
+        ("?has_evaluation_contexts=true", vec!["third"]),
+        ("?has_evaluation_contexts=false", vec!["second", "my-first"]),
+        ("?eligible_for_experiment=true", vec![]),
     ] {
         assert_eq!(keys(query), expected, "{query}");
     }
@@ -382,6 +390,188 @@ fn flags_are_copied_between_projects_of_the_organization() {
     );
     let found = server.get(&format!("{base}a/")).json();
     assert_eq!((&found[0]["flag_id"], &found[0]["team_id"]), (&flag["id"], &json!(1)), "{found}");
+    assert_eq!(found[0]["evaluations_7d"], 0, "{found}");
+    let called = json!([
+        {"event": "$feature_flag_called", "distinct_id": "d", "properties": {"$feature_flag": "a"}},
+        {"event": "$feature_flag_called", "distinct_id": "d", "properties": {"$feature_flag": "b"}},
+        {"event": "$feature_flag_called", "distinct_id": "d", "timestamp": "2020-01-01T00:00:00Z",
+            "properties": {"$feature_flag": "a"}},
+    ]);
+    assert_eq!(server.capture(&called).status, 200);
+    assert_eq!(server.get(&format!("{base}a/")).json()[0]["evaluations_7d"], 1);
+}
+
+#[test]
+fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
+    let server = TestServer::start();
+    let other = created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let other = format!("/api/projects/{}/", other["id"]);
+    let of = |cohort: &Value| json!({"key": "id", "type": "cohort", "value": cohort["id"], "operator": "in"});
+    let rule = |filter: Value| json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});
+    let plan = json!({"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]});
+    let cohorts = "/api/projects/1/cohorts/";
+    let inner = created(&server, cohorts, &json!({"name": "Pro", "filters": rule(plan)}));
+    let outer = created(&server, cohorts, &json!({"name": "Outer", "filters": rule(of(&inner))}));
+    let listed = created(&server, cohorts, &json!({"name": "Listed", "is_static": true}));
+    let later = created(&server, cohorts, &json!({"name": "Later", "is_static": true}));
+    // The target knows one of them by its name.
+    let known = json!({"name": "Listed", "is_static": true});
+    let known = created(&server, &format!("{other}cohorts/"), &known);
+    let filters = json!({"groups": [{"properties": [of(&outer), of(&listed)]}]});
+    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": filters}));
+    let groups = json!({"groups": [{"properties": [of(&later)]}]});
+    let change = json!({"record_id": flag["id"], "model_name": "FeatureFlag",
+        "scheduled_at": "2099-01-01T00:00:00Z",
+        "payload": {"operation": "add_release_condition", "value": groups}});
+    created(&server, "/api/projects/1/scheduled_changes/", &change);
+    let copy = |key: &str, schedules: bool| {
+        let body = json!({"feature_flag_key": key, "from_project": 1, "target_project_ids": [2],
+            "copy_schedule": schedules});
+        let answer = server.post("/api/organizations/@current/feature_flags/copy_flags/", &body);
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()
+    };
+    let copied = copy("a", true);
+    assert_eq!(copied["failed"], json!([]), "{copied}");
+    let copied = &copied["success"][0];
+    assert_eq!(copied["team_id"], 2, "{copied}");
+    let there = server.get(&format!("{other}cohorts/")).json();
+    let named = |name: &str| {
+        let cohorts = there["results"].as_array().expect("a list");
+        cohorts.iter().find(|cohort| cohort["name"] == name).expect(name).clone()
+    };
+    assert_eq!(there["count"], 4, "one was there: {there}");
+    let properties = &copied["filters"]["groups"][0]["properties"];
+    assert_eq!(properties[0]["value"], named("Outer")["id"], "{copied}");
+    assert_eq!(properties[1]["value"], known["id"], "{copied}");
+    assert_eq!(named("Outer")["filters"], rule(of(&named("Pro"))));
+    let changes = server.get(&format!("{other}scheduled_changes/")).json();
+    let change = &changes["results"][0];
+    assert_eq!(
+        (&changes["count"], &change["record_id"]),
+        (&json!(1), &json!(copied["id"].to_string()))
+    );
+    assert_eq!(
+        change["payload"]["value"]["groups"][0]["properties"][0]["value"],
+        named("Later")["id"]
+    );
+    // Without being asked nothing is scheduled, and no cohort is made twice.
+    copy("a", false);
+    assert_eq!(server.get(&format!("{other}scheduled_changes/")).json()["count"], 1);
+    assert_eq!(server.get(&format!("{other}cohorts/")).json()["count"], 4);
+    let needs = json!({"groups": [{"properties": [{"key": flag["id"].to_string(), "type": "flag",
+        "operator": "flag_evaluates_to", "value": true}]}]});
+    created(&server, FLAGS, &json!({"key": "b", "filters": needs}));
+    let failed = copy("b", false);
+    let message = failed["failed"][0]["error_message"].as_str().expect("a message");
+    assert!(message.starts_with("Flag dependency references non-existent flag"), "{failed}");
+}
+
+#[test]
+fn tags_of_many_flags_are_changed_at_once() {
+    let server = TestServer::start();
+    let a = created(&server, FLAGS, &json!({"key": "a", "tags": ["old", "both"]}));
+    let b = created(&server, FLAGS, &json!({"key": "b", "tags": ["both"]}));
+    let path = format!("{FLAGS}bulk_update_tags/");
+    let ids = json!([a["id"], b["id"]]);
+    for (action, tags, of_a, of_b) in [
+        ("add", json!(["New ", "both"]), json!(["old", "both", "new"]), json!(["both", "new"])),
+        ("remove", json!(["both", "none"]), json!(["old", "new"]), json!(["new"])),
+        ("set", json!(["x", "X"]), json!(["x"]), json!(["x"])),
+        ("set", json!([]), json!([]), json!([])),
+    ] {
+        let answer = server.post(&path, &json!({"ids": ids, "action": action, "tags": tags}));
+        assert_eq!(answer.status, 200, "{answer}");
+        let updated = json!([{"id": a["id"], "tags": of_a}, {"id": b["id"], "tags": of_b}]);
+        assert_eq!(answer.json(), json!({"updated": updated, "skipped": []}), "{action}");
+        assert_eq!(server.get(&format!("{FLAGS}{}/", a["id"])).json()["tags"], of_a, "{action}");
+    }
+    let body = json!({"ids": [a["id"], 999, a["id"]], "action": "add", "tags": ["y"]});
+    let answer = server.post(&path, &body).json();
+    assert_eq!(answer["updated"], json!([{"id": a["id"], "tags": ["y"]}]), "{answer}");
+    assert_eq!(answer["skipped"], json!([{"id": 999, "reason": "Not found"}]));
+    let log = server.get(&format!("{FLAGS}{}/activity/", b["id"])).json();
+    assert_eq!(log["results"][0]["detail"]["changes"][0]["field"], "tags", "{log}");
+    assert_eq!(log["total_count"], 5, "one for its creation and one for each change");
+    let many: Vec<u16> = (1..=501).collect();
+    for (body, code, attr, detail) in [
+        (json!({}), "required", "ids", "This field is required."),
+        (json!({"ids": []}), "empty", "ids", "This list may not be empty."),
+        (json!({"ids": 1}), "not_a_list", "ids", "Expected a list of items but got type \"int\"."),
+        (
+            json!({"ids": many}),
+            "max_length",
+            "ids",
+            "Ensure this field has no more than 500 elements.",
+        ),
+        (json!({"ids": [1]}), "required", "action", "This field is required."),
+        (json!({"ids": [1], "action": null}), "null", "action", "This field may not be null."),
+        (
+            json!({"ids": [1], "action": "drop"}),
+            "invalid_choice",
+            "action",
+            "\"drop\" is not a valid choice.",
+        ),
+        (json!({"ids": [1], "action": "set"}), "required", "tags", "This field is required."),
+        (
+            json!({"ids": [1], "action": "add", "tags": []}),
+            "invalid_input",
+            "tags",
+            "tags must not be empty for action 'add'.",
+        ),
+    ] {
+        let answer = server.post(&path, &body);
+        let told = answer.json();
+        assert_eq!((answer.status, &told["code"]), (400, &json!(code)), "{body}: {told}");
+        assert_eq!((&told["attr"], &told["detail"]), (&json!(attr), &json!(detail)), "{body}");
+    }
+}
+
+#[test]
+fn keys_are_told_for_ids_and_for_the_projects_of_the_organization() {
+    let server = TestServer::start();
+    created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let a = created(&server, FLAGS, &json!({"key": "a", "name": "An editor"}));
+    created(&server, FLAGS, &json!({"key": "b"}));
+    let there = created(&server, "/api/projects/2/feature_flags/", &json!({"key": "a"}));
+    let base = "/api/organizations/@current/feature_flags/keys/";
+    let keys = |query: &str| {
+        let page = server.get(&format!("{base}{query}")).json();
+        let of = |flag: &Value| (flag["key"].clone(), flag["team_id"].clone());
+        let results: Vec<_> = page["results"].as_array().expect("a list").iter().map(of).collect();
+        (page["count"].clone(), results)
+    };
+    let of = |key: &str, project: i64| (json!(key), json!(project));
+    for (query, count, expected) in [
+        ("", 2, vec![of("a", 1), of("b", 1)]),
+        ("?current_team_id=2", 2, vec![of("a", 2), of("b", 1)]),
+        ("?team_ids=2", 1, vec![of("a", 2)]),
+        ("?team_ids=2,%201,99", 2, vec![of("a", 1), of("b", 1)]),
+        ("?search=EDIT", 1, vec![of("a", 1)]),
+        ("?limit=1&offset=1", 2, vec![of("b", 1)]),
+        ("?limit=0", 2, vec![of("a", 1), of("b", 1)]),
+    ] {
+        assert_eq!(keys(query), (json!(count), expected), "{query}");
+    }
+    let first = server.get(&format!("{base}?team_ids=2")).json();
+    assert_eq!(first["results"][0]["flag_id"], there["id"], "{first}");
+    assert_eq!(first["results"][0]["filters"], there["filters"]);
+    for (query, error) in [
+        ("?team_ids=x", "team_ids must be a comma-separated list of integers."),
+        ("?limit=x", "limit and offset must be integers."),
+        ("?offset=x", "limit and offset must be integers."),
+    ] {
+        let answer = server.get(&format!("{base}{query}"));
+        assert_eq!((answer.status, answer.json()), (400, json!({"error": error})), "{query}");
+    }
+    let by_id = |body: Value| server.post(&format!("{FLAGS}bulk_keys/"), &body);
+    let id = a["id"].to_string();
+    assert_eq!(by_id(json!({})).json(), json!({"keys": {}}));
+    let found = by_id(json!({"ids": [a["id"], "x", -1]})).json();
+    assert_eq!(found["keys"], json!({ id: "a" }), "{found}");
+    assert_eq!(found["warning"], "Invalid flag IDs ignored: [\"x\",-1]");
+    let none = by_id(json!({"ids": ["x"]}));
+    assert_eq!((none.status, none.json()), (400, json!({"error": "Invalid flag IDs provided"})));
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Flags as `/decide` answers them (the API specification), and how soon a change is seen. Which person gets which
 //! answer in the hard cases is tested beside the evaluation.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::patiently;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
@@ -115,6 +119,47 @@ fn stored_properties_count_unless_the_request_brings_its_own() {
     ] {
         assert_eq!(is_on(flag, more.clone()), expected, "{flag} {more}");
     }
+}
+
+/// A project's thousand flags, each of which looks at a long property, take their time; whoever asks
+/// for something else does not wait for all of it. Compares orders, not times: on the threads of
+/// sockets, questions that came first would all be answered first.
+#[test]
+fn large_evaluations_leave_the_threads_of_sockets_free() {
+    const ASKED: usize = 24;
+    let server = TestServer::start();
+    let looks =
+        json!({"key": "text", "type": "person", "operator": "icontains", "value": "nowhere"});
+    let groups = vec![json!({"properties": [looks], "rollout_percentage": 100}); 10];
+    // Each condition is asked anew, so that fewer flags do for a thousand.
+    for index in 0..200 {
+        create(&server, &format!("flag-{index}"), &json!({"groups": groups}));
+    }
+    let text = "x".repeat(50_000);
+    let body = json!({"api_key": TOKEN, "distinct_id": "ada", "person_properties": {"text": text}});
+    let body = body.to_string();
+    let client = server.client();
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..ASKED {
+            scope.spawn(|| {
+                let answer = client.send("POST", "/flags/?v=2", &[], body.as_bytes());
+                answered.fetch_add(1, Ordering::SeqCst);
+                let answer = answer.expect("an answer").json();
+                assert_eq!(answer["flags"].as_object().map(|flags| flags.len()), Some(200));
+                assert_eq!(answer["flags"]["flag-7"]["reason"]["code"], "no_condition_match");
+            });
+        }
+        // Most of the questions wait or are worked on by then.
+        let began = patiently(|| (answered.load(Ordering::SeqCst) > 0).then_some(()));
+        began.expect("the first answer");
+        let mut alive_before_last = 0;
+        for _ in 0..10 {
+            assert_eq!(server.send("GET", "/_liveness", &[], "").status, 200);
+            alive_before_last += usize::from(answered.load(Ordering::SeqCst) < ASKED);
+        }
+        assert!(alive_before_last > 1, "liveness was answered only after {ASKED} evaluations");
+    });
 }
 
 #[test]

@@ -33,5 +33,6 @@ mod local_evaluation;
 mod person_changes;
 mod persons;
 mod property_definitions;
+mod scheduled_changes;
 mod sdk;
 mod wire;

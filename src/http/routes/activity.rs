@@ -115,7 +115,7 @@ fn body(entry: &Entry, snapshot: &Snapshot) -> Value {
             "id": entry.item,
             "changes": part("changes"),
             "merge": null,
-            "trigger": null,
+            "trigger": part("trigger"),
             "name": part("name"),
             "short_id": null,
             "type": null,

@@ -1,8 +1,8 @@
 //! Cohorts, managed: list, create, retrieve, change, members. What a rule may look like is decided by
 //! `metadata`, who is inside by `flags`.
 //!
-//! The size of a cohort with a rule is counted after each change, beside the request; the answer to a
-//! later request has it. A cohort is deleted by a change of `deleted`; DELETE is refused.
+//! The size of a cohort with a rule is counted after each change, beside the request, and now and then
+//! (`maintenance`); the answer to a later request has it. A cohort is deleted by a change of `deleted`; DELETE is refused.
 
 mod body;
 
@@ -12,17 +12,11 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
-use crate::flags::cohorts::Members;
-use crate::flags::cohorts::Memberships;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::subject::Subject;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
-use crate::http::knowledge::uuids_of;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -32,14 +26,16 @@ use crate::http::routes::feature_flags;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::identity::person::Person;
-use crate::identity::view::View;
+use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
+use crate::query::cohorts;
+use crate::query::cohorts::membership;
 use crate::query::people::InCohort;
 
 /// `GET cohorts/`: those that are not deleted, newest first; `search` in their names, `type` as
@@ -80,20 +76,23 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
         is_static,
         members,
     };
-    let cohort = add(app, &asker, new).await?;
+    let place = (asker.project.id, asker.user.id);
+    let cohort = add(app, place, new).await?.map_err(problem)?;
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
-/// Stores a new cohort and begins to count it.
+/// Stores a new cohort and begins to count it. What errors of the store mean is for the caller.
 pub(super) async fn add(
     app: &App,
-    asker: &Principal,
+    (project, user): (ProjectId, UserId),
     new: NewCohort,
-) -> Result<std::sync::Arc<StoredCohort>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+) -> Result<Result<std::sync::Arc<StoredCohort>, MetadataError>, Problem> {
+    let metadata = app.metadata.clone();
     let write = async move { metadata.create_cohort(project, user, new).await };
-    let cohort = store::write(app, "create-cohort", write).await?;
-    begin_count(app, &cohort);
+    let cohort = store::attempt(app, "create-cohort", write).await?;
+    if let Ok(cohort) = &cohort {
+        begin_count(app, cohort);
+    }
     Ok(cohort)
 }
 
@@ -174,60 +173,32 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let project = asker.project.id;
     snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
     let page = Page::of(&request);
-    let (collector, mut place) = (std::sync::Arc::new(parking_lot::Mutex::new(Vec::new())), 0);
+    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    let is_inside = membership(set, project, id, app.clock.now());
+    let collector = std::sync::Arc::new(parking_lot::Mutex::new((0, Vec::new())));
     let collected = std::sync::Arc::clone(&collector);
-    let mut test = membership(app, project, id);
-    let counted = app.engine.count_persons(project, move |view, person| {
-        let inside = test(view, person);
-        if inside {
-            if place >= page.offset && place - page.offset < page.limit {
-                let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
-                collected.lock().push(body::member(person, &ids));
-            }
-            place += 1;
+    let visited = app.engine.visit_persons(project, move |view, person| {
+        if !is_inside(view, person) {
+            return;
         }
-        inside
+        let mut collected = collected.lock();
+        let place = collected.0;
+        collected.0 += 1;
+        if place >= page.offset && place - page.offset < page.limit {
+            let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
+            collected.1.push(body::member(person, &ids));
+        }
     });
-    let counted = counted.await.map_err(query::problem)?;
-    let results = std::mem::take(&mut *collector.lock());
-    let count = usize::try_from(counted.matching).unwrap_or(usize::MAX);
+    visited.await.map_err(query::problem)?;
+    let (count, results) = std::mem::take(&mut *collector.lock());
     let public_url = app.config.http.public_url.as_deref();
     Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, results)))
-}
-
-/// Whether a person is in the cohort, as flags see it.
-fn membership(
-    app: &App,
-    project: ProjectId,
-    id: CohortId,
-) -> impl FnMut(&View, &Person) -> bool + Send + use<> {
-    let is_member = memberships(app, project);
-    move |view, person| is_member(view, id.0, person)
 }
 
 /// Whether persons are in the cohorts of now, as flags see it. Nobody is in one that is not there.
 pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     let set = app.metadata.snapshot().cohort_set(project).cloned().unwrap_or_default();
-    let now = app.clock.now();
-    Box::new(move |view, id, person| {
-        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
-            Memberships::new(&set, uuids).contains(id, subject).unwrap_or(false)
-        })
-    })
-}
-
-/// What is asked of a person as a subject, with its uuids.
-pub(super) fn with_subject<T>(
-    view: &View,
-    project: ProjectId,
-    (person, distinct_id): (&Person, String),
-    now: UnixMicros,
-    ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
-) -> T {
-    let mut subject = Subject::new(distinct_id, now);
-    subject.stored = Some(&person.properties);
-    subject.created_at = Some(person.created_at);
-    ask(&subject, &|| uuids_of(view, project, person))
+    Box::new(cohorts::memberships(set, project, app.clock.now()))
 }
 
 /// A cohort as clients get it.
@@ -249,25 +220,13 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
 
 /// Counts the members of a cohort with a rule, beside the request.
 fn begin_count(app: &App, cohort: &StoredCohort) {
-    let (project, id, version) = (cohort.project, cohort.id, cohort.version);
+    let (project, id) = (cohort.project, cohort.id);
     if cohort.is_static || cohort.deleted {
         return;
     }
-    let snapshot = app.metadata.snapshot();
-    let set = snapshot.cohort_set(project);
-    let is_countable = set
-        .and_then(|set| set.get(id.0))
-        .is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
-    let (engine, metadata) = (app.engine.clone(), app.metadata.clone());
-    let test = membership(app, project, id);
+    let engine = app.engine.clone();
     app.tasks.0.spawn("count-cohort", async move {
-        let count = match is_countable {
-            true => engine.count_persons(project, test).await.ok(),
-            false => None,
-        };
-        let count = count.and_then(|count| i64::try_from(count.matching).ok());
-        let noted = metadata.note_cohort_size(project, id, version, count).await;
-        if let Err(error) = noted {
+        if let Err(error) = engine.recount(project, id).await {
             tracing::warn!(cohort = id.0, %error, "the size of a cohort was not noted");
         }
     });

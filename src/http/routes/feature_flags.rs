@@ -3,8 +3,10 @@
 //!
 //! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
 
+pub mod across;
 pub mod actions;
 mod body;
+pub mod bulk;
 pub mod copy;
 mod filter;
 pub mod questions;

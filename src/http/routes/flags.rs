@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::CONTENT_ENCODING;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::flags::definition::Runtime;
@@ -40,6 +42,14 @@ use crate::wire::flags::runtime;
 
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
+
+/// Flags of a project that are evaluated on the threads of sockets. A flag takes about a microsecond,
+/// five with targeting, and to hand a request over and back takes about twenty: up to here a request
+/// holds its thread for less than a millisecond and is answered sooner so.
+const INLINE_FLAGS_MAX: usize = 128;
+
+/// Length of a body up to which that is so: properties are compared with each flag anew.
+const INLINE_BODY_MAX_BYTES: usize = 64 << 10;
 
 /// `GET /flags` and `GET /decide`: the configuration, and no flags, since nobody is asked about.
 /// With a token in the query it is that of the project. PostHog answers so for probes.
@@ -94,13 +104,15 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
         Kind::TooLarge => Problem::of(Kind::TooLarge, &error),
         _ => Problem::invalid_payload(format!("Malformed request data: {error}")),
     })?;
+    let body_bytes = body.as_ref().len();
     let mut asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
     add_place(app, client, &mut asked);
     asked.evaluation_runtime.get_or_insert_with(|| runtime.to_owned());
     let metadata = app.metadata.snapshot();
-    let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?;
-    let answering = Answering { app, metadata: &metadata, query: &query, asked: &asked };
-    let encoded = answering.answer(project.id, &request_id).await?;
+    let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?.id;
+    let now = app.clock.now();
+    let answering = Answering { metadata, query, asked, project, request_id, now };
+    let encoded = answering.answer(app, body_bytes).await?;
     Ok(Response::json_bytes(StatusCode::OK, encoded))
 }
 
@@ -123,49 +135,70 @@ fn refused(error: RequestError) -> Problem {
 }
 
 /// One request being answered.
-struct Answering<'r> {
-    app: &'r App,
-    metadata: &'r Snapshot,
-    query: &'r Query,
-    asked: &'r Request,
+struct Answering {
+    metadata: Arc<Snapshot>,
+    query: Query,
+    asked: Request,
+    project: ProjectId,
+    request_id: String,
+    now: UnixMicros,
 }
 
-impl Answering<'_> {
-    async fn answer(&self, project: ProjectId, request_id: &str) -> Result<Vec<u8>, Problem> {
-        let flags = self.metadata.flag_set(project).filter(|_| !self.asked.disable_flags);
-        let now = self.app.clock.now();
-        let mut response = response::Response {
-            query: self.query,
-            request_id,
-            evaluated_at: now.0 / 1000,
-            has_errors: false,
-            has_flags: self.metadata.flag_set(project).is_some(),
-        };
-        let encoded = match flags {
-            None => response.encode(std::iter::empty()),
+impl Answering {
+    /// Evaluates here, or, what would keep this thread from other requests for long, on the threads for
+    /// what computes.
+    async fn answer(self, app: &App, body_bytes: usize) -> Result<Vec<u8>, Problem> {
+        let flags = self.metadata.flag_set(self.project).filter(|_| !self.asked.disable_flags);
+        let encoded = match flags.map(|flags| flags.entries().len()) {
+            None => self.response().encode(std::iter::empty()),
             Some(flags) => {
-                let question = self.question(project);
-                let known = Knowledge::look_up(self.app, self.metadata, &question).await?;
-                let (answers, traces) =
-                    known.ask(self.metadata, &question, now, |subject, cohorts| {
-                        let answers = flags.evaluate(subject, &self.selection(), cohorts);
-                        let traces = self.traces(project, flags, &answers, (subject, cohorts));
-                        (answers, traces)
-                    });
-                response.has_errors = answers.has_errors;
-                let traces = traces.iter().map(Some).chain(std::iter::repeat(None));
-                let records = answers.flags.iter().zip(traces);
-                response.encode(
-                    records.map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) }),
-                )
+                let question = self.question();
+                let known = Knowledge::look_up(app, &self.metadata, &question).await?;
+                match flags <= INLINE_FLAGS_MAX && body_bytes <= INLINE_BODY_MAX_BYTES {
+                    true => self.evaluate(&known),
+                    false => {
+                        let evaluated = app.cpu.run(move || self.evaluate(&known)).await;
+                        evaluated.map_err(|error| Problem::of(error.kind(), &error))?
+                    }
+                }
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))
     }
 
-    fn question(&self, project: ProjectId) -> Question<'_> {
+    /// The answer without flags.
+    fn response(&self) -> response::Response<'_> {
+        response::Response {
+            query: &self.query,
+            request_id: &self.request_id,
+            evaluated_at: self.now.0 / 1000,
+            has_errors: false,
+            has_flags: self.metadata.flag_set(self.project).is_some(),
+        }
+    }
+
+    fn evaluate(&self, known: &Knowledge) -> Result<Vec<u8>, serde_json::Error> {
+        let mut response = self.response();
+        let Some(flags) = self.metadata.flag_set(self.project) else {
+            return response.encode(std::iter::empty());
+        };
+        let question = self.question();
+        let (answers, traces) =
+            known.ask(&self.metadata, &question, self.now, |subject, cohorts| {
+                let answers = flags.evaluate(subject, &self.selection(), cohorts);
+                let traces = self.traces(flags, &answers, (subject, cohorts));
+                (answers, traces)
+            });
+        response.has_errors = answers.has_errors;
+        let traces = traces.iter().map(Some).chain(std::iter::repeat(None));
+        let records = answers.flags.iter().zip(traces);
+        response
+            .encode(records.map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) }))
+    }
+
+    fn question(&self) -> Question<'_> {
         Question {
-            project,
+            project: self.project,
             distinct_id: &self.asked.distinct_id,
             anon_distinct_id: self.asked.anon_distinct_id.as_deref(),
             device_id: self.asked.device_id.as_deref(),
@@ -179,7 +212,6 @@ impl Answering<'_> {
     /// The steps of every answer, in their order; none unless they are asked for.
     fn traces(
         &self,
-        project: ProjectId,
         flags: &FlagSet,
         answers: &Answers<'_>,
         (subject, cohorts): (&Subject<'_>, &dyn Cohorts),
@@ -187,7 +219,7 @@ impl Answering<'_> {
         if !self.query.detailed {
             return Vec::new();
         }
-        let stored = self.metadata.flags(project);
+        let stored = self.metadata.flags(self.project);
         let trace = |answer: &Answer<'_>| {
             let stored = stored.iter().find(|stored| stored.key == answer.key);
             let filters = stored.map_or(&Value::Null, |stored| &stored.filters);

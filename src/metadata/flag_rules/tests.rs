@@ -186,7 +186,8 @@ fn shapes() {
         (json!({"multivariate": {"variants": [1]}}), "multivariate.variants[0]: must be an object"),
         (
             json!({"multivariate": {"variants": [{"rollout_percentage": 100}]}}),
-            "multivariate.variants[0]: key must be a string of 1 to 400 characters",
+            "multivariate.variants[0]: key must be 1 to 400 letters, digits, hyphens (-), \
+             underscores (_), dots (.) and slashes (/)",
         ),
         (
             json!({"groups": [{"properties": [{"type": "person", "value": 1}]}]}),
@@ -279,6 +280,34 @@ fn variants_sum_to_100() {
     }
     check(json!({"multivariate": {"variants": [{"key": "a"}]}}), Err(("invalid_input", detail)));
     check(json!({"multivariate": null, "groups": [{}]}), Ok(()));
+}
+
+#[test]
+fn variants_have_keys() {
+    let filters = |key: &Value| {
+        let variants = json!([{"key": key, "rollout_percentage": 100}]);
+        json!({"groups": [{}], "multivariate": {"variants": variants}})
+    };
+    for good in ["a", "Test_1", "v1.2/b-c", &"x".repeat(400)] {
+        check(filters(&json!(good)), Ok(()));
+    }
+    let detail = "multivariate.variants[0]: key must be 1 to 400 letters, digits, hyphens (-), \
+                  underscores (_), dots (.) and slashes (/)";
+    let long = "x".repeat(401);
+    for bad in [json!(""), json!("a b"), json!("ä"), json!(long), json!(1), json!(null)] {
+        check(filters(&bad), Err(("invalid_input", detail)));
+    }
+}
+
+/// PostHog keeps `min` and `max` by the names that evaluators know.
+#[test]
+fn operators_are_kept_by_one_name() {
+    let with = |operator: &str| with_operator(operator, json!("5"));
+    assert_eq!(initial(Some(with("min"))), Ok(with("gte")));
+    assert_eq!(updated(&json!({}), with("max")), with("lte"));
+    assert_eq!(updated(&json!({}), with("exact")), with("exact"));
+    let odd = json!({"groups": [1, {"properties": 2}, {"properties": [3, {"operator": 4}]}]});
+    assert_eq!(updated(&json!({}), odd.clone()), odd);
 }
 
 #[test]

@@ -14,9 +14,11 @@ use crate::metadata::flags::StoredFlag;
 /// The id for the next flag.
 ///
 /// An id is given twice only if the newest flag of all was deleted and then lost its key to a flag
-/// that was renamed.
+/// that was renamed, and no scheduled change names it.
 pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId, MetadataError> {
-    let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM feature_flags";
+    let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM (
+               SELECT MAX(id) AS id FROM feature_flags
+               UNION ALL SELECT MAX(flag_id) FROM scheduled_changes) AS ids";
     disk::next_id(connection, sql).await.map(FlagId)
 }
 

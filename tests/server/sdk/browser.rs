@@ -170,6 +170,7 @@ fn check_flags(who: &str, said: &[Value]) {
         ("colour", blue, hex),
         ("by-email", no, none),
         ("switch-<who>", yes, on),
+        ("reloaded-<who>", no, none),
         // Once the person is known.
         ("by-email", yes, none),
         ("by-group", yes, none),
@@ -178,6 +179,8 @@ fn check_flags(who: &str, said: &[Value]) {
         ("switch-<who>", yes, on),
         // After the page was loaded again, and of somebody new.
         ("by-email", yes, none),
+        // Which everybody has since, by the management API.
+        ("reloaded-<who>", yes, none),
         ("by-email", no, none),
     ];
     assert_eq!(answers, expected, "{who}");

@@ -1,5 +1,4 @@
-//! What is done to flags beside editing them: dashboards, on and off, who depends on one, its status,
-//! its versions, many at once.
+//! What is done to one flag beside editing it: dashboards, on and off, who depends on it, its versions.
 
 use std::sync::Arc;
 
@@ -9,7 +8,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::error::Kind;
 use crate::flags::cohorts::Memberships;
 use crate::flags::set::Selection;
 use crate::http::auth;
@@ -21,7 +19,6 @@ use crate::http::response::Response;
 use crate::http::routes::cohorts;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::change;
-use crate::http::routes::feature_flags::filter::Wanted;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::query;
@@ -32,15 +29,12 @@ use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::NewCohort;
-use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::query::cohorts::with_subject;
 
 /// Entries of the log that a look at an old version reads at once.
 const HISTORY_PAGE: usize = 500;
-
-/// Flags that one request may delete.
-const BULK_MAX: usize = 10_000;
 
 /// `POST feature_flags/:id/dashboard/`.
 pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -191,13 +185,13 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     let (now, key) = (app.clock.now(), flag.key.clone());
     let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let found = Arc::clone(&members);
-    let counted = app.engine.count_persons(project, move |view, person| {
+    let visited = app.engine.visit_persons(project, move |view, person| {
         let keys = [key.clone()];
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
         // Persons are hashed by their first distinct id, as PostHog does here.
         let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
         let first = ids.into_iter().next().unwrap_or_default();
-        let is_on = cohorts::with_subject(view, project, (person, first), now, |subject, uuids| {
+        let is_on = with_subject(view, project, (person, first), now, |subject, uuids| {
             let answers = flags.evaluate(subject, &selection, &Memberships::new(&set, uuids));
             answers.flags.iter().any(|a| a.result.as_ref().is_ok_and(|verdict| verdict.enabled))
         });
@@ -205,9 +199,8 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         if is_on && members.len() <= MEMBERS_MAX {
             members.push(person.uuid);
         }
-        is_on
     });
-    counted.await.map_err(query::problem)?;
+    visited.await.map_err(query::problem)?;
     let members = std::mem::take(&mut *members.lock());
     let new = NewCohort {
         name: format!("Users with feature flag {} enabled at {}", flag.key, now.to_rfc3339()),
@@ -215,80 +208,8 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         members,
         ..NewCohort::default()
     };
-    let cohort = cohorts::add(app, &call.asker, new).await?;
+    let place = (project, call.asker.user.id);
+    let cohort = cohorts::add(app, place, new).await?.map_err(problem)?;
     let body = json!({"cohort": cohorts::shown(&cohort, &app.metadata.snapshot())});
     Ok(Response::json(StatusCode::CREATED, &body))
-}
-
-/// `POST feature_flags/bulk_keys/` with `ids`.
-pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
-    let mut fields = Fields::read(request).await?;
-    let ids = fields.ids("ids")?.unwrap_or_default();
-    let flags = snapshot.flags(asker.project.id).iter();
-    let found = flags.filter(|flag| ids.contains(&flag.id.0));
-    let keys: Map<String, Value> =
-        found.map(|flag| (flag.id.to_string(), Value::String(flag.key.clone()))).collect();
-    Ok(Response::json(StatusCode::OK, &json!({"keys": keys})))
-}
-
-/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page.
-pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
-    let wanted = Wanted::of_request(app, &asker, &request).await?;
-    let flags = snapshot.flags(asker.project.id).iter();
-    let ids: Vec<i64> = flags.filter(|f| wanted.includes(f)).map(|flag| flag.id.0).collect();
-    Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
-}
-
-/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` as the list takes them.
-pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
-    let mut fields = Fields::read(request).await?;
-    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
-    let filters = fields.nullable_value("filters").flatten();
-    let ids = match (fields.ids("ids")?, filters) {
-        (Some(_), Some(_)) => return Err(invalid("Provide either filters or ids, not both")),
-        (Some(ids), None) if !ids.is_empty() => ids,
-        (None, Some(Value::Object(filters))) => {
-            let wanted = Wanted::of_filters(app, &asker, &filters).await?;
-            let flags = snapshot.flags(asker.project.id).iter();
-            flags.filter(|flag| wanted.includes(flag)).map(|flag| flag.id.0).collect()
-        }
-        _ => return Err(invalid("Must provide either filters or ids")),
-    };
-    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for id in ids.into_iter().take(BULK_MAX) {
-        let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
-        let Some(flag) = found else {
-            errors.push(json!({"id": id, "reason": "Flag not found"}));
-            continue;
-        };
-        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
-        let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
-        let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
-        match store::attempt(app, "delete-flag", write).await? {
-            Ok(_) => deleted.push(json!({
-                "id": id,
-                "key": flag.key,
-                "rollout_state": rollout_state(flag),
-                "active_variant": null,
-            })),
-            Err(error) => {
-                errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
-            }
-        }
-    }
-    Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))
-}
-
-fn rollout_state(flag: &StoredFlag) -> &'static str {
-    match super::status::Rollout::of(flag) {
-        rollout if rollout.is_full => "fully_rolled_out",
-        rollout if rollout.max == 0.0 || !flag.active => "not_rolled_out",
-        _ => "partial",
-    }
 }

@@ -1,4 +1,13 @@
-//! One flag in several projects of an organization: copied, and looked up by key.
+//! A flag copied from one project of an organization to others, with what it needs there: cohorts,
+//! and, if asked, the changes that are scheduled.
+//!
+//! Ids of cohorts differ between projects, so a cohort of the source stands for the one of the same
+//! name in the target, and is copied if there is none, after those that its own rule asks for. Of a
+//! static cohort an empty one is made: persons differ between projects too. Other flags that the
+//! conditions ask for are not copied; the target refuses a flag that asks for one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -6,29 +15,48 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::flags::cohorts::Rule;
 use crate::http::auth::Asker;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::cohorts;
+use crate::http::routes::feature_flags::across::is_own;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::roles;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::http::routes::user_body::UserBody;
 use crate::metadata::MetadataError;
+use crate::metadata::cohorts::CohortId;
+use crate::metadata::cohorts::NewCohort;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_rules;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::schedules::NewSchedule;
+use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::snapshot::Snapshot;
 
 /// Projects that one request may copy to; PostHog's number.
 const TARGETS_MAX: usize = 50;
 
+/// What is to be copied.
+struct Source {
+    flag: Arc<StoredFlag>,
+    /// Whether the copy is switched off, whatever the flag is.
+    is_disabled: bool,
+    /// Changes to be copied too.
+    schedules: Vec<ScheduledChange>,
+    /// The cohorts that flag and changes ask for, each after those that it asks for itself.
+    cohorts: Vec<Arc<StoredCohort>>,
+}
+
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: a flag of the same key in a
-/// target is overwritten. Cohorts and other flags that the conditions ask for are not copied; a target
-/// that has none of these ids refuses the flag.
+/// target is overwritten.
 pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let asker = roles::member(&snapshot, &call)?;
@@ -38,6 +66,7 @@ pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let from = from.as_ref().and_then(project_id);
     let targets = fields.nullable_value("target_project_ids").flatten();
     let is_disabled = fields.boolean("disable_copied_flag")?.unwrap_or_default();
+    let with_schedules = fields.boolean("copy_schedule")?.unwrap_or_default();
     let targets = targets.as_ref().and_then(Value::as_array).filter(|ids| !ids.is_empty());
     let (Some(key), Some(from), Some(targets)) = (key, from, targets) else {
         return Ok(refused("Missing required fields"));
@@ -45,26 +74,25 @@ pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     if targets.len() > TARGETS_MAX {
         return Ok(refused("A flag is copied to at most 50 projects at once."));
     }
-    let is_own = |project: ProjectId| {
-        let project = snapshot.project(project);
-        project.is_some_and(|project| project.organization == asker.user.organization)
-    };
-    let source = snapshot.flags(from).iter().find(|flag| flag.key == key && is_own(from));
-    let Some(source) = source else {
+    let is_source = |flag: &&Arc<StoredFlag>| flag.key == key && is_own(&snapshot, &asker, from);
+    let Some(flag) = snapshot.flags(from).iter().find(is_source) else {
         return Ok(refused("Feature flag to copy does not exist."));
     };
+    let schedules = match with_schedules {
+        true => app.metadata.pending_changes(flag.id).await.map_err(problem)?,
+        false => Vec::new(),
+    };
+    let cohorts = needed_cohorts(&snapshot, flag, &schedules);
+    let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts };
     let (mut success, mut failed) = (Vec::new(), Vec::new());
     for target in targets {
-        let project = project_id(target).filter(|project| is_own(*project));
+        let project = project_id(target).filter(|project| is_own(&snapshot, &asker, *project));
         let copied = match project {
-            Some(project) => copy_to(app, &asker, source, project, is_disabled).await?,
+            Some(project) => copy_to(app, &asker, &source, project).await?,
             None => Err("Project not found.".to_owned()),
         };
         match copied {
-            Ok(flag) => {
-                let body = serde_json::to_value(FlagBody::new(&flag, &snapshot, &asker));
-                success.push(body.unwrap_or_default());
-            }
+            Ok(body) => success.push(body),
             Err(message) => failed.push(json!({"project_id": target, "error_message": message})),
         }
     }
@@ -79,82 +107,191 @@ fn project_id(value: &Value) -> Option<ProjectId> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok()).map(ProjectId)
 }
 
-/// The copy, or why there is none.
+/// The cohorts that the flag and its changes ask for, directly or by another cohort, each after those
+/// that it asks for.
+fn needed_cohorts(
+    snapshot: &Snapshot,
+    flag: &StoredFlag,
+    schedules: &[ScheduledChange],
+) -> Vec<Arc<StoredCohort>> {
+    let of_schedules = schedules.iter().filter_map(|change| change.payload.get("value"));
+    let filters = std::iter::once(&flag.filters).chain(of_schedules);
+    // Whether what a cohort asks for stands above it on the stack by now.
+    let mut waiting: Vec<(i64, bool)> =
+        filters.flat_map(flag_rules::cohort_ids).map(|id| (id, false)).collect();
+    waiting.reverse();
+    let mut found: Vec<Arc<StoredCohort>> = Vec::new();
+    while let Some((id, is_ready)) = waiting.pop() {
+        let cohort = snapshot.cohort(flag.project, CohortId(id));
+        let is_known = found.iter().any(|cohort| cohort.id.0 == id);
+        let Some(cohort) = cohort.filter(|_| !is_known) else { continue };
+        let rule = Rule::parse(cohort.rule(), Matching::Legacy).ok();
+        // Rules form no circle.
+        let needed = rule.filter(|_| !is_ready).map_or_else(Vec::new, |rule| rule.cohorts());
+        if needed.is_empty() {
+            found.push(Arc::clone(cohort));
+        } else {
+            waiting.push((id, true));
+            waiting.extend(needed.into_iter().map(|id| (id, false)));
+        }
+    }
+    found
+}
+
+/// The copy as clients get it, or why there is none.
 async fn copy_to(
     app: &App,
     asker: &Principal,
-    source: &StoredFlag,
+    source: &Source,
     project: ProjectId,
-    is_disabled: bool,
-) -> Result<Result<std::sync::Arc<StoredFlag>, String>, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let known = snapshot.flags(project).iter().find(|flag| flag.key == source.key);
-    let known = known.map(|flag| flag.id);
-    let (metadata, user, source) = (app.metadata.clone(), asker.user.id, source.clone());
-    let is_active = source.active && !is_disabled;
-    let write = async move {
-        let Some(id) = known else {
-            let new = NewFlag {
-                name: source.name,
-                key: source.key,
-                filters: Some(source.filters),
-                active: Some(is_active),
-                ensure_experience_continuity: source.ensure_experience_continuity,
-                tags: source.tags,
-                bucketing_identifier: source.bucketing_identifier,
-                evaluation_runtime: source.evaluation_runtime,
-                evaluation_contexts: source.evaluation_contexts,
-                is_remote_configuration: source.is_remote_configuration,
-                ..NewFlag::default()
-            };
-            return metadata.create_flag(project, user, new).await;
-        };
-        let patch = FlagPatch {
-            name: Some(source.name),
-            filters: Some(source.filters),
-            active: Some(is_active),
-            ensure_experience_continuity: Some(source.ensure_experience_continuity),
-            tags: Some(source.tags),
-            bucketing_identifier: Some(source.bucketing_identifier),
-            evaluation_runtime: Some(source.evaluation_runtime),
-            evaluation_contexts: Some(source.evaluation_contexts),
-            is_remote_configuration: Some(source.is_remote_configuration),
-            ..FlagPatch::default()
-        };
-        Ok(metadata.update_flag(project, user, id, patch).await?.after)
+) -> Result<Result<Value, String>, Problem> {
+    let cohorts = match copy_cohorts(app, asker, source, project).await? {
+        Ok(cohorts) => cohorts,
+        Err(message) => return Ok(Err(message)),
     };
-    match store::attempt(app, "copy-flag", write).await? {
-        Ok(flag) => Ok(Ok(flag)),
+    let flag = match copy_flag(app, asker, source, (project, &cohorts)).await? {
+        Ok(flag) => flag,
+        Err(message) => return Ok(Err(message)),
+    };
+    let scheduled = copy_schedules(app, asker, source, (&flag, &cohorts)).await?;
+    let snapshot = app.metadata.snapshot();
+    let mut body = serde_json::to_value(FlagBody::new(&flag, &snapshot, asker)).unwrap_or_default();
+    if let Value::Object(body) = &mut body {
+        body.insert("team_id".to_owned(), project.0.into());
+        if let Err(message) = scheduled {
+            let warning = format!("Flag copied but schedules failed: {message}");
+            body.insert("schedule_copy_warning".to_owned(), warning.into());
+        }
+    }
+    Ok(Ok(body))
+}
+
+/// What a store said, if that is of use for whoever copies; otherwise the request fails.
+fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Problem> {
+    match written {
+        Ok(written) => Ok(Ok(written)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
         Err(error) => Err(problem(error)),
     }
 }
 
-/// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects.
-pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, &call)?;
-    let flags = flags_of(&snapshot, &asker).filter(|flag| flag.key == call.second_id());
-    let bodies = flags.map(|flag| {
-        let created_by = flag.created_by.and_then(|user| snapshot.user(user));
-        json!({
-            "flag_id": flag.id.0,
-            "team_id": flag.project.0,
-            "created_by": created_by.map(|user| UserBody::new(user)),
-            "filters": flag.filters,
-            "created_at": flag.created_at.to_rfc3339(),
-            "active": flag.active,
-        })
-    });
-    Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
+/// By id in the source, the id in the target. Cohorts that are not there are made.
+async fn copy_cohorts(
+    app: &App,
+    asker: &Principal,
+    source: &Source,
+    project: ProjectId,
+) -> Result<Result<HashMap<i64, i64>, String>, Problem> {
+    let mut ids = HashMap::new();
+    for cohort in &source.cohorts {
+        let snapshot = app.metadata.snapshot();
+        // The oldest of that name.
+        let known = snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name);
+        if let Some(known) = known {
+            ids.insert(cohort.id.0, known.id.0);
+            continue;
+        }
+        let mut filters = cohort.filters.clone();
+        replace_cohorts(&mut filters, &ids);
+        let new = NewCohort {
+            name: cohort.name.clone(),
+            description: cohort.description.clone(),
+            filters: Some(filters),
+            is_static: cohort.is_static,
+            members: Vec::new(),
+        };
+        match told(cohorts::add(app, (project, asker.user.id), new).await?)? {
+            Ok(copy) => ids.insert(cohort.id.0, copy.id.0),
+            Err(message) => return Ok(Err(format!("Cohort '{}': {message}", cohort.name))),
+        };
+    }
+    Ok(Ok(ids))
 }
 
-/// The live flags of all projects of the asker's organization.
-fn flags_of<'s>(
-    snapshot: &'s Snapshot,
+/// Has filters on cohorts, wherever they stand, ask for those of the target.
+fn replace_cohorts(json: &mut Value, ids: &HashMap<i64, i64>) {
+    match json {
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_cohorts(item, ids)),
+        Value::Object(object) => {
+            if object.get("type").and_then(Value::as_str) == Some("cohort") {
+                let value = object.get("value");
+                let id =
+                    value.and_then(|id| id.as_i64().or_else(|| id.as_str()?.trim().parse().ok()));
+                if let Some(new) = id.and_then(|id| ids.get(&id)) {
+                    object.insert("value".to_owned(), (*new).into());
+                }
+                return;
+            }
+            object.values_mut().for_each(|value| replace_cohorts(value, ids));
+        }
+        _ => {}
+    }
+}
+
+async fn copy_flag(
+    app: &App,
     asker: &Principal,
-) -> impl Iterator<Item = &'s std::sync::Arc<StoredFlag>> {
-    let organization = asker.user.organization;
-    let projects = snapshot.projects().filter(move |project| project.organization == organization);
-    projects.flat_map(|project| snapshot.flags(project.id))
+    source: &Source,
+    (project, cohorts): (ProjectId, &HashMap<i64, i64>),
+) -> Result<Result<Arc<StoredFlag>, String>, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let flag = StoredFlag::clone(&source.flag);
+    let known = snapshot.flags(project).iter().find(|known| known.key == flag.key);
+    let known = known.map(|flag| flag.id);
+    let (metadata, user) = (app.metadata.clone(), asker.user.id);
+    let is_active = flag.active && !source.is_disabled;
+    let mut filters = flag.filters;
+    replace_cohorts(&mut filters, cohorts);
+    let write = async move {
+        let Some(id) = known else {
+            let new = NewFlag {
+                name: flag.name,
+                key: flag.key,
+                filters: Some(filters),
+                active: Some(is_active),
+                ensure_experience_continuity: flag.ensure_experience_continuity,
+                tags: flag.tags,
+                bucketing_identifier: flag.bucketing_identifier,
+                evaluation_runtime: flag.evaluation_runtime,
+                evaluation_contexts: flag.evaluation_contexts,
+                is_remote_configuration: flag.is_remote_configuration,
+                ..NewFlag::default()
+            };
+            return metadata.create_flag(project, user, new).await;
+        };
+        let patch = FlagPatch {
+            name: Some(flag.name),
+            filters: Some(filters),
+            active: Some(is_active),
+            ensure_experience_continuity: Some(flag.ensure_experience_continuity),
+            tags: Some(flag.tags),
+            bucketing_identifier: Some(flag.bucketing_identifier),
+            evaluation_runtime: Some(flag.evaluation_runtime),
+            evaluation_contexts: Some(flag.evaluation_contexts),
+            is_remote_configuration: Some(flag.is_remote_configuration),
+            ..FlagPatch::default()
+        };
+        Ok(metadata.update_flag(project, user, id, patch).await?.after)
+    };
+    told(store::attempt(app, "copy-flag", write).await?)
+}
+
+/// Schedules for the copy what is scheduled for the flag, in the name of who copies.
+async fn copy_schedules(
+    app: &App,
+    asker: &Principal,
+    source: &Source,
+    (flag, cohorts): (&StoredFlag, &HashMap<i64, i64>),
+) -> Result<Result<(), String>, Problem> {
+    for change in &source.schedules {
+        let mut payload = change.payload.clone();
+        replace_cohorts(&mut payload, cohorts);
+        let new = NewSchedule { flag: flag.id, payload, timing: change.timing.clone() };
+        let (metadata, project, user) = (app.metadata.clone(), flag.project, asker.user.id);
+        let write = async move { metadata.copy_schedule(project, user, new).await };
+        if let Err(message) = told(store::attempt(app, "copy-schedule", write).await?)? {
+            return Ok(Err(message));
+        }
+    }
+    Ok(Ok(()))
 }

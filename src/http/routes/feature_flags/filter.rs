@@ -18,7 +18,7 @@ use crate::metadata::flags::StoredFlag;
 const SEARCH_MAX_CHARS: usize = 200;
 
 /// Names that select.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 13] = [
     "active",
     "archived",
     "created_by_id",
@@ -28,6 +28,9 @@ const NAMES: [&str; 10] = [
     "evaluation_runtime",
     "tags",
     "excluded_tags",
+    "excluded_properties",
+    "has_evaluation_contexts",
+    "eligible_for_experiment",
     "order",
 ];
 
@@ -48,6 +51,11 @@ pub(super) struct Wanted {
     runtime: Option<String>,
     tags: Vec<String>,
     excluded_tags: Vec<String>,
+    /// Keys of flags that are left out; PostHog calls the parameter `excluded_properties`.
+    excluded_keys: Vec<String>,
+    has_contexts: Option<bool>,
+    /// Whether only flags that an experiment could use are wanted.
+    for_experiment: bool,
 }
 
 impl Wanted {
@@ -116,6 +124,13 @@ impl Wanted {
             runtime: text("evaluation_runtime"),
             tags: list(text("tags")),
             excluded_tags: list(text("excluded_tags")),
+            excluded_keys: list(text("excluded_properties")),
+            has_contexts: text("has_evaluation_contexts").and_then(|has| match &*has {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => None,
+            }),
+            for_experiment: text("eligible_for_experiment").is_some_and(|only| only == "true"),
         })
     }
 
@@ -149,7 +164,17 @@ impl Wanted {
             && self.runtime.as_deref().is_none_or(|wanted| wanted == runtime)
             && (self.tags.is_empty() || self.tags.iter().any(|tag| flag.tags.contains(tag)))
             && !self.excluded_tags.iter().any(|tag| flag.tags.contains(tag))
+            && !self.excluded_keys.contains(&flag.key)
+            && self.has_contexts.is_none_or(|has| has != flag.evaluation_contexts.is_empty())
+            && (!self.for_experiment || is_eligible_for_experiment(variants))
     }
+}
+
+/// Whether an experiment could use a flag with these variants: two at least, `control` first.
+fn is_eligible_for_experiment(variants: Option<&Vec<Value>>) -> bool {
+    let variants = variants.map_or(&[][..], Vec::as_slice);
+    let first = variants.first().and_then(|variant| variant.get("key")?.as_str());
+    variants.len() >= 2 && first == Some("control")
 }
 
 /// Lower case, and without what separates words: a space in a search stands for any of these.

@@ -32,11 +32,11 @@ use crate::http::knowledge::Question;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::cohorts::with_subject;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::query;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
+use crate::query::cohorts::with_subject;
 
 /// Parameters of a question about one distinct id, and nothing supplied.
 struct Plain {

@@ -1,0 +1,149 @@
+//! The flags of all projects of an organization that the asker may see: those of one key, and the keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth::Asker;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::roles;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::snapshot::Snapshot;
+use crate::query::QueryError;
+
+/// Keys of a page at most, and unless the request says otherwise; PostHog's numbers.
+const KEYS_MAX: usize = 100;
+const KEYS_DEFAULT: usize = 25;
+
+/// The time over which calls of a flag are counted.
+const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
+
+/// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
+/// with how often SDKs said in the last 7 days that they called them; null if that cannot be counted.
+pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = roles::member(&snapshot, &call)?;
+    let key = call.second_id();
+    let mut bodies = Vec::new();
+    for flag in flags_of(&snapshot, &asker).filter(|flag| flag.key == key) {
+        let created_by = flag.created_by.and_then(|user| snapshot.user(user));
+        bodies.push(json!({
+            "flag_id": flag.id.0,
+            "team_id": flag.project.0,
+            "created_by": created_by.map(|user| UserBody::new(user)),
+            "filters": flag.filters,
+            "created_at": flag.created_at.to_rfc3339(),
+            "active": flag.active,
+            "evaluations_7d": calls(app, flag).await.ok(),
+        }));
+    }
+    Ok(Response::json(StatusCode::OK, &bodies))
+}
+
+/// How often SDKs said lately that they called the flag.
+async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
+    let now = app.clock.now().0;
+    let since = now.saturating_sub(i64::try_from(CALLS_OVER.as_micros()).unwrap_or(i64::MAX));
+    let sql = format!(
+        "SELECT count(*) AS calls FROM events
+         WHERE event = '$feature_flag_called' AND timestamp >= to_timestamp_micros({since})
+           AND json_get_str(properties, '$feature_flag') = '{}'",
+        flag.key.replace('\'', "''")
+    );
+    let question = app.engine.view(flag.project).await?.sql(&sql).await?;
+    let (_, batches) = app.engine.collect(question).await?;
+    let counts = batches.iter().filter_map(|batch| {
+        batch.column_by_name("calls")?.as_primitive_opt::<Int64Type>()?.iter().next()?
+    });
+    Ok(counts.sum())
+}
+
+/// `GET /api/organizations/:organization/feature_flags/keys/`: the keys of all projects, or of those
+/// in `team_ids`, each once with one of its flags, that of `current_team_id` if it has one; `search`
+/// in keys and names.
+pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = roles::member(&snapshot, &call)?;
+    let request = &call.request;
+    let refused =
+        |error: &str| Ok(Response::json(StatusCode::BAD_REQUEST, &json!({"error": error})));
+    let Ok(projects) = ids(request.query("team_ids").as_deref().unwrap_or_default()) else {
+        return refused("team_ids must be a comma-separated list of integers.");
+    };
+    let number =
+        |name: &str| request.query(name).map(|text| text.trim().parse::<i64>()).transpose();
+    let (Ok(limit), Ok(offset)) = (number("limit"), number("offset")) else {
+        return refused("limit and offset must be integers.");
+    };
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let page = Page {
+        limit: limit.unwrap_or(KEYS_DEFAULT).min(KEYS_MAX),
+        offset: offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0),
+    };
+    let preferred = request.query("current_team_id").and_then(|id| id.parse().ok()).map(ProjectId);
+    let search = request.query("search").unwrap_or_default().trim().to_lowercase();
+    let is_asked = |flag: &&Arc<StoredFlag>| {
+        let texts = [&flag.key, &flag.name];
+        (projects.is_empty() || projects.contains(&flag.project.0))
+            && texts.iter().any(|text| text.to_lowercase().contains(&search))
+    };
+    let mut by_key: BTreeMap<&str, &StoredFlag> = BTreeMap::new();
+    for flag in flags_of(&snapshot, &asker).filter(is_asked) {
+        let known = by_key.entry(&flag.key).or_insert(flag);
+        if Some(flag.project) == preferred {
+            *known = flag;
+        }
+    }
+    let shown = by_key.values().skip(page.offset).take(page.limit);
+    let bodies: Vec<Value> = shown
+        .map(|flag| {
+            json!({
+                "key": flag.key,
+                "name": flag.name,
+                "flag_id": flag.id.0,
+                "team_id": flag.project.0,
+                "filters": flag.filters,
+                "active": flag.active,
+            })
+        })
+        .collect();
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(request, public_url, by_key.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// Integers with commas between.
+fn ids(text: &str) -> Result<Vec<i64>, std::num::ParseIntError> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(str::parse).collect()
+}
+
+/// Whether the project is of the asker's organization, and the asker's key speaks for it.
+pub(super) fn is_own(snapshot: &Snapshot, asker: &Principal, project: ProjectId) -> bool {
+    let of_key = asker.key.projects.as_ref().is_none_or(|own| own.contains(&project));
+    let project = snapshot.project(project);
+    of_key && project.is_some_and(|project| project.organization == asker.user.organization)
+}
+
+/// The live flags of all projects that the asker may see, by project.
+fn flags_of<'s>(
+    snapshot: &'s Snapshot,
+    asker: &'s Principal,
+) -> impl Iterator<Item = &'s Arc<StoredFlag>> {
+    let projects = snapshot.projects().map(|project| project.id);
+    let projects = projects.filter(move |project| is_own(snapshot, asker, *project));
+    projects.flat_map(|project| snapshot.flags(project))
+}

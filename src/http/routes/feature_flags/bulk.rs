@@ -1,0 +1,173 @@
+//! Many flags at once: their keys, which ones a list has, deleting them, their tags.
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::feature_flags::status::Rollout;
+use crate::http::routes::store;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::tags::TagChange;
+
+/// Flags that one request may delete.
+const DELETED_MAX: usize = 10_000;
+
+/// Flags whose tags one request may change; PostHog's number.
+const TAGGED_MAX: usize = 500;
+
+/// `POST feature_flags/bulk_keys/` with `ids`. What is no id is told and left out.
+pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let mut fields = Fields::read(request).await?;
+    let given = match fields.nullable_value("ids").flatten() {
+        Some(Value::Array(given)) => given,
+        _ => Vec::new(),
+    };
+    let (ids, wrong): (Vec<&Value>, Vec<&Value>) = given.iter().partition(|id| id_of(id).is_some());
+    if ids.is_empty() && !wrong.is_empty() {
+        let error = json!({"error": "Invalid flag IDs provided"});
+        return Ok(Response::json(StatusCode::BAD_REQUEST, &error));
+    }
+    let ids: Vec<i64> = ids.into_iter().filter_map(id_of).collect();
+    let flags = snapshot.flags(asker.project.id).iter();
+    let found = flags.filter(|flag| ids.contains(&flag.id.0));
+    let keys: Map<String, Value> =
+        found.map(|flag| (flag.id.to_string(), Value::String(flag.key.clone()))).collect();
+    let mut body = Map::from_iter([("keys".to_owned(), Value::Object(keys))]);
+    if !wrong.is_empty() {
+        let wrong = Value::from_iter(wrong.into_iter().cloned());
+        body.insert("warning".to_owned(), format!("Invalid flag IDs ignored: {wrong}").into());
+    }
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// The id of a flag, as a number or text of digits.
+fn id_of(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64().filter(|id| *id >= 0),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page.
+pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let wanted = Wanted::of_request(app, &asker, &request).await?;
+    let flags = snapshot.flags(asker.project.id).iter();
+    let ids: Vec<i64> = flags.filter(|f| wanted.includes(f)).map(|flag| flag.id.0).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
+}
+
+/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` as the list takes them.
+pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let mut fields = Fields::read(request).await?;
+    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
+    let filters = fields.nullable_value("filters").flatten();
+    let ids = match (fields.ids("ids")?, filters) {
+        (Some(_), Some(_)) => return Err(invalid("Provide either filters or ids, not both")),
+        (Some(ids), None) if !ids.is_empty() => ids,
+        (None, Some(Value::Object(filters))) => {
+            let wanted = Wanted::of_filters(app, &asker, &filters).await?;
+            let flags = snapshot.flags(asker.project.id).iter();
+            flags.filter(|flag| wanted.includes(flag)).map(|flag| flag.id.0).collect()
+        }
+        _ => return Err(invalid("Must provide either filters or ids")),
+    };
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    for id in ids.into_iter().take(DELETED_MAX) {
+        let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
+        let Some(flag) = found else {
+            errors.push(json!({"id": id, "reason": "Flag not found"}));
+            continue;
+        };
+        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+        let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
+        let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
+        match store::attempt(app, "delete-flag", write).await? {
+            Ok(_) => deleted.push(json!({
+                "id": id,
+                "key": flag.key,
+                "rollout_state": rollout_state(flag),
+                "active_variant": null,
+            })),
+            Err(error) => {
+                errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
+            }
+        }
+    }
+    Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))
+}
+
+fn rollout_state(flag: &StoredFlag) -> &'static str {
+    match Rollout::of(flag) {
+        rollout if rollout.is_full => "fully_rolled_out",
+        rollout if rollout.max == 0.0 || !flag.active => "not_rolled_out",
+        _ => "partial",
+    }
+}
+
+/// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`: all
+/// of them in one transaction.
+pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
+    fields.require("ids")?;
+    let ids = fields.ids("ids")?.unwrap_or_default();
+    if ids.is_empty() {
+        return Err(refused("ids", "empty", "This list may not be empty."));
+    }
+    if ids.len() > TAGGED_MAX {
+        let detail = format!("Ensure this field has no more than {TAGGED_MAX} elements.");
+        return Err(refused("ids", "max_length", detail));
+    }
+    fields.require("action")?;
+    if fields.peek("action").is_some_and(Value::is_null) {
+        return Err(refused("action", "null", "This field may not be null."));
+    }
+    let action = fields.nullable_choice("action", &["add", "remove", "set"])?.flatten();
+    let action = action.unwrap_or_default();
+    fields.require("tags")?;
+    let tags = fields.texts("tags")?.unwrap_or_default();
+    if tags.is_empty() && action != "set" {
+        let detail = format!("tags must not be empty for action '{action}'.");
+        return Err(refused("tags", "invalid_input", detail));
+    }
+    let change = match action.as_str() {
+        "add" => TagChange::Add(tags),
+        "remove" => TagChange::Remove(tags),
+        _ => TagChange::Set(tags),
+    };
+    let mut wanted: Vec<FlagId> = Vec::with_capacity(ids.len());
+    for id in ids.into_iter().map(FlagId) {
+        if !wanted.contains(&id) {
+            wanted.push(id);
+        }
+    }
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let ids = wanted.clone();
+    let write = async move { metadata.change_tags(project, user, &ids, change).await };
+    let flags = store::write(app, "change-tags", write).await?;
+    let updated = flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.tags}));
+    let updated: Vec<Value> = updated.collect();
+    let missing = wanted.iter().filter(|id| !flags.iter().any(|flag| flag.id == **id));
+    let skipped: Vec<Value> =
+        missing.map(|id| json!({"id": id.0, "reason": "Not found"})).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"updated": updated, "skipped": skipped})))
+}

@@ -1,0 +1,229 @@
+//! Changes of flags that are made at a time: list, create, retrieve, change, delete. When they are
+//! made is up to `maintenance`, what they do to `metadata`. Fields and errors are those of PostHog's
+//! API, but that a payload which says nothing is refused at once, and not when it is due.
+
+use hyper::Method;
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::flags::FlagId;
+use crate::metadata::schedules::CRON_MAX_CHARS;
+use crate::metadata::schedules::Interval;
+use crate::metadata::schedules::NewSchedule;
+use crate::metadata::schedules::ScheduleId;
+use crate::metadata::schedules::SchedulePatch;
+use crate::metadata::schedules::ScheduledChange;
+use crate::metadata::schedules::Timing;
+use crate::metadata::snapshot::Snapshot;
+
+/// What can be changed; PostHog's name of it.
+const MODEL: &str = "FeatureFlag";
+
+/// Longest `record_id`, in characters; the column width of PostHog.
+const RECORD_ID_MAX_CHARS: usize = 200;
+
+/// `GET scheduled_changes/`, in the order in which they were scheduled; `model_name` and `record_id`
+/// select.
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let page = Page::of(&request);
+    let is_of_other = request.query("model_name").is_some_and(|name| name != MODEL);
+    let flag = request.query("record_id").map(|id| id.parse().map(FlagId));
+    let (count, changes) = match flag.transpose() {
+        Ok(flag) if !is_of_other => {
+            let (project, Page { limit, offset, .. }) = (asker.project.id, page);
+            let found = app.metadata.scheduled_changes(project, flag, limit, offset).await;
+            found.map_err(problem)?
+        }
+        // What is no number is no flag's.
+        _ => (0, Vec::new()),
+    };
+    let bodies: Vec<Value> = changes.iter().map(|change| body(change, &snapshot)).collect();
+    let public_url = app.config.http.public_url.as_deref();
+    Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, bodies)))
+}
+
+/// `POST scheduled_changes/`.
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let given = Given::read(Fields::read(request).await?, true)?;
+    let not_found = || {
+        let detail = "Feature flag not found";
+        Problem::new(crate::error::Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null)
+    };
+    let flag = given.record_id.unwrap_or_default().trim().parse().map(FlagId);
+    let patch = given.patch;
+    let new = NewSchedule {
+        flag: flag.map_err(|_| not_found())?,
+        payload: patch.payload.unwrap_or_default(),
+        timing: Timing {
+            scheduled_at: patch.scheduled_at.unwrap_or_default(),
+            is_recurring: patch.is_recurring.unwrap_or_default(),
+            interval: patch.interval.flatten(),
+            cron: patch.cron.flatten(),
+            end_date: patch.end_date.flatten(),
+        },
+    };
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.schedule(project, user, new).await };
+    let change = store::write(app, "schedule", write).await?;
+    Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
+}
+
+/// `GET scheduled_changes/:id/`.
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let change = find(app, &call).await?;
+    Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
+}
+
+/// `PATCH scheduled_changes/:id/`, and `PUT`, which requires what a new one requires.
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let known = find(app, &call).await?;
+    let Call { asker, request, .. } = call;
+    let is_whole = request.method == Method::PUT;
+    let given = Given::read(Fields::read(request).await?, is_whole)?;
+    if given.record_id.is_some_and(|id| id != known.flag.to_string()) {
+        let detail = "Cannot change the target record of an existing scheduled change.";
+        return Err(refused("record_id", "invalid_input", detail));
+    }
+    let (metadata, project) = (app.metadata.clone(), asker.project.id);
+    let write = async move { metadata.reschedule(project, known.id, given.patch).await };
+    let change = store::write(app, "reschedule", write).await?;
+    Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
+}
+
+/// `DELETE scheduled_changes/:id/`: what is not made yet will not be.
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = find(app, &call).await?.id;
+    let (metadata, project) = (app.metadata.clone(), call.asker.project.id);
+    let write = async move { metadata.unschedule(project, id).await };
+    store::write(app, "unschedule", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+async fn find(app: &App, call: &Call<Principal>) -> Result<ScheduledChange, Problem> {
+    let id = call.id().parse().map(ScheduleId).map_err(|_| Problem::not_found("Not found."))?;
+    app.metadata.scheduled_change(call.asker.project.id, id).await.map_err(problem)
+}
+
+/// The fields of a body, in the order in which PostHog looks at them.
+struct Given {
+    record_id: Option<String>,
+    patch: SchedulePatch,
+}
+
+impl Given {
+    fn read(mut fields: Fields, is_whole: bool) -> Result<Self, Problem> {
+        let require = |fields: &Fields, name| match is_whole {
+            true => fields.require(name),
+            false => Ok(()),
+        };
+        require(&fields, "record_id")?;
+        let record_id = text(&mut fields, "record_id", RECORD_ID_MAX_CHARS)?;
+        require(&fields, "model_name")?;
+        if let Some(name) = fields.value("model_name")?.filter(|name| name != MODEL) {
+            let text = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+            let detail = format!("\"{text}\" is not a valid choice.");
+            return Err(refused("model_name", "invalid_choice", detail));
+        }
+        require(&fields, "payload")?;
+        let payload = fields.value("payload")?;
+        require(&fields, "scheduled_at")?;
+        let scheduled_at = fields.time("scheduled_at")?;
+        let is_recurring = fields.boolean("is_recurring")?;
+        let interval = fields.nullable_choice("recurrence_interval", &Interval::NAMES)?;
+        let interval = interval.map(|name| name.as_deref().and_then(Interval::parse));
+        let cron = nullable_text(&mut fields, "cron_expression", CRON_MAX_CHARS)?;
+        let end_date = nullable_time(&mut fields, "end_date")?;
+        let patch = SchedulePatch { payload, scheduled_at, is_recurring, interval, cron, end_date };
+        Ok(Self { record_id, patch })
+    }
+}
+
+/// A text that is not blank.
+fn text(
+    fields: &mut Fields,
+    name: &'static str,
+    chars_max: usize,
+) -> Result<Option<String>, Problem> {
+    let Some(text) = fields.text(name)? else { return Ok(None) };
+    if text.is_empty() {
+        return Err(refused(name, "blank", "This field may not be blank."));
+    }
+    if text.chars().count() > chars_max {
+        let detail = format!("Ensure this field has no more than {chars_max} characters.");
+        return Err(refused(name, "max_length", detail));
+    }
+    Ok(Some(text))
+}
+
+/// A text; `Some(None)` for null and for one that is blank.
+fn nullable_text(
+    fields: &mut Fields,
+    name: &'static str,
+    chars_max: usize,
+) -> Result<Option<Option<String>>, Problem> {
+    let is_empty = |value: &Value| {
+        value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())
+    };
+    if fields.peek(name).is_some_and(is_empty) {
+        fields.nullable_value(name);
+        return Ok(Some(None));
+    }
+    Ok(text(fields, name, chars_max)?.map(Some))
+}
+
+/// A point in time; `Some(None)` for null.
+fn nullable_time(
+    fields: &mut Fields,
+    name: &'static str,
+) -> Result<Option<Option<UnixMicros>>, Problem> {
+    if fields.peek(name).is_some_and(Value::is_null) {
+        fields.nullable_value(name);
+        return Ok(Some(None));
+    }
+    Ok(fields.time(name)?.map(Some))
+}
+
+/// A scheduled change as clients get it.
+fn body(change: &ScheduledChange, snapshot: &Snapshot) -> Value {
+    let time = |time: Option<UnixMicros>| time.map(UnixMicros::to_rfc3339);
+    let timing = &change.timing;
+    json!({
+        "id": change.id.0,
+        "team_id": change.project.0,
+        "record_id": change.flag.to_string(),
+        "model_name": MODEL,
+        "payload": change.payload,
+        "scheduled_at": timing.scheduled_at.to_rfc3339(),
+        "executed_at": time(change.executed_at),
+        "failure_reason": change.failure_reason,
+        "created_at": change.created_at.to_rfc3339(),
+        "created_by": snapshot.user(change.created_by).map(|user| UserBody::new(user)),
+        "updated_at": change.updated_at.to_rfc3339(),
+        "is_recurring": timing.is_recurring,
+        "recurrence_interval": timing.interval.map(Interval::name),
+        "cron_expression": timing.cron,
+        "last_executed_at": time(change.last_executed_at),
+        "end_date": time(timing.end_date),
+        "timezone": change.timezone,
+    })
+}

@@ -1,0 +1,34 @@
+//! Keeps the sizes of cohorts current: counts the members of every cohort with a rule, one cohort
+//! after the other, so that at most one count runs beside the questions of people.
+
+use std::time::Duration;
+
+use crate::metadata::Metadata;
+use crate::query::Engine;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::tasks::Tasks;
+
+/// Starts to count all cohorts every `interval`. Ends when `tasks` shuts down, after the count that is
+/// under way.
+pub fn start(tasks: &Tasks, engine: Engine, metadata: Metadata, interval: Duration) {
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("count-cohorts", async move {
+        while shutdown.pause(interval).await == Pause::Elapsed {
+            recount(&engine, &metadata, &shutdown).await;
+        }
+    });
+}
+
+async fn recount(engine: &Engine, metadata: &Metadata, shutdown: &Shutdown) {
+    let snapshot = metadata.snapshot();
+    let cohorts = snapshot.projects().flat_map(|project| snapshot.cohorts(project.id));
+    for cohort in cohorts.filter(|cohort| !cohort.is_static) {
+        if shutdown.is_cancelled() {
+            return;
+        }
+        if let Err(error) = engine.recount(cohort.project, cohort.id).await {
+            tracing::warn!(cohort = cohort.id.0, %error, "the size of a cohort was not noted");
+        }
+    }
+}
