@@ -4,6 +4,8 @@ use std::io::Write;
 
 use arrow::array::RecordBatch;
 use arrow::csv;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json;
@@ -54,6 +56,11 @@ pub fn write(
             }
             batches.iter().try_for_each(|batch| writer.write(batch))
         }
+        // The writer would panic.
+        Format::Parquet if schema.flattened_fields().iter().any(|field| is_union(field)) => {
+            let what = "a value that may have several types: use json_get_str and the like";
+            Err(ArrowError::NotYetImplemented(what.to_owned()))
+        }
         Format::Parquet => {
             let mut writer = ArrowWriter::try_new(out, SchemaRef::clone(schema), None)?;
             for batch in batches {
@@ -63,6 +70,10 @@ pub fn write(
             Ok(())
         }
     }
+}
+
+fn is_union(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::Union(..))
 }
 
 /// The rows of `batches` as JSON objects. For answers of a bounded number of rows.

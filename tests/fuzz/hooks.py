@@ -59,7 +59,7 @@ EVENTS = [
     {"event": "order", "distinct_id": "", "timestamp": "never"}, {"distinct_id": "user-5"}, {"event": 5, "distinct_id": {}},
     {"event": "$set", "distinct_id": "user-6", "properties": {"$unset": ["plan"], "$set_once": {"a": None}}},
     {"event": "$groupidentify", "distinct_id": "user-6", "properties": {"$group_type": "team", "$group_key": "a"}},
-    {"event": "old", "distinct_id": "user-7", "timestamp": "1870-01-01T00:00:00Z", "properties": {"$ip": "::1", "x": 1e400}},
+    {"event": "old", "distinct_id": "user-7", "timestamp": "1870-01-01T00:00:00Z", "properties": {"$ip": "::1", "x": 1e300}},
     {"event": "$feature_flag_called", "distinct_id": "user-7", "properties": {"$feature_flag": "flag-0"}},
 ]
 CAPTURE = {"/capture", "/batch", "/engage", "/e", "/track", "/i/v0/e", "/i/v0/ai/batch", "/s"}
@@ -157,16 +157,15 @@ def lead_path(case):
 
 def lead_query(case):
     query = case.query
-    if "token" in query or case.operation.path.startswith(("/flags/def", "/api/early", "/api/surveys", "/api/web", "/api/product")):
-        if choice.random() < SHARE:
-            query["token"] = token
+    if "token" in query and not case.operation.path.startswith("/i/v1/") and choice.random() < SHARE:
+        query["token"] = token
     for name, values in {
         "properties": PROPERTIES, "events": ['[{"id": "order"}]', "{}", "[7]"], "group_type_index": ["0", "1", "4"], "key": ["plan", "size", "n"],
         "distinct_id": ["user-1", "user-7"], "person_id": known["persons"], "group_key": ["acme"],
         "after": ["-7d", "2020-01-01", "all"], "name": ["order"], "limit": ["1", "2"], "select": ['["*", "properties.plan"]'],
         "data": [json.dumps({"api_key": token, "event": "pixel", "distinct_id": "user-3"})],
     }.items():
-        if name in query and choice.random() < 0.5:
+        if name in query and choice.random() < SHARE:
             query[name] = choice.choice(values)
 
 
@@ -214,9 +213,9 @@ def spoil(case, kwargs):
     kind = choice.random()
     if kind < 0.05 and case.method not in ("GET", "HEAD"):
         kwargs["data"] = choice.choice(BODIES)
-        kwargs["headers"] = {**(kwargs.get("headers") or {}), "Content-Type": "application/json"}
+        case.headers["Content-Type"] = "application/json"
     elif kind < 0.12:
-        kwargs["headers"] = {**(kwargs.get("headers") or {}), **choice.choice(HEADERS)}
+        case.headers.update(choice.choice(HEADERS))
     elif kind < 0.17 and case.headers.get("Authorization") == f"Bearer {KEY}":
         case.headers["Authorization"] = f"Bearer {LESSER_KEY}"
 

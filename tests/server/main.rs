@@ -22,6 +22,7 @@ mod events;
 mod feature_flags;
 mod flag_management;
 mod flags;
+mod fuzz;
 mod geoip;
 mod harness;
 mod identity;

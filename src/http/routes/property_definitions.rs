@@ -48,6 +48,9 @@ const HIDDEN: [&str; 14] = [
     "$group_4",
 ];
 
+/// Words of a search at most: each is one more step of a plan.
+const TERMS_MAX: usize = 50;
+
 /// What keys of flags begin with.
 const FLAG_PREFIX: &str = "$feature/";
 
@@ -90,6 +93,11 @@ impl Wanted {
     fn of(request: &Request) -> Result<Self, Problem> {
         let mut filters = kind_filters(request)?;
         let search = request.query("search").unwrap_or_default();
+        if search.split_whitespace().count() > TERMS_MAX {
+            let detail = format!("A search has at most {TERMS_MAX} words.");
+            let problem = invalid("invalid_input", detail);
+            return Err(problem.with_attr(Attr::Name("search".into())));
+        }
         for term in search.split_whitespace() {
             let name = datafusion::functions::expr_fn::lower(col("name"));
             let term = lit(term.to_lowercase());
