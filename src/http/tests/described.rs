@@ -1,5 +1,10 @@
 //! `schemas/openapi.json` against the tables of endpoints: it describes what there is, all of it and
 //! nothing else.
+//!
+//! A new endpoint goes there beside its kin: the path with its `parameters` in their order, an
+//! `operationId` of the words of the path and what is done (`list`, `retrieve`, `create`, `replace`,
+//! `update`, `delete`), `security` with the scope of its line, and `responses`: the success, 401, 403,
+//! 404, 406 and 5XX always, 400 if the request can be wrong, 408, 413 and 415 if it has a body.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

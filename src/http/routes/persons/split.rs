@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -20,9 +21,6 @@ use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::persons::changes;
 use crate::ingest::operation::Action;
-
-/// Longest body: room for the longest distinct id, however it is escaped, many times over.
-const BODY_MAX_BYTES: u64 = 64 << 10;
 
 /// Splits a person. The body may name `main_distinct_id`, the id that the person keeps.
 pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -43,15 +41,10 @@ pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem
 }
 
 async fn main_distinct_id(request: Request) -> Result<Option<String>, Problem> {
-    let body = request.body.read(BODY_MAX_BYTES).await?;
-    if body.is_empty() {
-        return Ok(None);
-    }
-    let body: Value =
-        serde_json::from_slice(&body).map_err(|error| Problem::parse_error(&error))?;
-    match body.get("main_distinct_id") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(id)) => Ok(Some(id.clone())),
+    let mut fields = Fields::read(request).await?;
+    match fields.nullable_value("main_distinct_id").flatten() {
+        None => Ok(None),
+        Some(Value::String(id)) => Ok(Some(id)),
         Some(_) => Err(invalid("Not a valid string.".to_owned())),
     }
 }
