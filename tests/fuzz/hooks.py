@@ -122,9 +122,8 @@ ME = ask("GET", "/api/users/@me/")["uuid"]
 
 # What may stand in a place of a path, by what is before it.
 known = {
-    "projects": ["1", "@current"], "organizations": ["@current"], "users": ["@me", ME], "array": [token],
-    "versions": ["1", "2"], "static": ["array.js"], "flags": ["flag-0", "flag-1", "a b"], "role_access": ["1", "2"],
-    "feature_flags": ["1", "2", "3"], "cohorts": ["1", "2"], "persons": ["1", "2", "3"],
+    "projects": ["1", "1", "@current"], "organizations": ["@current"], "users": ["@me", ME], "array": [token],
+    "versions": ["1", "2"], "static": ["array.js", "1.2"], "flags": ["flag-0", "flag-1", "a b"],
 }
 for name, path in {
     "feature_flags": "/api/projects/1/feature_flags/", "cohorts": "/api/projects/1/cohorts/",
@@ -137,6 +136,18 @@ for name, path in {
     results = ask("GET", path)["results"]
     known.setdefault(name, []).extend(str(item["id"]) for item in results)
     known[name].extend(item["uuid"] for item in results if name == "persons")
+
+# Persons that may be deleted, so that the others stay; a role that may not.
+VICTIMS = known["persons"][:4]
+ROLE = known["roles"][0]
+
+# What is known of the second id of a path goes with the first.
+pairs = {"role_access": [], "role_memberships": []}
+for owners, name in (("/api/projects/1/feature_flags", "role_access"),
+                     ("/api/organizations/@current/roles", "role_memberships")):
+    for owner in known[owners.rsplit("/", 1)[1]]:
+        results = ask("GET", f"{owners}/{owner}/{name}/")["results"]
+        pairs[name].extend((owner, str(item["id"])) for item in results)
 
 
 def is_suicide(method, path, value):
@@ -153,6 +164,12 @@ def lead_path(case):
             values[name] = choice.choice(known[before])
         if name in values and is_suicide(case.method, path, str(values[name])):
             values[name] = "999999999"
+        if before in pairs and pairs[before] and choice.random() < SHARE:
+            values["id"], values[name] = pairs[before].pop() if case.method == "DELETE" else choice.choice(pairs[before])
+    if case.method == "DELETE" and path.endswith("/persons/{id}/"):
+        values["id"] = choice.choice(VICTIMS)
+    if case.method == "DELETE" and path.endswith("/roles/{id}/") and values["id"] == ROLE:
+        values["id"] = choice.choice(known["roles"][1:] or ["0"])
 
 
 def lead_query(case):
@@ -198,10 +215,10 @@ def lead_body(case):
         body["api_key"] = token
     for name, values in {
         "filters": RULES if "/cohorts/" in path else FILTERS, "query": QUERIES, "condition": [item["groups"][0] for item in FILTERS],
-        "ids": [[1], [2, 3], known["persons"][-2:]], "distinct_ids": [["user-1"], ["user-2", "nobody"]], "distinct_id": ["user-4"],
+        "ids": [VICTIMS[1::2]] if "/persons/" in path else [[1], [2, 3]], "distinct_ids": [["user-6"], ["user-7", "nobody"]], "distinct_id": ["user-4"],
         "person_id": known["persons"][-2:], "main_distinct_id": ["user-1", "alias-1"], "user_uuid": [ME],
         "role_id": known["roles"], "scoped_teams": [[1]], "scopes": [["person:read"], ["*"]], "timezone": ["Europe/Berlin"],
-        "feature_flag_key": ["flag-0"], "from_project": [1], "target_project_ids": [[1, 2], [2]],
+        "set_current_team": [1], "feature_flag_key": ["flag-0"], "from_project": [1], "target_project_ids": [[1, 2], [2]],
         "key": [f"key-{choice.randrange(1000)}"], "test_account_filters": [json.loads(PROPERTIES[0])],
     }.items():
         if name in body and choice.random() < 0.5:
@@ -235,7 +252,12 @@ def before_call(context, case, kwargs):
 def after_call(context, case, response):
     if case.method != "POST" or response.status_code != 201:
         return
-    place = known.get(case.operation.path.rstrip("/").rsplit("/", 1)[-1])
+    name = case.operation.path.rstrip("/").rsplit("/", 1)[-1]
     made = json.loads(response.content)
-    if place is not None and "id" in made and len(place) < KNOWN_MAX:
-        place.append(str(made["id"]))
+    # Another project's objects are not found in this one.
+    if "id" not in made or name == "projects" or case.path_parameters.get("project", "1") not in ("1", "@current"):
+        return
+    if name in pairs:
+        pairs[name].append((str(case.path_parameters["id"]), str(made["id"])))
+    elif len(known.get(name, [])) < KNOWN_MAX:
+        known.setdefault(name, []).append(str(made["id"]))

@@ -38,7 +38,12 @@ fn setting(name: &str) -> Option<String> {
 
 #[test]
 fn answers_are_as_described_whatever_is_asked() {
-    let server = TestServer::start_with(&[("WEIR_LOG", "warn")]);
+    let scripts = tempfile::tempdir().expect("a directory of scripts");
+    for name in ["array.js", "array.js.map"] {
+        std::fs::write(scripts.path().join(name), "{}").expect("a script");
+    }
+    let directory = scripts.path().to_str().expect("UTF-8");
+    let server = TestServer::start_with(&[("WEIR_LOG", "warn"), ("WEIR_STATIC_DIR", directory)]);
     let seed = setting("WEIR_FUZZ_SEED").unwrap_or_else(|| rand::random::<u32>().to_string());
     let seconds = setting("WEIR_FUZZ_SECONDS").unwrap_or_else(|| SECONDS.to_owned());
     println!("WEIR_FUZZ_SEED={seed}");
