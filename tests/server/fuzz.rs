@@ -79,6 +79,44 @@ fn generated(report: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no number of test cases:\n{report}"))
 }
 
+/// Texts of a request that are longer than the keys of the database.
+#[test]
+fn endless_names_are_nobodys() {
+    let server = TestServer::start();
+    let long = "x".repeat(70_000);
+    let flag = json!({"key": "f", "filters": {"aggregation_group_type_index": 0, "groups": [{}]}});
+    let group = json!({"$group_type": "company", "$group_key": "acme", "$group_set": {}});
+    let event = json!({"event": "$groupidentify", "distinct_id": "ada", "properties": group});
+    for (path, body, status) in [
+        ("/batch/", json!({"api_key": TOKEN, "batch": [event]}), 200),
+        ("/api/projects/1/feature_flags/", flag, 201),
+        (
+            "/flags/?v=2",
+            json!({"api_key": TOKEN, "distinct_id": long, "groups": {"company": long}}),
+            200,
+        ),
+        (
+            "/api/projects/1/feature_flags/1/test_evaluation/",
+            json!({"distinct_id": long, "groups": {"company": long}}),
+            200,
+        ),
+        (
+            "/api/projects/1/cohorts/",
+            json!({"name": "list", "is_static": true, "distinct_ids": [long]}),
+            201,
+        ),
+        ("/api/projects/1/persons/bulk_delete/", json!({"distinct_ids": [long]}), 202),
+    ] {
+        let answer = server.post(path, &body);
+        assert_eq!(answer.status, status, "{path}: {answer}");
+    }
+    let context = json!({"context": {"targetingKey": long, "groups": {"company": long}}});
+    let headers = [("x-api-key", TOKEN), ("content-type", "application/json")];
+    let path = "/ofrep/v1/evaluate/flags";
+    let answer = server.send("POST", path, &headers, context.to_string());
+    assert_eq!(answer.status, 200, "{answer}");
+}
+
 /// What would be planned by recursion is bounded before, and what is let through has room.
 #[test]
 fn deep_questions_are_answered_or_refused() {
