@@ -56,6 +56,7 @@ use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::rows::Format;
+use crate::query::rows::Size;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -277,10 +278,24 @@ impl Engine {
             // One more than may be told, so that an answer is never cut short in silence.
             question = question.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        let (schema, batches) = self.collect(question).await.map_err(QueryError::of_question)?;
-        if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > rows_max {
-            return Err(QueryError::TooManyRows(rows_max));
+        let mut answer = self.stream(question).await.map_err(QueryError::of_question)?;
+        let bytes_max = self.shared.settings.query_memory_max_bytes.as_u64();
+        let (mut batches, mut size) = (Vec::new(), Size::default());
+        while let Some(batch) = answer.next().await {
+            let batch = batch.map_err(QueryError::of_question)?;
+            size.add(&batch);
+            if size.rows() > rows_max {
+                return Err(QueryError::TooManyRows(rows_max));
+            }
+            if u64::try_from(size.bytes(format)).is_ok_and(|bytes| bytes > bytes_max) {
+                return Err(QueryError::Memory(format!(
+                    "its answer has {} bytes",
+                    size.bytes(format)
+                )));
+            }
+            batches.push(batch);
         }
+        let schema = Arc::clone(&answer.schema);
         let mut out = Vec::new();
         // Writing to memory fails for values alone, such as a list in CSV.
         rows::write(format, &schema, &batches, &mut out).map_err(|error| {

@@ -2,6 +2,9 @@
 
 use std::io::Write;
 
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
 use arrow::array::RecordBatch;
 use arrow::csv;
 use arrow::datatypes::DataType;
@@ -23,6 +26,71 @@ pub enum Format {
     Csv,
     /// A Parquet file.
     Parquet,
+}
+
+/// Bytes that a value other than text or a list takes, about.
+const PLAIN_BYTES: usize = 24;
+
+/// Times that a table is in memory while it is aligned, about.
+const TABLE_COPIES: usize = 4;
+
+/// How much an answer takes as text, about: the sum of its values; of a table, whose columns are as
+/// wide as their widest value, the whole area.
+#[derive(Debug, Default)]
+pub struct Size {
+    rows: usize,
+    bytes: usize,
+    widest: Vec<usize>,
+}
+
+impl Size {
+    /// Adds a batch; all have the same columns.
+    pub fn add(&mut self, batch: &RecordBatch) {
+        self.rows = self.rows.saturating_add(batch.num_rows());
+        self.widest.resize(batch.num_columns(), 0);
+        for (column, widest) in batch.columns().iter().zip(&mut self.widest) {
+            let (sum, max) = measure(column);
+            self.bytes = self.bytes.saturating_add(sum);
+            *widest = max.max(*widest);
+        }
+    }
+
+    /// Rows of all batches.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of the answer in `format`.
+    pub fn bytes(&self, format: Format) -> usize {
+        match format {
+            Format::Table => {
+                let width = self.widest.iter().fold(0, |sum: usize, own| sum.saturating_add(*own));
+                self.rows.saturating_mul(width).saturating_mul(TABLE_COPIES)
+            }
+            Format::Json | Format::Csv | Format::Parquet => self.bytes,
+        }
+    }
+}
+
+/// Bytes of all values of a column together, and of the widest.
+fn measure(column: &ArrayRef) -> (usize, usize) {
+    fn texts<'v>(values: impl Iterator<Item = Option<&'v str>>) -> (usize, usize) {
+        values.flatten().fold((0, 0), |(sum, max): (usize, usize), text| {
+            (sum.saturating_add(text.len()), max.max(text.len()))
+        })
+    }
+    if let Some(values) = column.as_string_view_opt() {
+        texts(values.iter())
+    } else if let Some(values) = column.as_string_opt::<i32>() {
+        texts(values.iter())
+    } else if let Some(values) = column.as_string_opt::<i64>() {
+        texts(values.iter())
+    } else if column.data_type().is_nested() {
+        let bytes = column.get_array_memory_size();
+        (bytes, bytes.checked_div(column.len()).unwrap_or_default())
+    } else {
+        (column.len().saturating_mul(PLAIN_BYTES), PLAIN_BYTES)
+    }
 }
 
 /// Writes `batches` of `schema` to `out`.
@@ -94,4 +162,40 @@ pub fn json_rows(
         return Ok(Vec::new());
     }
     serde_json::from_slice(&text).map_err(|error| ArrowError::JsonError(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::Int64Array;
+    use arrow::array::RecordBatch;
+    use arrow::array::StringArray;
+    use arrow::array::StringViewArray;
+
+    use super::Format;
+    use super::PLAIN_BYTES;
+    use super::Size;
+    use super::TABLE_COPIES;
+
+    #[test]
+    fn a_table_is_as_wide_as_its_widest_values() {
+        let batch = |texts: [Option<&str>; 2]| {
+            let text: ArrayRef = Arc::new(StringArray::from_iter(texts));
+            let view: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
+            let number: ArrayRef = Arc::new(Int64Array::from_iter([1, 2]));
+            RecordBatch::try_from_iter([("text", text), ("view", view), ("number", number)])
+                .unwrap()
+        };
+        let mut size = Size::default();
+        size.add(&batch([Some("four"), None]));
+        size.add(&batch([Some("a"), Some("seventeen letters")]));
+        assert_eq!(size.rows(), 4);
+        let values = 2 * (4 + 1 + 17) + 4 * PLAIN_BYTES;
+        for format in [Format::Json, Format::Csv, Format::Parquet] {
+            assert_eq!(size.bytes(format), values, "{format:?}");
+        }
+        assert_eq!(size.bytes(Format::Table), TABLE_COPIES * 4 * (17 + 17 + PLAIN_BYTES));
+    }
 }

@@ -79,6 +79,23 @@ fn generated(report: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no number of test cases:\n{report}"))
 }
 
+/// A table is as wide as its widest values in every row.
+#[test]
+fn answers_that_are_too_large_are_refused() {
+    let server = TestServer::start();
+    let event = |name: &str| json!({"event": name, "distinct_id": "ada", "properties": {"text": "x".repeat(100_000)}});
+    let mut batch: Vec<Value> = (0..5).map(|_| event("long")).collect();
+    let short = json!({"event": "short", "distinct_id": "ada"});
+    batch.extend(std::iter::repeat_n(short, 5000));
+    let answer = server.post("/batch/", &json!({"api_key": TOKEN, "batch": batch}));
+    assert_eq!(answer.status, 200, "{answer}");
+    for (format, status) in [("table", 400), ("json", 200), ("csv", 200)] {
+        let body = json!({"query": "SELECT event, properties FROM events", "format": format});
+        let answer = server.post("/api/projects/1/query/", &body);
+        assert_eq!(answer.status, status, "{format}: {} bytes", answer.body.len());
+    }
+}
+
 /// Texts of a request that are longer than the keys of the database.
 #[test]
 fn endless_names_are_nobodys() {
