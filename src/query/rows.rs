@@ -12,6 +12,8 @@ use arrow::datatypes::Field;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json;
+use arrow::util::display::ArrayFormatter;
+use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use parquet::arrow::ArrowWriter;
 
@@ -86,8 +88,15 @@ fn measure(column: &ArrayRef) -> (usize, usize) {
     } else if let Some(values) = column.as_string_opt::<i64>() {
         texts(values.iter())
     } else if column.data_type().is_nested() {
-        let bytes = column.get_array_memory_size();
-        (bytes, bytes.checked_div(column.len()).unwrap_or_default())
+        let options = FormatOptions::default();
+        let Ok(shown) = ArrayFormatter::try_new(column, &options) else {
+            let bytes = column.get_array_memory_size();
+            return (bytes, bytes);
+        };
+        (0..column.len()).fold((0, 0), |(sum, max): (usize, usize), row| {
+            let length = shown.value(row).try_to_string().map_or(0, |text| text.len());
+            (sum.saturating_add(length), max.max(length))
+        })
     } else {
         (column.len().saturating_mul(PLAIN_BYTES), PLAIN_BYTES)
     }
@@ -170,9 +179,11 @@ mod tests {
 
     use arrow::array::ArrayRef;
     use arrow::array::Int64Array;
+    use arrow::array::ListArray;
     use arrow::array::RecordBatch;
     use arrow::array::StringArray;
     use arrow::array::StringViewArray;
+    use arrow::datatypes::Int64Type;
 
     use super::Format;
     use super::PLAIN_BYTES;
@@ -185,17 +196,20 @@ mod tests {
             let text: ArrayRef = Arc::new(StringArray::from_iter(texts));
             let view: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
             let number: ArrayRef = Arc::new(Int64Array::from_iter([1, 2]));
-            RecordBatch::try_from_iter([("text", text), ("view", view), ("number", number)])
-                .unwrap()
+            let lists = [Some(vec![Some(1), Some(2)]), None];
+            let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+            let columns = [("text", text), ("view", view), ("number", number), ("list", list)];
+            RecordBatch::try_from_iter(columns).unwrap()
         };
         let mut size = Size::default();
         size.add(&batch([Some("four"), None]));
         size.add(&batch([Some("a"), Some("seventeen letters")]));
         assert_eq!(size.rows(), 4);
-        let values = 2 * (4 + 1 + 17) + 4 * PLAIN_BYTES;
+        let list = "[1, 2]".len();
+        let values = 2 * (4 + 1 + 17) + 4 * PLAIN_BYTES + 2 * list;
         for format in [Format::Json, Format::Csv, Format::Parquet] {
             assert_eq!(size.bytes(format), values, "{format:?}");
         }
-        assert_eq!(size.bytes(Format::Table), TABLE_COPIES * 4 * (17 + 17 + PLAIN_BYTES));
+        assert_eq!(size.bytes(Format::Table), TABLE_COPIES * 4 * (17 + 17 + PLAIN_BYTES + list));
     }
 }
