@@ -234,16 +234,23 @@ mod tests {
     const GET: &str = "GET, HEAD, OPTIONS";
     const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
 
+    /// Checks what paths find, with a slash at their end and without.
+    fn check<const N: usize>(cases: [(&str, &str, Found); N]) {
+        for (method, path, expected) in cases {
+            let expected = format!("{expected:?}");
+            for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {
+                assert_eq!(format!("{:?}", find(method, &path)), expected, "{method} {path}");
+            }
+        }
+    }
+
+    fn wrong(allow: &str) -> Found {
+        Found::WrongMethod(allow.to_owned())
+    }
+
     #[test]
-    fn paths_find_their_endpoints_with_and_without_a_slash() {
-        let start = |file| Found::Endpoint(Public::Start { token: "phc_t".to_owned(), file });
-        let wrong = |allow: &str| Found::WrongMethod(allow.to_owned());
-        let definitions = |project: &str| Found::Endpoint(Public::Definitions(project.to_owned()));
-        let payload = |project: &str, flag: &str| {
-            let (project, flag) = (project.to_owned(), flag.to_owned());
-            Found::Endpoint(Public::FlagPayload { project, flag })
-        };
-        for (method, path, expected) in [
+    fn events_and_questions_of_sdks_find_their_endpoints() {
+        check([
             ("POST", "/capture", Found::Endpoint(Public::Capture(Kind::Legacy))),
             ("POST", "/e", Found::Endpoint(Public::Capture(Kind::Legacy))),
             ("POST", "/track", Found::Endpoint(Public::Capture(Kind::Legacy))),
@@ -267,6 +274,18 @@ mod tests {
             ("GET", "/flags", Found::Endpoint(Public::FlagsWithoutSubject)),
             ("GET", "/decide", Found::Endpoint(Public::FlagsWithoutSubject)),
             ("DELETE", "/flags", wrong(GET_POST)),
+        ]);
+    }
+
+    #[test]
+    fn what_else_is_public_finds_its_endpoint() {
+        let start = |file| Found::Endpoint(Public::Start { token: "phc_t".to_owned(), file });
+        let definitions = |project: &str| Found::Endpoint(Public::Definitions(project.to_owned()));
+        let payload = |project: &str, flag: &str| {
+            let (project, flag) = (project.to_owned(), flag.to_owned());
+            Found::Endpoint(Public::FlagPayload { project, flag })
+        };
+        check([
             ("GET", "/flags/definitions", definitions("")),
             ("POST", "/flags/definitions", wrong(GET)),
             ("GET", "/api/feature_flag/local_evaluation", definitions("")),
@@ -318,12 +337,7 @@ mod tests {
                 definitions(":project"),
             ),
             ("GET", "/api/schema", Found::Endpoint(Public::Description)),
-        ] {
-            let expected = format!("{expected:?}");
-            for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {
-                assert_eq!(format!("{:?}", find(method, &path)), expected, "{method} {path}");
-            }
-        }
+        ]);
     }
 
     #[test]
