@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the SDKs, the browser and the table readers that the integration tests drive, each at one version, outside
+# Installs the SDKs, the browser, the table readers and the fuzzer that the integration tests drive, each at one version, outside
 # of the source tree. Does nothing if they are there. Prints the directory.
 #
 #   $WEIR_TOOLS (default ~/.cache/weir/tools)
@@ -10,6 +10,7 @@
 #     lz-string/                        node_modules with the JavaScript reference of LZ-string
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
+#     schemathesis/                     Python environment with the fuzzer that reads the description of the endpoints
 #     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
 #
 # Chromium is the package of Debian, which only root can install.
@@ -117,6 +118,7 @@ python_env posthog-3 posthog==3.25.0
 python_env posthog-5 posthog==5.4.0
 python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
+python_env schemathesis schemathesis==4.32.5 hypothesis==6.170.15
 node_itself 22.23.3
 node_env posthog-node-4 posthog-node@4.18.0
 node_env posthog-node-5 posthog-node@5.70.0

@@ -16,6 +16,7 @@ pub mod csv;
 pub mod fields;
 pub mod knowledge;
 pub mod page;
+pub mod public;
 pub mod request;
 pub mod response;
 pub mod router;

@@ -24,7 +24,7 @@
 //!
 //! # The road of an event
 //!
-//! 1. [`http::router::Router`] finds the endpoint; [`http::routes::capture::capture`], or
+//! 1. [`http::router::Router`] finds the endpoint in [`http::public`]; [`http::routes::capture::capture`], or
 //!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, reads the bounded body and
 //!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
@@ -113,7 +113,9 @@
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
-//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs` |
+//! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
+//! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
+//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
 //! | The settings of the README are the settings. | `config.rs` |
 //!
@@ -121,7 +123,7 @@
 //!
 //! | a new | goes to |
 //! |---|---|
-//! | endpoint | a line in `http/table.rs` (for SDKs: `http/router.rs`), a function in `http/routes/` |
+//! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/`, a path in `schemas/openapi.json` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |

@@ -7,6 +7,7 @@
 
 pub mod audience;
 pub mod cohorts;
+pub mod complexity;
 pub mod definitions;
 mod deleted;
 pub mod events;
@@ -37,6 +38,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
@@ -44,6 +46,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
+use tokio::task::JoinError;
+use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::query::QueryConfig;
@@ -54,6 +58,7 @@ use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::rows::Format;
+use crate::query::rows::Size;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -110,6 +115,24 @@ impl QueryError {
         }
     }
 
+    /// The same where the asker wrote the question: what is not about files is the question's fault,
+    /// such as a wrong regular expression, or a bug of the planner that another question avoids.
+    fn of_question(self) -> Self {
+        let Self::Internal(error) = self else { return self };
+        match error.find_root() {
+            DataFusionError::IoError(_)
+            | DataFusionError::ObjectStore(_)
+            | DataFusionError::ParquetError(_)
+            | DataFusionError::ExecutionJoin(_) => Self::Internal(error),
+            _ => {
+                let text = error.strip_backtrace();
+                // What follows is for the authors of DataFusion.
+                let text = text.split("\nThis issue was likely").next().unwrap_or_default();
+                Self::Invalid(text.to_owned())
+            }
+        }
+    }
+
     fn outcome(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "invalid",
@@ -126,6 +149,7 @@ impl From<DataFusionError> for QueryError {
             DataFusionError::SQL(..)
             | DataFusionError::Plan(_)
             | DataFusionError::SchemaError(..)
+            | DataFusionError::Configuration(_)
             | DataFusionError::NotImplemented(_)
             | DataFusionError::Execution(_)
             | DataFusionError::ArrowError(..) => Self::Invalid(error.strip_backtrace()),
@@ -242,17 +266,43 @@ impl Engine {
         sql: &str,
         format: Format,
     ) -> Result<Vec<u8>, QueryError> {
-        let question = self.view(project).await?.sql(sql).await?;
+        complexity::check(sql)?;
+        let (view, sql) = (self.view(project).await?, sql.to_owned());
+        // On the threads of queries, whose stacks have room for what the check lets through.
+        let planning = self.shared.runtime.spawn(async move { view.sql(&sql).await });
+        let planned = planning.await.map_err(broken_down)?;
+        let mut question = planned.map_err(QueryError::of_question)?;
         let rows_max = self.shared.settings.query_rows_max;
-        // One more than may be told, so that an answer is never cut short in silence.
-        let question = question.limit(0, Some(rows_max.saturating_add(1)))?;
-        let (schema, batches) = self.collect(question).await?;
-        if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > rows_max {
-            return Err(QueryError::TooManyRows(rows_max));
+        // EXPLAIN has to stay the root of its plan, and is a few rows.
+        let is_explained =
+            matches!(question.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        if !is_explained {
+            // One more than may be told, so that an answer is never cut short in silence.
+            question = question.limit(0, Some(rows_max.saturating_add(1)))?;
         }
+        let mut answer = self.stream(question).await.map_err(QueryError::of_question)?;
+        let bytes_max = self.shared.settings.query_memory_max_bytes.as_u64();
+        let (mut batches, mut size) = (Vec::new(), Size::default());
+        while let Some(batch) = answer.next().await {
+            let batch = batch.map_err(QueryError::of_question)?;
+            size.add(&batch);
+            if size.rows() > rows_max {
+                return Err(QueryError::TooManyRows(rows_max));
+            }
+            if u64::try_from(size.bytes(format)).is_ok_and(|bytes| bytes > bytes_max) {
+                return Err(QueryError::Memory(format!(
+                    "its answer has {} bytes",
+                    size.bytes(format)
+                )));
+            }
+            batches.push(batch);
+        }
+        let schema = Arc::clone(&answer.schema);
         let mut out = Vec::new();
-        rows::write(format, &schema, &batches, &mut out)
-            .map_err(|error| QueryError::Internal(error.into()))?;
+        // Writing to memory fails for values alone, such as a list in CSV.
+        rows::write(format, &schema, &batches, &mut out).map_err(|error| {
+            QueryError::Invalid(format!("the answer has no form in this format: {error}"))
+        })?;
         Ok(out)
     }
 
@@ -311,8 +361,8 @@ impl Engine {
         let schema = Arc::clone(question.schema().inner());
         let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
         let task = run(question, sender, Arc::clone(shared), permit);
-        let task = shared.runtime.spawn(task).abort_handle();
-        Ok(Answer { schema, batches, _task: AbortOnDrop(task) })
+        let task = Some(shared.runtime.spawn(task));
+        Ok(Answer { schema, batches, task: AbortOnDrop(task) })
     }
 }
 
@@ -368,22 +418,32 @@ pub struct Answer {
     /// Columns of the batches.
     pub schema: SchemaRef,
     batches: mpsc::Receiver<Result<RecordBatch, QueryError>>,
-    _task: AbortOnDrop,
+    task: AbortOnDrop,
 }
 
 impl Answer {
     /// The next batch; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
-        self.batches.recv().await
+        if let Some(batch) = self.batches.recv().await {
+            return Some(batch);
+        }
+        // A task that broke down sends no error, and its answer is not whole.
+        self.task.0.take()?.await.err().map(|error| Err(broken_down(error)))
     }
 }
 
+fn broken_down(error: JoinError) -> QueryError {
+    QueryError::Internal(DataFusionError::ExecutionJoin(Box::new(error)))
+}
+
 #[derive(Debug)]
-struct AbortOnDrop(tokio::task::AbortHandle);
+struct AbortOnDrop(Option<JoinHandle<()>>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 

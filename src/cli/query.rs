@@ -23,6 +23,7 @@ use crate::app::lock::Holder;
 use crate::cli::serve::ServeArgs;
 use crate::clock::Clock;
 use crate::event::id::ProjectId;
+use crate::query::complexity;
 use crate::query::rows::Format;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
@@ -55,7 +56,10 @@ pub struct QueryArgs {
 ///
 /// What to tell the user.
 pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(complexity::STACK_BYTES)
+        .enable_all()
+        .build()?;
     let answer = match &args.url {
         Some(url) => {
             let key = args.key.as_deref().context("--url needs --key")?;

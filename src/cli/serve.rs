@@ -27,6 +27,7 @@ use crate::metadata::Metadata;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::first_start::Started;
 use crate::metadata::secrets::Seed;
+use crate::query::complexity;
 use crate::tasks::Tasks;
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
@@ -94,6 +95,7 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
         .thread_name("query")
+        .thread_stack_size(complexity::STACK_BYTES)
         .worker_threads(config.query.query_threads.unwrap_or(cores).max(1))
         .enable_all()
         .build()

@@ -255,8 +255,13 @@ impl Endpoint {
         self
     }
 
+    /// The methods that it takes.
+    pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.methods.split(' ')
+    }
+
     fn takes(&self, method: &str) -> bool {
-        self.methods.split(' ').any(|own| own == method)
+        self.methods().any(|own| own == method)
     }
 }
 
@@ -322,14 +327,19 @@ fn choose(
             return Found::Endpoint(Managed { endpoint, project, parameters, suffix });
         }
         if endpoint.is_allowed {
-            allowed.extend(endpoint.methods.split(' '));
+            allowed.extend(endpoint.methods());
         }
     }
-    if allowed.contains(&"GET") {
-        allowed.push("HEAD");
+    Found::WrongMethod(allow(allowed))
+}
+
+/// What `Allow` says of a path that takes these methods: HEAD where there is GET, OPTIONS everywhere.
+pub fn allow(mut methods: Vec<&str>) -> String {
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
     }
-    allowed.push("OPTIONS");
-    Found::WrongMethod(allowed.join(", "))
+    methods.push("OPTIONS");
+    methods.join(", ")
 }
 
 /// A path taken apart.

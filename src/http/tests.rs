@@ -29,6 +29,7 @@ use crate::telemetry::metrics::Metrics;
 
 mod bodies;
 mod connections;
+mod described;
 mod http2;
 mod log;
 mod requests;

@@ -108,6 +108,10 @@ pub(super) fn meta_project(prefix: &[u8], key: &[u8]) -> Result<ProjectId, Ident
     number(rest, "meta key").map(ProjectId)
 }
 
+/// Longest distinct id or key of a group that is looked up. What is stored is far shorter, and the
+/// database panics at keys beyond 64 KiB.
+pub(super) const TEXT_MAX_BYTES: usize = 32 << 10;
+
 /// The key that says that a person with this uuid was split.
 pub(super) fn split_key(project: ProjectId, uuid: Uuid) -> Vec<u8> {
     [SPLIT_PREFIX, &project.0.to_be_bytes(), uuid.as_bytes()].concat()

@@ -368,6 +368,9 @@ impl View {
         type_index: u8,
         key: &str,
     ) -> Result<Option<Group>, IdentityError> {
+        if key.len() > codec::TEXT_MAX_BYTES {
+            return Ok(None);
+        }
         let key = codec::key(project, &[&[type_index], key.as_bytes()]);
         let row = self.snapshot.get(&self.tables.groups, key)?;
         row.map(|row| codec::decode_group(&row)).transpose()
@@ -432,6 +435,9 @@ impl View {
         project: ProjectId,
         distinct_id: &str,
     ) -> Result<IdState, IdentityError> {
+        if distinct_id.len() > codec::TEXT_MAX_BYTES {
+            return Ok(IdState::Unknown);
+        }
         let key = codec::key(project, &[distinct_id.as_bytes()]);
         let Some(number) = self.snapshot.get(&self.tables.ids, key)? else {
             return Ok(IdState::Unknown);

@@ -25,6 +25,7 @@ mod feature_flags;
 mod filters;
 mod flag_management;
 mod flags;
+mod fuzz;
 mod geoip;
 mod harness;
 mod identity;

@@ -66,6 +66,8 @@ const HIDDEN: [&str; 14] = [
 
 /// The same of properties that begin so.
 const HIDDEN_PREFIX: &str = "$session_entry_";
+/// Words of a search at most: each is one more step of a plan.
+const TERMS_MAX: usize = 50;
 
 /// What keys of flags begin with.
 const FLAG_PREFIX: &str = "$feature/";
@@ -195,6 +197,10 @@ impl Wanted {
         let mut filters = kind_filters(request)?;
         let is_of_persons = request.query("type").as_deref() == Some("person");
         let search = request.query("search").unwrap_or_default();
+        if search.split_whitespace().count() > TERMS_MAX {
+            let detail = format!("A search has at most {TERMS_MAX} words.");
+            return Err(wrong("search", "invalid_input", detail));
+        }
         filters.extend(search.split_whitespace().map(|term| matches_term(term, is_of_persons)));
         if let Some(names) = request.query("properties").filter(|names| !names.is_empty()) {
             filters.push(is_one_of(names.split(',')));

@@ -4,34 +4,35 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use serde::Deserialize;
 
 use crate::app::App;
-use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::QueryError;
 use crate::query::rows::Format;
 
-/// Longest SQL text.
-const SQL_MAX_BYTES: u64 = 1 << 20;
+/// How an answer can be written; the first unless the body says otherwise.
+const FORMATS: [(&str, Format); 4] = [
+    ("json", Format::Json),
+    ("csv", Format::Csv),
+    ("table", Format::Table),
+    ("parquet", Format::Parquet),
+];
 
 /// The body of a question.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Question {
     /// The SQL text.
     query: String,
     /// The project, for commands of the operator; requests with a key have it in the path.
-    #[serde(default)]
     project: Option<i64>,
     /// How to write the answer.
-    #[serde(default)]
-    format: Option<String>,
+    format: Format,
 }
 
 /// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`.
@@ -59,23 +60,18 @@ fn is_same(given: &[u8], secret: &[u8]) -> bool {
 }
 
 async fn read(request: Request) -> Result<Question, Problem> {
-    let body = request.body.read(SQL_MAX_BYTES).await?;
-    serde_json::from_slice(&body).map_err(|error| Problem::parse_error(&error))
+    let mut fields = Fields::read(request).await?;
+    fields.require("query")?;
+    let query = fields.text("query")?.unwrap_or_default();
+    let project = fields.nullable_integer("project")?.flatten();
+    let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
+    let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
+    Ok(Question { query, project, format: known.map_or(Format::Json, |(_, format)| format) })
 }
 
 async fn answer(app: &App, project: ProjectId, question: Question) -> Result<Response, Problem> {
-    let format = match question.format.as_deref() {
-        None | Some("json") => Format::Json,
-        Some("csv") => Format::Csv,
-        Some("table") => Format::Table,
-        Some("parquet") => Format::Parquet,
-        Some(other) => {
-            let detail = format!("\"{other}\" is not a valid choice.");
-            let problem = Problem::new(Kind::Invalid, "invalid_choice", detail);
-            return Err(problem.with_attr(Attr::Name("format".into())));
-        }
-    };
-    let body = app.engine.sql(project, &question.query, format).await.map_err(problem)?;
+    let Question { query, format, .. } = question;
+    let body = app.engine.sql(project, &query, format).await.map_err(problem)?;
     let content_type = match format {
         Format::Json => "application/x-ndjson",
         Format::Csv => "text/csv; charset=utf-8",

@@ -16,6 +16,7 @@ use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -24,9 +25,6 @@ use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::persons::changes;
 use crate::http::routes::store::wrong;
 use crate::ingest::operation::Action;
-
-/// Longest body: room for thousands of distinct ids.
-const BODY_MAX_BYTES: u64 = 1 << 20;
 
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
@@ -52,24 +50,19 @@ async fn wanted(
     request: Request,
     ids: &[String],
 ) -> Result<(Option<String>, Option<Vec<String>>), Problem> {
-    let body = request.body.read(BODY_MAX_BYTES).await?;
-    if body.is_empty() {
-        return Ok((None, None));
-    }
-    let body: Value =
-        serde_json::from_slice(&body).map_err(|error| Problem::parse_error(&error))?;
-    let main = match body.get("main_distinct_id") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(main)) if ids.contains(main) => Some(main.clone()),
+    let mut fields = Fields::read(request).await?;
+    let main = match fields.nullable_value(MAIN).flatten() {
+        None => None,
+        Some(Value::String(main)) if ids.contains(&main) => Some(main),
         Some(Value::String(main)) => {
             let detail = format!("The person has no distinct id \"{main}\".");
             return Err(wrong(MAIN, "invalid_input", detail));
         }
         Some(_) => return Err(wrong(MAIN, "invalid_input", "Not a valid string.")),
     };
-    let leaving = match body.get("distinct_ids_to_split") {
-        None | Some(Value::Null) => None,
-        Some(list) => Some(leaving(list, ids)?),
+    let leaving = match fields.nullable_value(LEAVING).flatten() {
+        None => None,
+        Some(list) => Some(leaving(&list, ids)?),
     };
     if main.is_some() && leaving.is_some() {
         let detail = "main_distinct_id cannot be combined with distinct_ids_to_split";

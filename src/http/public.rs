@@ -1,0 +1,363 @@
+//! The public endpoints on one screen: [`PUBLIC`]. What SDKs, browsers, proxies and probes ask; none
+//! takes a personal key but for the definitions of flags. [`find`] looks a request up.
+//!
+//! A `:name` stands for any one part of the path. A trailing slash makes no difference, because SDKs
+//! send both forms and a redirect would break a preflight. The paths that are asked most stand first.
+
+use crate::http::call::decode;
+use crate::http::routes::capture::Kind;
+use crate::http::routes::discarded::Discarded;
+use crate::http::routes::lists::List;
+use crate::http::routes::remote_config::File;
+use crate::http::table::allow;
+
+/// Every public endpoint.
+#[rustfmt::skip]
+pub const PUBLIC: &[Line] = &[
+    // The oldest SDKs and image pixels send events in `?data=`.
+    on("GET POST", "/i/v0/e",                 |_| Public::Capture(Kind::Modern)),
+    on("GET POST", "/batch",                  |_| Public::Capture(Kind::Modern)),
+    on("GET POST", "/e",                      |_| Public::Capture(Kind::Legacy)),
+    on("GET POST", "/capture",                |_| Public::Capture(Kind::Legacy)),
+    on("GET POST", "/track",                  |_| Public::Capture(Kind::Legacy)),
+    on("GET POST", "/engage",                 |_| Public::Capture(Kind::Engage)),
+    on("GET POST", "/i/v0/ai/batch",          |_| Public::Capture(Kind::Modern)),
+    on("POST",     "/i/v1/analytics/events",  |_| Public::CaptureV1),
+    on("POST",     "/i/v1/ai/events",         |_| Public::CaptureV1),
+    on("GET",      "/flags",                  |_| Public::FlagsWithoutSubject),
+    on("POST",     "/flags",                  |_| Public::Flags),
+    on("GET",      "/decide",                 |_| Public::FlagsWithoutSubject),
+    on("POST",     "/decide",                 |_| Public::Flags),
+    on("GET POST", "/s",                      |_| Public::Discarded(Discarded::Recordings)),
+    on("POST",     "/i/v1/logs",              |_| Public::Discarded(Discarded::Logs)),
+    on("POST",     "/i/v1/metrics",           |_| Public::Discarded(Discarded::Metrics)),
+    on("POST",     "/i/v1/traces",            |_| Public::Discarded(Discarded::Traces)),
+
+    on("GET",      "/flags/events",           |_| Public::FlagEvents),
+    on("GET",      "/flags/definitions",      |_| Public::Definitions(String::new())),
+    on("GET",      "/api/feature_flag/local_evaluation", |_| Public::Definitions(String::new())),
+    on("GET",      "/api/projects/:project/feature_flags/local_evaluation", definitions),
+    on("GET",      "/api/environments/:project/feature_flags/local_evaluation", definitions),
+    on("GET",      "/api/projects/:project/feature_flags/:flag/remote_config", payload),
+    on("GET",      "/api/environments/:project/feature_flags/:flag/remote_config", payload),
+    on("POST",     "/ofrep/v1/evaluate/flags", |_| Public::OfrepAll),
+    on("POST",     "/ofrep/v1/evaluate/flags/:key", |values| Public::OfrepOne(text(values, 0))),
+
+    on("GET",      "/array/:token/config",    |values| start(values, File::Config)),
+    on("GET",      "/array/:token/config.js", |values| start(values, File::ConfigScript)),
+    on("GET",      "/array/:token/array.js",  |values| start(values, File::Sdk)),
+    // As written: no file of the SDK needs percent signs.
+    on("GET",      "/static/:file",           |values| Public::Static(values.join("/"))),
+    on("GET",      "/static/:release/:file",  |values| Public::Static(values.join("/"))),
+    on("GET",      "/api/surveys",            |_| Public::List(List::Surveys)),
+    on("GET",      "/api/web_experiments",    |_| Public::List(List::WebExperiments)),
+    on("GET",      "/api/product_tours",      |_| Public::List(List::ProductTours)),
+    on("GET",      "/api/early_access_features", |_| Public::List(List::EarlyAccessFeatures)),
+
+    on("GET",      "/api/schema",             |_| Public::Description),
+    on("GET",      "/",                       |_| Public::Root),
+    on("GET",      "/_liveness",              |_| Public::Liveness),
+    on("GET",      "/_readiness",             |_| Public::Readiness),
+    on("GET",      "/metrics",                |_| Public::Metrics),
+];
+
+/// What a request to a public path is for.
+#[derive(Debug)]
+pub enum Public {
+    /// `/`.
+    Root,
+    /// `/_liveness`.
+    Liveness,
+    /// `/_readiness`.
+    Readiness,
+    /// `/metrics`.
+    Metrics,
+    /// The description of all endpoints.
+    Description,
+    /// Events from SDKs.
+    Capture(Kind),
+    /// Events from SDKs, by the newer protocol.
+    CaptureV1,
+    /// What SDKs send besides events, and Weir does not keep.
+    Discarded(Discarded),
+    /// `/flags`, `/decide`.
+    Flags,
+    /// The same by GET: nobody is asked about.
+    FlagsWithoutSubject,
+    /// `/array/<token>/...`: what SDKs load at their start.
+    Start {
+        /// The token, as in the path.
+        token: String,
+        /// What of it.
+        file: File,
+    },
+    /// `/static/...`: scripts of the browser SDK. The rest of the path.
+    Static(String),
+    /// `/api/surveys` and the like, for SDKs.
+    List(List),
+    /// Flags for servers that evaluate them themselves. A number, `@current`, or empty, where the
+    /// query names the project.
+    Definitions(String),
+    /// The payload of one flag, for such servers.
+    FlagPayload {
+        /// A number or `@current`.
+        project: String,
+        /// The id or key of the flag.
+        flag: String,
+    },
+    /// All flags, as OpenFeature asks.
+    OfrepAll,
+    /// The flag of this key, as OpenFeature asks.
+    OfrepOne(String),
+    /// A stream that tells when flags change.
+    FlagEvents,
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub struct Line {
+    /// Methods with a space between.
+    methods: &'static str,
+    /// The path, without a slash at its end.
+    pub path: &'static str,
+    /// What the values of the `:names` ask for.
+    route: fn(&[&str]) -> Public,
+}
+
+const fn on(methods: &'static str, path: &'static str, route: fn(&[&str]) -> Public) -> Line {
+    Line { methods, path, route }
+}
+
+/// What was found for a path.
+#[derive(Debug)]
+pub enum Found {
+    /// An endpoint.
+    Endpoint(Public),
+    /// The path exists, with the methods of this `Allow`.
+    WrongMethod(String),
+    /// It is no public path.
+    Nothing,
+}
+
+/// Finds the endpoint of a path, which may have a query neither nor a host.
+pub fn find(method: &str, path: &str) -> Found {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut taking = PUBLIC.iter().filter(|line| line.methods().any(|own| own == method));
+    let found = taking.find_map(|line| Some((line.route)(&line.values(path)?)));
+    if let Some(found) = found {
+        return Found::Endpoint(found);
+    }
+    let lines = PUBLIC.iter().filter(|line| line.values(path).is_some());
+    let methods: Vec<&str> = lines.flat_map(Line::methods).collect();
+    if methods.is_empty() { Found::Nothing } else { Found::WrongMethod(allow(methods)) }
+}
+
+impl Line {
+    /// The methods that it takes.
+    pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.methods.split(' ')
+    }
+
+    /// The values of the `:names` of its path, as written, if `path` fits.
+    fn values<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
+        let own = self.path.strip_suffix('/').unwrap_or(self.path);
+        if !own.contains(':') {
+            return (own == path).then(Vec::new);
+        }
+        let (mut own, mut parts, mut values) = (own.split('/'), path.split('/'), Vec::new());
+        loop {
+            match (own.next(), parts.next()) {
+                (None, None) => return Some(values),
+                (Some(name), Some(value)) if name.starts_with(':') && !value.is_empty() => {
+                    values.push(value);
+                }
+                (Some(word), Some(part)) if word == part => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// The value at `place`, percent-decoded.
+fn text(values: &[&str], place: usize) -> String {
+    values.get(place).map(|value| decode(value).into_owned()).unwrap_or_default()
+}
+
+fn start(values: &[&str], file: File) -> Public {
+    Public::Start { token: text(values, 0), file }
+}
+
+fn definitions(values: &[&str]) -> Public {
+    Public::Definitions(text(values, 0))
+}
+
+fn payload(values: &[&str]) -> Public {
+    Public::FlagPayload { project: text(values, 0), flag: text(values, 1) }
+}
+
+impl Public {
+    /// Whether SDKs or probes ask for it all the time.
+    pub fn is_routine(&self) -> bool {
+        !matches!(self, Self::Root | Self::Description | Self::FlagEvents)
+    }
+
+    /// Name in metrics and logs.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Liveness => "liveness",
+            Self::Readiness => "readiness",
+            Self::Metrics => "metrics",
+            Self::Description => "description",
+            Self::Capture(_) => "capture",
+            Self::CaptureV1 => "capture_v1",
+            Self::Discarded(what) => what.name(),
+            Self::Flags | Self::FlagsWithoutSubject => "flags",
+            Self::Start { .. } => "start",
+            Self::Static(_) => "static",
+            Self::List(_) => "list",
+            Self::Definitions(_) => "definitions",
+            Self::FlagPayload { .. } => "flag_remote_config",
+            Self::OfrepAll => "ofrep_all",
+            Self::OfrepOne(_) => "ofrep_one",
+            Self::FlagEvents => "flag_events",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Discarded;
+    use super::File;
+    use super::Found;
+    use super::Kind;
+    use super::List;
+    use super::Public;
+    use super::find;
+
+    const POST: &str = "POST, OPTIONS";
+    const GET: &str = "GET, HEAD, OPTIONS";
+    const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
+
+    /// Checks what paths find, with a slash at their end and without.
+    fn check<const N: usize>(cases: [(&str, &str, Found); N]) {
+        for (method, path, expected) in cases {
+            let expected = format!("{expected:?}");
+            for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {
+                assert_eq!(format!("{:?}", find(method, &path)), expected, "{method} {path}");
+            }
+        }
+    }
+
+    fn wrong(allow: &str) -> Found {
+        Found::WrongMethod(allow.to_owned())
+    }
+
+    #[test]
+    fn events_and_questions_of_sdks_find_their_endpoints() {
+        check([
+            ("POST", "/capture", Found::Endpoint(Public::Capture(Kind::Legacy))),
+            ("POST", "/e", Found::Endpoint(Public::Capture(Kind::Legacy))),
+            ("POST", "/track", Found::Endpoint(Public::Capture(Kind::Legacy))),
+            ("POST", "/engage", Found::Endpoint(Public::Capture(Kind::Engage))),
+            ("POST", "/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("POST", "/i/v0/e", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("POST", "/flags", Found::Endpoint(Public::Flags)),
+            ("POST", "/decide", Found::Endpoint(Public::Flags)),
+            ("POST", "/i/v0/ai/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("GET", "/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("PUT", "/batch", wrong(GET_POST)),
+            ("POST", "/i/v1/analytics/events", Found::Endpoint(Public::CaptureV1)),
+            ("POST", "/i/v1/ai/events", Found::Endpoint(Public::CaptureV1)),
+            ("GET", "/i/v1/analytics/events", wrong(POST)),
+            ("POST", "/s", Found::Endpoint(Public::Discarded(Discarded::Recordings))),
+            ("GET", "/s", Found::Endpoint(Public::Discarded(Discarded::Recordings))),
+            ("POST", "/i/v1/logs", Found::Endpoint(Public::Discarded(Discarded::Logs))),
+            ("POST", "/i/v1/metrics", Found::Endpoint(Public::Discarded(Discarded::Metrics))),
+            ("POST", "/i/v1/traces", Found::Endpoint(Public::Discarded(Discarded::Traces))),
+            ("GET", "/i/v1/traces", wrong(POST)),
+            ("GET", "/flags", Found::Endpoint(Public::FlagsWithoutSubject)),
+            ("GET", "/decide", Found::Endpoint(Public::FlagsWithoutSubject)),
+            ("DELETE", "/flags", wrong(GET_POST)),
+        ]);
+    }
+
+    #[test]
+    fn what_else_is_public_finds_its_endpoint() {
+        let start = |file| Found::Endpoint(Public::Start { token: "phc_t".to_owned(), file });
+        let definitions = |project: &str| Found::Endpoint(Public::Definitions(project.to_owned()));
+        let payload = |project: &str, flag: &str| {
+            let (project, flag) = (project.to_owned(), flag.to_owned());
+            Found::Endpoint(Public::FlagPayload { project, flag })
+        };
+        check([
+            ("GET", "/flags/definitions", definitions("")),
+            ("POST", "/flags/definitions", wrong(GET)),
+            ("GET", "/api/feature_flag/local_evaluation", definitions("")),
+            ("GET", "/api/projects/1/feature_flags/local_evaluation", definitions("1")),
+            ("POST", "/api/projects/1/feature_flags/local_evaluation", wrong(GET)),
+            (
+                "GET",
+                "/api/environments/@current/feature_flags/my-flag/remote_config",
+                payload("@current", "my-flag"),
+            ),
+            ("POST", "/ofrep/v1/evaluate/flags", Found::Endpoint(Public::OfrepAll)),
+            (
+                "POST",
+                "/ofrep/v1/evaluate/flags/beta",
+                Found::Endpoint(Public::OfrepOne("beta".to_owned())),
+            ),
+            ("GET", "/ofrep/v1/evaluate/flags/beta", wrong(POST)),
+            ("GET", "/flags/events", Found::Endpoint(Public::FlagEvents)),
+            ("POST", "/flags/events", wrong(GET)),
+            ("GET", "/cohorts", Found::Nothing),
+            ("GET", "/array/phc_t/config", start(File::Config)),
+            ("GET", "/array/phc_t/config.js", start(File::ConfigScript)),
+            ("GET", "/array/phc_t/array.js", start(File::Sdk)),
+            ("POST", "/array/phc_t/config", wrong(GET)),
+            ("GET", "/array/phc_t", Found::Nothing),
+            ("GET", "/array/phc_t/recorder.js", Found::Nothing),
+            ("GET", "/static/array.js", Found::Endpoint(Public::Static("array.js".into()))),
+            ("GET", "/static/1.2/a.js", Found::Endpoint(Public::Static("1.2/a.js".into()))),
+            ("POST", "/static/array.js", wrong(GET)),
+            ("GET", "/api/surveys", Found::Endpoint(Public::List(List::Surveys))),
+            ("GET", "/api/web_experiments", Found::Endpoint(Public::List(List::WebExperiments))),
+            ("GET", "/api/product_tours", Found::Endpoint(Public::List(List::ProductTours))),
+            (
+                "GET",
+                "/api/early_access_features",
+                Found::Endpoint(Public::List(List::EarlyAccessFeatures)),
+            ),
+            ("POST", "/api/surveys", wrong(GET)),
+            ("GET", "/_readiness", Found::Endpoint(Public::Readiness)),
+            ("POST", "/_readiness", wrong(GET)),
+            ("GET", "/", Found::Endpoint(Public::Root)),
+            ("GET", "/nothing", Found::Nothing),
+            ("POST", "/api/projects/1/persons", Found::Nothing),
+            ("GET", "/array//config", Found::Nothing),
+            ("GET", "/static/a/b/c.js", Found::Nothing),
+            (
+                "GET",
+                "/api/projects/:project/feature_flags/local_evaluation",
+                definitions(":project"),
+            ),
+            ("GET", "/api/schema", Found::Endpoint(Public::Description)),
+        ]);
+    }
+
+    #[test]
+    fn values_are_decoded_where_they_name_something() {
+        for (method, path, expected) in [
+            ("POST", "/ofrep/v1/evaluate/flags/a%20b", Public::OfrepOne("a b".to_owned())),
+            (
+                "GET",
+                "/api/projects/%40current/feature_flags/local_evaluation",
+                Public::Definitions("@current".to_owned()),
+            ),
+            ("GET", "/static/..%2fa.js", Public::Static("..%2fa.js".to_owned())),
+        ] {
+            let expected = format!("{:?}", Found::Endpoint(expected));
+            assert_eq!(format!("{:?}", find(method, path)), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How much SQL is planned: [`check`]. Plans are trees that are walked by recursion, and a chain such as
+//! `1 + 1 + ...` is a tree as deep as it is long: beyond the stack of a thread it would take the process
+//! down. Lists of values are flat, hence free.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+use crate::query::QueryError;
+
+/// Words and operators of a question at most; literals, commas and parentheses are not counted.
+pub const WORDS_MAX: usize = 2000;
+
+/// Stack of a thread that plans and runs questions. With [`WORDS_MAX`] operators in a chain about
+/// a quarter of it is used.
+pub const STACK_BYTES: usize = 64 << 20;
+
+/// Refuses a question that is too long to be planned.
+///
+/// # Errors
+///
+/// It has more than [`WORDS_MAX`] words and operators.
+pub fn check(sql: &str) -> Result<(), QueryError> {
+    // What is no sequence of tokens is refused by the parser, in its own words.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(()) };
+    let words = tokens.iter().filter(|token| counts(token)).count();
+    if words > WORDS_MAX {
+        return Err(QueryError::Invalid(format!(
+            "the query has {words} words and operators, of at most {WORDS_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+fn counts(token: &Token) -> bool {
+    !matches!(
+        token,
+        Token::Whitespace(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::Comma
+            | Token::SemiColon
+            | Token::LParen
+            | Token::RParen
+            | Token::EOF
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WORDS_MAX;
+    use super::check;
+
+    #[test]
+    fn chains_are_bounded_and_lists_are_free() {
+        let chain = |n: usize| format!("SELECT {}1", "1+".repeat(n));
+        assert!(check(&chain(WORDS_MAX - 1)).is_ok());
+        assert!(check(&chain(WORDS_MAX)).is_err());
+        for (sql, expected) in [
+            (format!("SELECT 1 WHERE 1 IN ({}1)", "1, ".repeat(100_000)), true),
+            (format!("VALUES {}('a')", "('a'), ".repeat(100_000)), true),
+            (format!("SELECT 1{}", " IS NULL".repeat(WORDS_MAX)), false),
+            (format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(WORDS_MAX)), false),
+            (format!("SELECT 1 FROM t{}", ", t".repeat(WORDS_MAX)), false),
+            ("SELECT 'a".to_owned(), true),
+            (String::new(), true),
+        ] {
+            assert_eq!(check(&sql).is_ok(), expected, "{}", &sql[..sql.len().min(40)]);
+        }
+    }
+}
