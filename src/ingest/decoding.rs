@@ -82,7 +82,8 @@ impl Decoding {
             Protocol::V0 { .. } => self.body_plain_max_bytes,
             Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
         };
-        self.prepare_within(limit_bytes, body, hints, (received, project))
+        let decoded = self.decode(body, hints, limit_bytes)?;
+        Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
     }
 
     /// The same for a body that was acknowledged, whatever the limits are now.
@@ -97,17 +98,7 @@ impl Decoding {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, IngestError> {
-        self.prepare_within(REPLAY_PLAIN_MAX_BYTES, body, hints, (received, project))
-    }
-
-    fn prepare_within(
-        &self,
-        limit_bytes: u64,
-        body: Bytes,
-        hints: &Hints,
-        (received, project): (&Received, &dyn Fn(&str) -> Option<ProjectFacts>),
-    ) -> Result<Prepared, IngestError> {
-        let decoded = self.decode(body, hints, limit_bytes)?;
+        let decoded = self.decode(body, hints, REPLAY_PLAIN_MAX_BYTES)?;
         Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
     }
 
