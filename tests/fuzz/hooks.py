@@ -278,7 +278,10 @@ def after_call(context, case, response):
     if case.method != "POST" or response.status_code != 201:
         return
     name = case.operation.path.rstrip("/").rsplit("/", 1)[-1]
-    made = json.loads(response.content)
+    try:
+        made = json.loads(response.content)
+    except ValueError:  # CSV
+        return
     # Another project's objects are not found in this one.
     if "id" not in made or name == "projects" or case.path_parameters.get("project", "1") not in ("1", "@current"):
         return
