@@ -243,6 +243,7 @@ def lead_body(case):
         "set_current_team": [1], "feature_flag_key": ["flag-0"], "from_project": [1], "target_project_ids": [[1, 2], [2]],
         "payload": PAYLOADS, "scheduled_at": TIMES, "end_date": TIMES, "record_id": known["feature_flags"],
         "model_name": ["FeatureFlag"], "cron_expression": ["0 9 * * 1-5", "* * * * *", "0 0 30 2 *", "x", None],
+        "$unset": ["plan", "n", "nothing"], "tags": [["a", "B "], [], ["a", "a"]], "action": ["add", "remove", "set"],
         "distinct_ids_to_split": [["alias-1"], ["user-1"], ["nobody"], []],
         "key": [f"key-{choice.randrange(1000)}"], "test_account_filters": [json.loads(PROPERTIES[0])],
     }.items():
