@@ -51,6 +51,16 @@ PROPERTIES = [
     '[{"key": "$browser", "operator": "gt", "value": "7", "type": "event"}]', '[{"key": "id", "type": "cohort", "value": 1}]',
 ]
 
+PAYLOADS = [
+    {"operation": "update_status", "value": False}, {"operation": "update_status", "value": True},
+    {"operation": "add_release_condition", "value": FILTERS[1]}, {"operation": "add_release_condition", "value": FILTERS[2]},
+    {"operation": "update_variants", "value": {"variants": FILTERS[4]["multivariate"]["variants"]}},
+    {"operation": "update_status", "value": "on"}, {"operation": "delete", "value": 1}, [],
+]
+TIMES = [
+    "2020-01-01T00:00:00Z", "2031-02-28T23:59:59+05:30", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "1969-07-20", "never",
+]
+
 EVENTS = [
     {"event": "order", "distinct_id": "user-1", "properties": {"plan": "free", "$set": {"plan": "pro"}}},
     {"event": "$identify", "distinct_id": "user-9", "properties": {"$anon_distinct_id": "anon-9"}},
@@ -110,6 +120,10 @@ def furnish():
         flag = ask("POST", f"{project}/feature_flags/", {"key": f"flag-{number}", "filters": filters})
         ask("PATCH", f"{project}/feature_flags/{flag['id']}/", {"name": "second", "is_remote_configuration": number == 2})
         ask("POST", f"{project}/feature_flags/{flag['id']}/role_access/", {"role_id": role["id"]})
+        ask("POST", f"{project}/scheduled_changes/", {
+            "record_id": str(flag["id"]), "model_name": "FeatureFlag", "payload": PAYLOADS[number % 2],
+            "scheduled_at": "2090-01-01T00:00:00Z", "is_recurring": number == 1,
+            "recurrence_interval": "monthly" if number == 1 else None})
     ask("POST", "/api/personal_api_keys/", {"label": "other", "scopes": ["person:read"]})
     ask("POST", "/api/organizations/@current/members/", {"email": "other@example.com"})
     ask("POST", "/api/projects/", {"name": "Other"})
@@ -130,6 +144,7 @@ for name, path in {
     "persons": "/api/projects/1/persons/", "events": "/api/projects/1/events/",
     "event_definitions": "/api/projects/1/event_definitions/",
     "property_definitions": "/api/projects/1/property_definitions/",
+    "scheduled_changes": "/api/projects/1/scheduled_changes/",
     "roles": "/api/organizations/@current/roles/", "members": "/api/organizations/@current/members/",
     "personal_api_keys": "/api/personal_api_keys/",
 }.items():
@@ -137,8 +152,9 @@ for name, path in {
     known.setdefault(name, []).extend(str(item["id"]) for item in results)
     known[name].extend(item["uuid"] for item in results if name == "persons")
 
-# Persons that may be deleted, so that the others stay; a role that may not.
+# Persons and definitions that may be deleted, so that the others stay; a role that may not.
 VICTIMS = known["persons"][:4]
+FORGOTTEN = {name: known[name][:2] for name in ("event_definitions", "property_definitions")}
 ROLE = known["roles"][0]
 
 # What is known of the second id of a path goes with the first.
@@ -166,8 +182,11 @@ def lead_path(case):
             values[name] = "999999999"
         if before in pairs and pairs[before] and choice.random() < SHARE:
             values["id"], values[name] = pairs[before].pop() if case.method == "DELETE" else choice.choice(pairs[before])
-    if case.method == "DELETE" and path.endswith("/persons/{id}/"):
+    if case.method == "DELETE" and path.endswith("/persons/{id}/") or path.endswith("/delete_events/"):
         values["id"] = choice.choice(VICTIMS)
+    for name, victims in FORGOTTEN.items():
+        if case.method == "DELETE" and path.endswith(f"/{name}/{{id}}/"):
+            values["id"] = choice.choice(victims)
     if case.method == "DELETE" and path.endswith("/roles/{id}/") and values["id"] == ROLE:
         values["id"] = choice.choice(known["roles"][1:] or ["0"])
 
@@ -179,6 +198,9 @@ def lead_query(case):
     for name, values in {
         "properties": PROPERTIES, "events": ['[{"id": "order"}]', "{}", "[7]"], "group_type_index": ["0", "1", "4"], "key": ["plan", "size", "n"],
         "distinct_id": ["user-1", "user-7"], "person_id": known["persons"], "group_key": ["acme"],
+        "person_uuid": known["persons"], "event_names": [["order"], ["order", "$pageview", "nothing"], ['["order"]'], ["[7]"]],
+        "property_name": ["plan", "n"], "record_id": known["feature_flags"], "team_ids": ["1", "1,2", "x"],
+        "current_team_id": ["2"], "excluded_properties": ['["flag-0", "order"]', "order", "[7]"],
         "after": ["-7d", "2020-01-01", "all"], "name": ["order"], "limit": ["1", "2"], "select": ['["*", "properties.plan"]'],
         "data": [json.dumps({"api_key": token, "event": "pixel", "distinct_id": "user-3"})],
     }.items():
@@ -219,6 +241,10 @@ def lead_body(case):
         "person_id": known["persons"][-2:], "main_distinct_id": ["user-1", "alias-1"], "user_uuid": [ME],
         "role_id": known["roles"], "scoped_teams": [[1]], "scopes": [["person:read"], ["*"]], "timezone": ["Europe/Berlin"],
         "set_current_team": [1], "feature_flag_key": ["flag-0"], "from_project": [1], "target_project_ids": [[1, 2], [2]],
+        "payload": PAYLOADS, "scheduled_at": TIMES, "end_date": TIMES, "record_id": known["feature_flags"],
+        "model_name": ["FeatureFlag"], "cron_expression": ["0 9 * * 1-5", "* * * * *", "0 0 30 2 *", "x", None],
+        "$unset": ["plan", "n", "nothing"], "tags": [["a", "B "], [], ["a", "a"]], "action": ["add", "remove", "set"],
+        "distinct_ids_to_split": [["alias-1"], ["user-1"], ["nobody"], []],
         "key": [f"key-{choice.randrange(1000)}"], "test_account_filters": [json.loads(PROPERTIES[0])],
     }.items():
         if name in body and choice.random() < 0.5:
@@ -253,7 +279,10 @@ def after_call(context, case, response):
     if case.method != "POST" or response.status_code != 201:
         return
     name = case.operation.path.rstrip("/").rsplit("/", 1)[-1]
-    made = json.loads(response.content)
+    try:
+        made = json.loads(response.content)
+    except ValueError:  # CSV
+        return
     # Another project's objects are not found in this one.
     if "id" not in made or name == "projects" or case.path_parameters.get("project", "1") not in ("1", "@current"):
         return
