@@ -7,6 +7,7 @@
 //! What may not live here: HTTP, the shapes of answers, files.
 
 mod activity;
+mod backlog;
 pub mod capture;
 pub mod capture_v1;
 pub mod commit;

@@ -16,6 +16,7 @@ use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::store::Identities;
 use crate::ingest::activity;
+use crate::ingest::backlog::Room;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::known::Known;
 use crate::ingest::definitions::known::LAST_SEEN_LAG;
@@ -53,6 +54,8 @@ pub(super) struct Derivation {
     pub(super) observed: Observed,
     /// The operator whose operation it is.
     pub(super) by: Option<UserId>,
+    /// What it takes of the memory for all that wait.
+    pub(super) room: Room,
 }
 
 /// The thread that derives.
@@ -109,11 +112,13 @@ impl Deriver {
                 .iter()
                 .filter_map(|derivation| Some((derivation.record.sequence, derivation.by?)))
                 .collect();
-            let records: Vec<Record> =
-                derivations.drain(..).map(|derivation| derivation.record).collect();
+            let parts =
+                derivations.drain(..).map(|derivation| (derivation.record, derivation.room));
+            let (records, rooms): (Vec<Record>, Vec<Room>) = parts.unzip();
             if !records.is_empty() {
                 self.apply(&records, &operators);
             }
+            drop((records, rooms));
         }
         self.known.put_last_seen(&mut self.due);
         self.store();

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::sync::watch;
 
 use crate::identity::change::Record;
+use crate::ingest::backlog::Backlog;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Derivation;
 use crate::ingest::prepare::Prepared;
@@ -16,6 +17,10 @@ use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
+
+/// Memory of the rows of records that wait to be derived. What they say of persons comes on top, and is
+/// about as much.
+const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
 /// Whether new records are published as they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,7 @@ pub(super) struct Publisher {
     pub(super) durable: Sequence,
     store: Store,
     derivations: mpsc::Sender<Derivation>,
+    backlog: Backlog,
     published: watch::Sender<Sequence>,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +64,9 @@ impl Publisher {
     ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
         let (published, watch) = watch::channel(Sequence(0));
         let mode = Mode::CatchingUp;
-        let publisher = Self { mode, window, durable, store, derivations, published, metrics };
+        let backlog = Backlog::new(BACKLOG_MAX_BYTES);
+        let publisher =
+            Self { mode, window, durable, store, derivations, backlog, published, metrics };
         (Arc::new(Mutex::new(publisher)), watch)
     }
 
@@ -83,7 +91,8 @@ impl Publisher {
         }
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
-            let derivation = Derivation { record, received_at, observed, by };
+            let room = self.backlog.room(memory_bytes);
+            let derivation = Derivation { record, received_at, observed, by, room };
             // Fails only when the deriver is gone, and then the process is going down.
             let _ = self.derivations.blocking_send(derivation);
         }
