@@ -8,6 +8,7 @@
 pub mod audience;
 pub mod cohorts;
 pub mod complexity;
+mod condition;
 pub mod definitions;
 mod deleted;
 pub mod events;

@@ -1,7 +1,7 @@
 //! How many persons or groups a rule holds for: an aggregate of a plan over the rows of one snapshot
 //! of the identity store, with the limits of queries.
 //!
-//! The rule is the caller's, and a function of the plan ([`Holds`]), not SQL: rules have operators
+//! The rule is the caller's, and a [`condition`] of the plan, not SQL: rules have operators
 //! (patterns with a limit, versions, the comparison of truth values) whose exact meaning is that of the
 //! evaluation of flags, and a count must be what evaluation says.
 
@@ -16,6 +16,7 @@ use arrow::array::BooleanArray;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
@@ -23,13 +24,7 @@ use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_aggregate::expr_fn::sum;
-use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::SessionContext;
 use datafusion::prelude::col;
@@ -45,13 +40,28 @@ use crate::identity::person::Person;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::condition::condition;
 use crate::query::persons;
 
 /// Columns of a person that a rule may look at.
-const OF_PERSON: [&str; 5] = ["id", "uuid", "created_at", "is_identified", "properties"];
+fn of_person() -> [(&'static str, DataType); 5] {
+    [
+        ("id", DataType::Int64),
+        ("uuid", DataType::Utf8View),
+        ("created_at", time()),
+        ("is_identified", DataType::Boolean),
+        ("properties", DataType::Utf8View),
+    ]
+}
 
 /// Columns of a group that a rule may look at.
-const OF_GROUP: [&str; 3] = ["key", "created_at", "properties"];
+fn of_group() -> [(&'static str, DataType); 3] {
+    [("key", DataType::Utf8View), ("created_at", time()), ("properties", DataType::Utf8View)]
+}
+
+fn time() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
 
 /// How many there are in all, and how many of them the rule holds for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,9 +88,9 @@ impl Engine {
         let view = Arc::new(self.identities().view());
         let rows = self.rows_of(persons::persons(Arc::clone(&view), project)?)?;
         let test = move |columns: &[ArrayRef]| {
-            each(columns, OF_PERSON.len(), |row| Some(test(&view, &person(columns, row)?)))
+            each(columns, |row| Some(test(&view, &person(columns, row)?)))
         };
-        self.count(rows, holds(&OF_PERSON, test)).await
+        self.count(rows, condition("holds_for_person", &of_person(), test)).await
     }
 
     /// Counts the groups of one type.
@@ -99,12 +109,12 @@ impl Engine {
         let rows = self.rows_of(persons::groups(view, project)?)?;
         let rows = rows.filter(col("group_type_index").eq(lit(i64::from(type_index))))?;
         let test = move |columns: &[ArrayRef]| {
-            each(columns, OF_GROUP.len(), |row| {
+            each(columns, |row| {
                 let (key, group) = group(columns, row)?;
                 Some(test(key, &group))
             })
         };
-        self.count(rows, holds(&OF_GROUP, test)).await
+        self.count(rows, condition("holds_for_group", &of_group(), test)).await
     }
 
     /// Shows the persons of a project in the order of their rows, as of every acknowledged event.
@@ -149,74 +159,10 @@ impl Engine {
     }
 }
 
-type Test = dyn Fn(&[ArrayRef]) -> Result<BooleanArray> + Send + Sync;
-
-/// The condition that `test` gives true for the values of `columns`.
-fn holds(
-    columns: &[&str],
-    test: impl Fn(&[ArrayRef]) -> Result<BooleanArray> + Send + Sync + 'static,
-) -> Expr {
-    let signature = Signature::any(columns.len(), Volatility::Immutable);
-    let function = Holds { test: Arc::new(test), signature };
-    ScalarUDF::new_from_impl(function).call(columns.iter().map(|name| col(*name)).collect())
-}
-
-/// A rule as a function of a plan.
-struct Holds {
-    test: Arc<Test>,
-    signature: Signature,
-}
-
-impl std::fmt::Debug for Holds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Holds").finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for Holds {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.test, &other.test)
-    }
-}
-
-impl Eq for Holds {}
-
-impl std::hash::Hash for Holds {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.test).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for Holds {
-    fn name(&self) -> &str {
-        "holds"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = arguments.number_rows;
-        let columns = arguments.args.into_iter().map(|argument| argument.into_array(rows));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        Ok(ColumnarValue::Array(Arc::new((self.test)(&columns)?)))
-    }
-}
-
 /// Asks `test` for every row; `None` is a row that cannot be read.
-fn each(
-    columns: &[ArrayRef],
-    width: usize,
-    mut test: impl FnMut(usize) -> Option<bool>,
-) -> Result<BooleanArray> {
+fn each(columns: &[ArrayRef], mut test: impl FnMut(usize) -> Option<bool>) -> Result<BooleanArray> {
     let rows = columns.first().map_or(0, |column| column.len());
     let answers = (0..rows).map(&mut test).collect::<Option<Vec<bool>>>();
-    let answers = answers.filter(|_| columns.len() == width);
     answers.map(BooleanArray::from).ok_or_else(|| {
         DataFusionError::Internal("a row of persons or groups has other columns".to_owned())
     })

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::array::RecordBatch;
@@ -18,20 +17,13 @@ use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
-use datafusion::prelude::ident;
 
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
 use crate::query::QueryError;
+use crate::query::condition;
 use crate::storage::delta::DataFile;
 use crate::storage::naming;
 
@@ -57,68 +49,19 @@ pub(super) fn positioned(file: &DataFile) -> PartitionedFile {
 
 /// The condition that an event of the project is not deleted.
 pub(super) fn condition(project: ProjectId, deletions: Arc<Deletions>) -> Expr {
-    let types = vec![DataType::Utf8View, DataType::Int64];
-    let signature = Signature::exact(types, Volatility::Immutable);
-    let function = IsThere { project, deletions, signature };
-    ScalarUDF::new_from_impl(function).call(vec![ident("distinct_id"), ident(POSITION)])
-}
-
-/// `is_there(distinct_id, _position)`.
-#[derive(Debug)]
-struct IsThere {
-    project: ProjectId,
-    deletions: Arc<Deletions>,
-    signature: Signature,
-}
-
-impl PartialEq for IsThere {
-    fn eq(&self, other: &Self) -> bool {
-        self.project == other.project && Arc::ptr_eq(&self.deletions, &other.deletions)
-    }
-}
-
-impl Eq for IsThere {}
-
-impl std::hash::Hash for IsThere {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.project.hash(state);
-        Arc::as_ptr(&self.deletions).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for IsThere {
-    fn name(&self) -> &str {
-        "is_there"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = arguments.number_rows;
-        let mut arrays = arguments.args.into_iter().map(|argument| argument.into_array(rows));
-        let (Some(ids), Some(positions)) = (arrays.next().transpose()?, arrays.next().transpose()?)
-        else {
+    let columns = [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64)];
+    condition::condition("is_there", &columns, move |columns| {
+        let [ids, positions] = columns else {
             return Err(DataFusionError::Internal("is_there takes two arguments".to_owned()));
         };
         let positions = positions.as_primitive::<Int64Type>();
-        let ids = ids.as_string_view();
-        let is_there = |row: usize| !self.is_deleted(ids.value(row), positions.value(row));
-        let kept = BooleanArray::from_iter((0..rows).map(is_there).map(Some));
-        Ok(ColumnarValue::Array(Arc::new(kept) as ArrayRef))
-    }
-}
-
-impl IsThere {
-    fn is_deleted(&self, id: &str, position: i64) -> bool {
-        let position = u64::try_from(position).unwrap_or(0);
-        self.deletions.is_deleted(self.project, id, position)
-    }
+        let is_there = |(id, position): (Option<&str>, &i64)| {
+            let position = u64::try_from(*position).unwrap_or(0);
+            !deletions.is_deleted(project, id.unwrap_or_default(), position)
+        };
+        let rows = ids.as_string_view().iter().zip(positions.values());
+        Ok(rows.map(is_there).collect::<Vec<bool>>().into())
+    })
 }
 
 /// The rows of a batch that are not deleted, without the place in the log, which is the last column;
@@ -130,7 +73,7 @@ impl IsThere {
 pub(super) fn leave_out(
     batch: &RecordBatch,
     deletions: &Deletions,
-) -> std::result::Result<RecordBatch, QueryError> {
+) -> Result<RecordBatch, QueryError> {
     let wrong = |error: arrow::error::ArrowError| QueryError::Internal(error.into());
     let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
     let ids = batch.column(column::DISTINCT_ID).as_string_view();

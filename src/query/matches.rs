@@ -3,24 +3,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use arrow::array::Array;
-use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::array::StringViewArray;
 use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
-use datafusion::prelude::col;
 use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
@@ -32,6 +22,7 @@ use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
 use crate::identity::view::View;
+use crate::query::condition;
 
 /// What rows are asked.
 pub(super) struct Filters {
@@ -60,63 +51,21 @@ pub(super) fn condition(filters: Filters) -> Expr {
     } else {
         Vec::new()
     };
-    let types = vec![DataType::Utf8View, DataType::Utf8View];
-    let signature = Signature::exact(types, Volatility::Immutable);
-    let function = Matches { filters: Arc::new(filters), needles, signature };
-    ScalarUDF::new_from_impl(function).call(vec![col("properties"), col("person_id")])
+    let matches = Matches { filters, needles };
+    let columns = [("properties", DataType::Utf8View), ("person_id", DataType::Utf8View)];
+    condition::condition("matches_filters", &columns, move |columns| {
+        let [properties, persons] = columns else {
+            let wrong = "matches_filters takes two arguments";
+            return Err(DataFusionError::Internal(wrong.to_owned()));
+        };
+        let kept = matches.keep(properties.as_string_view(), persons.as_string_view());
+        kept.map_err(|error| DataFusionError::External(Box::new(error)))
+    })
 }
 
 struct Matches {
-    filters: Arc<Filters>,
+    filters: Filters,
     needles: Vec<String>,
-    signature: Signature,
-}
-
-impl std::fmt::Debug for Matches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Matches").field("tree", &self.filters.tree).finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for Matches {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.filters, &other.filters)
-    }
-}
-
-impl Eq for Matches {}
-
-impl std::hash::Hash for Matches {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.filters).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for Matches {
-    fn name(&self) -> &str {
-        "matches_filters"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = arguments.number_rows;
-        let mut arrays = arguments.args.into_iter().map(|argument| argument.into_array(rows));
-        let (Some(properties), Some(persons)) = (arrays.next(), arrays.next()) else {
-            return Err(DataFusionError::Internal(
-                "matches_filters takes two arguments".to_owned(),
-            ));
-        };
-        let kept = self.keep(properties?.as_string_view(), persons?.as_string_view());
-        let kept = kept.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(ColumnarValue::Array(Arc::new(kept) as ArrayRef))
-    }
 }
 
 impl Matches {
@@ -124,7 +73,7 @@ impl Matches {
         &self,
         properties: &StringViewArray,
         persons: &StringViewArray,
-    ) -> std::result::Result<BooleanArray, IdentityError> {
+    ) -> Result<BooleanArray, IdentityError> {
         // The rows of a batch often have few persons.
         let mut known: HashMap<&str, Map<String, Value>> = HashMap::new();
         let asks_for_person = self
@@ -160,7 +109,7 @@ impl Matches {
     }
 
     /// The properties of a person; none if there is no such person.
-    fn person(&self, id: &str) -> std::result::Result<Map<String, Value>, IdentityError> {
+    fn person(&self, id: &str) -> Result<Map<String, Value>, IdentityError> {
         let Ok(uuid) = Uuid::try_parse(id) else { return Ok(Map::new()) };
         let person = self.filters.persons.person_by_uuid(self.filters.project, uuid)?;
         Ok(person.map_or_else(Map::new, |person| person.properties))
