@@ -4,6 +4,7 @@ use super::*;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::identity::change::Extent;
+use crate::identity::change::Keep;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))
