@@ -3,6 +3,8 @@
 use sqlx::QueryBuilder;
 use sqlx::Sqlite;
 use sqlx::SqliteConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -29,38 +31,46 @@ pub(super) async fn next_id(
     disk::next_id(connection, sql).await.map(ScheduleId)
 }
 
+type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+/// Gives a statement its first values: what of a change can change, and its id.
+fn bind<'q>(statement: Statement<'q>, change: &'q ScheduledChange) -> Statement<'q> {
+    statement
+        .bind(change.payload.to_string())
+        .bind(change.timing.scheduled_at.0)
+        .bind(change.timing.is_recurring)
+        .bind(change.timing.interval.map(Interval::name))
+        .bind(change.timing.cron.as_deref())
+        .bind(change.timing.end_date.map(|time| time.0))
+        .bind(change.executed_at.map(|time| time.0))
+        .bind(change.last_executed_at.map(|time| time.0))
+        .bind(change.failure_reason.as_deref())
+        .bind(change.failure_count)
+        .bind(change.not_before.map(|time| time.0))
+        .bind(change.updated_at.0)
+        .bind(change.id.0)
+}
+
 /// Inserts a change.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
     change: &ScheduledChange,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    let insert = sqlx::query(
         "INSERT INTO scheduled_changes
          (payload, scheduled_at, is_recurring, recurrence_interval, cron_expression, end_date,
           executed_at, last_executed_at, failure_reason, failure_count, not_before, updated_at, id,
           project_id, flag_id, timezone, created_by, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
-    )
-    .bind(change.payload.to_string())
-    .bind(change.timing.scheduled_at.0)
-    .bind(change.timing.is_recurring)
-    .bind(change.timing.interval.map(Interval::name))
-    .bind(change.timing.cron.as_deref())
-    .bind(change.timing.end_date.map(|time| time.0))
-    .bind(change.executed_at.map(|time| time.0))
-    .bind(change.last_executed_at.map(|time| time.0))
-    .bind(change.failure_reason.as_deref())
-    .bind(change.failure_count)
-    .bind(change.not_before.map(|time| time.0))
-    .bind(change.updated_at.0)
-    .bind(change.id.0)
-    .bind(change.project.0)
-    .bind(change.flag.0)
-    .bind(&change.timezone)
-    .bind(change.created_by.0)
-    .bind(change.created_at.0)
-    .execute(connection)
-    .await?;
+    );
+    bind(insert, change)
+        .bind(change.project.0)
+        .bind(change.flag.0)
+        .bind(&change.timezone)
+        .bind(change.created_by.0)
+        .bind(change.created_at.0)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -69,28 +79,14 @@ pub(super) async fn update(
     connection: &mut SqliteConnection,
     change: &ScheduledChange,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    let update = sqlx::query(
         "UPDATE scheduled_changes
          SET payload = $1, scheduled_at = $2, is_recurring = $3, recurrence_interval = $4,
              cron_expression = $5, end_date = $6, executed_at = $7, last_executed_at = $8,
              failure_reason = $9, failure_count = $10, not_before = $11, updated_at = $12
          WHERE id = $13",
-    )
-    .bind(change.payload.to_string())
-    .bind(change.timing.scheduled_at.0)
-    .bind(change.timing.is_recurring)
-    .bind(change.timing.interval.map(Interval::name))
-    .bind(change.timing.cron.as_deref())
-    .bind(change.timing.end_date.map(|time| time.0))
-    .bind(change.executed_at.map(|time| time.0))
-    .bind(change.last_executed_at.map(|time| time.0))
-    .bind(change.failure_reason.as_deref())
-    .bind(change.failure_count)
-    .bind(change.not_before.map(|time| time.0))
-    .bind(change.updated_at.0)
-    .bind(change.id.0)
-    .execute(connection)
-    .await?;
+    );
+    bind(update, change).execute(connection).await?;
     Ok(())
 }
 
