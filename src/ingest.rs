@@ -65,6 +65,7 @@ use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -96,6 +97,14 @@ const FLUSH_LOOK: Duration = Duration::from_millis(100);
 /// What compressed bodies of events are taken to inflate to until it is known: JSON of SDKs gets 5
 /// to 15 times smaller under gzip.
 const INFLATE_RATIO: u64 = 12;
+
+/// Plain bytes of a body that is read on the thread that received it. That takes a millisecond at
+/// most; to hand a body to another thread and back takes a tenth of that, which is more than reading
+/// a few events does.
+const INLINE_PLAIN_MAX_BYTES: u64 = 128 << 10;
+
+/// Bytes of a compressed body, in eighths of that: one that inflates to more is begun anew elsewhere.
+const INLINE_INFLATE_RATIO: u64 = 8;
 
 /// One request to take events.
 #[derive(Clone, Debug)]
@@ -389,8 +398,7 @@ impl Pipeline {
     fn reserve(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
         let shared = &*self.shared;
         let sent = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let is_plain = matches!(body.first(), Some(b'{' | b'['));
-        let decoded = if is_plain { sent } else { sent.saturating_mul(INFLATE_RATIO) };
+        let decoded = if is_plain(body) { sent } else { sent.saturating_mul(INFLATE_RATIO) };
         let units = (decoded / BUDGET_UNIT_BYTES + 1).min(u64::from(shared.budget_units));
         let units = u32::try_from(units).unwrap_or(1);
         Arc::clone(&shared.budget)
@@ -429,7 +437,7 @@ impl Pipeline {
         }
     }
 
-    /// Bytes to columns and to the log record, on the CPU pool.
+    /// Bytes to columns and to the log record: small bodies here, others on the CPU pool.
     async fn prepare(
         &self,
         request: &CaptureRequest,
@@ -438,10 +446,15 @@ impl Pipeline {
         let shared = &*self.shared;
         loop {
             let metadata = shared.metadata.snapshot();
-            let decoding = Arc::clone(&shared.decoding);
-            let (request, received) = (request.clone(), received.clone());
-            let ready = shared.cpu.run(move || decoding.ready(request, received, &metadata));
-            let ready = ready.await??;
+            let ready = match shared.ready_here(request, received, &metadata) {
+                Some(ready) => ready?,
+                None => {
+                    let decoding = Arc::clone(&shared.decoding);
+                    let (request, received) = (request.clone(), received.clone());
+                    let job = move || decoding.ready(request, received, &metadata, u64::MAX);
+                    shared.cpu.run(job).await??
+                }
+            };
             let unknown = &ready.prepared.unknown_group_types;
             if unknown.is_empty() {
                 return Ok(ready);
@@ -491,6 +504,32 @@ impl Pipeline {
             tracing::warn!("requests were still on their way into the log at shutdown");
         }
     }
+}
+
+impl Shared {
+    /// The request, if it is small enough to be read at once.
+    fn ready_here(
+        &self,
+        request: &CaptureRequest,
+        received: &Received,
+        metadata: &MetadataSnapshot,
+    ) -> Option<Result<Ready, IngestError>> {
+        let ratio = if is_plain(&request.body) { 1 } else { INLINE_INFLATE_RATIO };
+        let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
+        if sent.saturating_mul(ratio) > INLINE_PLAIN_MAX_BYTES {
+            return None;
+        }
+        let (request, received) = (request.clone(), received.clone());
+        match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES) {
+            Err(IngestError::Decode(DecodeError::TooLarge { .. })) => None,
+            ready => Some(ready),
+        }
+    }
+}
+
+/// Whether a body is JSON as it is.
+fn is_plain(body: &[u8]) -> bool {
+    matches!(body.first(), Some(b'{' | b'['))
 }
 
 /// Where a replay begins: after `wanted`, unless the log no longer goes back that far. That is so

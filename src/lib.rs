@@ -29,8 +29,8 @@
 //!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
 //! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
-//! 3. [`ingest::decoding::Decoding::prepare`], on the pool, is one pure function from bytes to columns:
-//!    [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
+//! 3. [`ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
+//!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
 //!    the server makes come from the seed and time of [`ingest::prepare::Received`].

@@ -15,9 +15,13 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::task::Context;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -109,28 +113,28 @@ impl Tasks {
         }));
     }
 
-    /// Starts `future` at once and returns its result; it goes on if the result is no longer
-    /// awaited. For work that a client's hang-up must not cut in half.
+    /// Runs `future` where it is awaited; if the caller gives it up before its end, it goes on by
+    /// itself. For work that a client's hang-up must not cut in half. It is begun by the first poll,
+    /// or by being given up.
     ///
     /// # Errors
     ///
-    /// The future panicked, or the runtime is going down.
+    /// The future panicked.
     pub fn detach<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         name: &'static str,
         future: F,
     ) -> impl Future<Output = Result<T, TaskError>> + Send + use<T, F> {
         let running = self.enter(name);
-        let task = self.shared.runtime.spawn(async move {
+        let work = async move {
             let _running = running;
             AssertUnwindSafe(future).catch_unwind().await
-        });
+        };
+        let runtime = self.shared.runtime.clone();
+        let mut outliving = Outliving { runtime, work: Some(Box::pin(work)) };
         async move {
-            match task.await {
-                Ok(Ok(output)) => Ok(output),
-                Ok(Err(_)) => Err(TaskError::Panicked { name }),
-                Err(_) => Err(TaskError::Stopped { name }),
-            }
+            let done = std::future::poll_fn(|context| outliving.poll(context)).await;
+            done.map_err(|_| TaskError::Panicked { name })
         }
     }
 
@@ -210,6 +214,33 @@ impl Tasks {
 impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tasks").field("running", &*self.shared.running.lock()).finish()
+    }
+}
+
+/// Work that goes on as a task when it is dropped before its end.
+struct Outliving<F: Future<Output: Send> + Send + 'static> {
+    runtime: Handle,
+    /// Nothing once it has ended.
+    work: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Outliving<F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Drop for Outliving<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            // Dropping the handle detaches the task; what it counts as is what a shutdown waits for.
+            drop(self.runtime.spawn(work));
+        }
     }
 }
 
@@ -329,11 +360,16 @@ pub enum Pause {
 /// A fixed number of threads for work that computes: decoding, encoding, evaluation. Its queue has
 /// no bound of its own: the caller bounds how many jobs may wait (bytes in flight, queries at once).
 /// Clones share one pool; the threads end after the last clone is dropped.
+///
+/// Threads without a job sleep. Those of a pool for parallel loops would look for work for a while
+/// first, and on a machine with few cores that is time which requests want.
 #[derive(Clone, Debug)]
 pub struct CpuPool {
     name: &'static str,
-    threads: Arc<rayon::ThreadPool>,
+    jobs: mpsc::Sender<Job>,
 }
+
+type Job = Box<dyn FnOnce() + Send>;
 
 impl CpuPool {
     /// A pool of `threads` threads (at least one) named `<name>-<number>`.
@@ -342,17 +378,21 @@ impl CpuPool {
     ///
     /// The operating system refused a thread.
     pub fn new(name: &'static str, threads: usize) -> Result<Self, TaskError> {
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.max(1))
-            .thread_name(move |index| format!("{name}-{index}"))
-            .build()
-            .map_err(|error| TaskError::NoThread { name, source: io::Error::other(error) })?;
-        Ok(Self { name, threads: Arc::new(threads) })
-    }
-
-    /// Number of threads.
-    pub fn size(&self) -> usize {
-        self.threads.current_num_threads()
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..threads.max(1) {
+            let queue = Arc::clone(&queue);
+            let work = move || {
+                loop {
+                    let job = queue.lock().recv();
+                    let Ok(job) = job else { break };
+                    job();
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work);
+            thread.map_err(|source| TaskError::NoThread { name, source })?;
+        }
+        Ok(Self { name, jobs })
     }
 
     /// Queues `job` at once and returns its result. A job whose result nobody awaits any more when
@@ -367,13 +407,14 @@ impl CpuPool {
     ) -> impl Future<Output = Result<T, TaskError>> + Send + use<T, F> {
         let name = self.name;
         let (sender, receiver) = oneshot::channel();
-        self.threads.spawn(move || {
+        // Fails only if every thread is gone, and then nobody answers.
+        let _ = self.jobs.send(Box::new(move || {
             if sender.is_closed() {
                 return;
             }
             // A receiver that went away meanwhile does not want the result.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
-        });
+        }));
         async move {
             match receiver.await {
                 Ok(Ok(output)) => Ok(output),
@@ -457,7 +498,6 @@ mod tests {
     #[tokio::test]
     async fn a_pool_survives_panics_and_skips_jobs_nobody_awaits() {
         let pool = CpuPool::new("cpu", 1).unwrap();
-        assert_eq!(pool.size(), 1);
         let name = pool.run(|| std::thread::current().name().map(str::to_owned)).await.unwrap();
         assert_eq!(name.as_deref(), Some("cpu-0"));
         let result = pool.run(|| -> u8 { panic!("planted") }).await;

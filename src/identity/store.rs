@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use fjall::PersistMode;
 use hashbrown::HashMap;
+use parking_lot::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -82,9 +83,31 @@ struct Shared {
     /// that came by mistake has to wait.
     writer: Mutex<Writer>,
     applied: watch::Sender<u64>,
+    hurry: Hurry,
     overrides: ArcSwap<Overrides>,
     deletions: ArcSwap<Deletions>,
     types: ArcSwap<GroupTypes>,
+}
+
+/// Tells a writer who waits for more to do that somebody waits for what it has.
+#[derive(Debug, Default)]
+struct Hurry {
+    asked: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Hurry {
+    fn ask(&self) {
+        *self.asked.lock() = true;
+        self.told.notify_one();
+    }
+
+    /// Who asked before the last wait ended may ask in vain for this one: it then ends at once.
+    fn wait(&self, duration: Duration) {
+        let mut asked = self.asked.lock();
+        self.told.wait_while_for(&mut asked, |asked| !*asked, duration);
+        *asked = false;
+    }
 }
 
 struct Writer {
@@ -107,6 +130,7 @@ impl Identities {
         let writer = Writer { caches, counters };
         let shared = Shared {
             applied: watch::Sender::new(counters.applied),
+            hurry: Hurry::default(),
             overrides: ArcSwap::from_pointee(load_overrides(&tables)?),
             deletions: ArcSwap::from_pointee(load_deletions(&tables)?),
             types: ArcSwap::from_pointee(load_types(&tables)?),
@@ -230,12 +254,19 @@ impl Identities {
             return Ok(());
         }
         let mut applied = self.shared.applied.subscribe();
+        self.shared.hurry.ask();
         let reached = applied.wait_for(|applied| *applied >= sequence);
         match tokio::time::timeout(timeout, reached).await {
             // The sender lives as long as this handle.
             Ok(_) => Ok(()),
             Err(_) => Err(IdentityError::Behind { sequence, waited: timeout }),
         }
+    }
+
+    /// Lets more records come together for the next [`Identities::apply`]: blocks for `duration`,
+    /// or until somebody waits for a record.
+    pub fn linger(&self, duration: Duration) {
+        self.shared.hurry.wait(duration);
     }
 
     /// A snapshot, for several reads that have to agree.

@@ -66,31 +66,12 @@ impl Decoding {
         }
     }
 
-    /// Decodes `body` and reads it into columns. Pure.
+    /// Decodes a body that was acknowledged, whatever the limits are now, and reads it into columns.
+    /// Pure.
     ///
     /// # Errors
     ///
-    /// The body's wrapping or its contents.
-    pub fn prepare(
-        &self,
-        body: Bytes,
-        hints: &Hints,
-        received: &Received,
-        project: &dyn Fn(&str) -> Option<ProjectFacts>,
-    ) -> Result<Prepared, IngestError> {
-        let limit_bytes = match received.protocol {
-            Protocol::V0 { .. } => self.body_plain_max_bytes,
-            Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
-        };
-        let decoded = self.decode(body, hints, limit_bytes)?;
-        Ok(self.preparer.prepare(decoded.into_vec(), received, project)?)
-    }
-
-    /// The same for a body that was acknowledged, whatever the limits are now.
-    ///
-    /// # Errors
-    ///
-    /// As [`Decoding::prepare`]; the log then holds what no version of this program accepted.
+    /// The body's wrapping or its contents: the log holds what no version of this program accepted.
     pub fn prepare_again(
         &self,
         body: Bytes,
@@ -116,7 +97,7 @@ impl Decoding {
     ///
     /// # Errors
     ///
-    /// As [`Decoding::prepare`], where the events are not looked at.
+    /// As [`Decoding::ready`], where the events are not looked at.
     pub(super) fn project_of(
         &self,
         body: Bytes,
@@ -128,16 +109,18 @@ impl Decoding {
         Ok(self.preparer.project_of(decoded.as_ref(), &project)?)
     }
 
-    /// Columns and log record of a request.
+    /// Columns and log record of a request, if its body unpacks to at most `plain_max_bytes` and what
+    /// the settings allow.
     ///
     /// # Errors
     ///
-    /// As [`Decoding::prepare`].
+    /// The body's wrapping or its contents.
     pub(super) fn ready(
         &self,
         request: CaptureRequest,
         received: Received,
         metadata: &MetadataSnapshot,
+        plain_max_bytes: u64,
     ) -> Result<Ready, IngestError> {
         let project = |token: &str| {
             let project = metadata.project_by_token(token)?;
@@ -145,8 +128,13 @@ impl Decoding {
         };
         let in_header = request.token.as_deref();
         let project = |in_body: &str| project(in_header.unwrap_or(in_body));
-        let mut prepared =
-            self.prepare(request.body.clone(), &request.hints, &received, &project)?;
+        let allowed = match received.protocol {
+            Protocol::V0 { .. } => self.body_plain_max_bytes,
+            Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
+        };
+        let limit_bytes = allowed.min(plain_max_bytes);
+        let decoded = self.decode(request.body.clone(), &request.hints, limit_bytes)?;
+        let mut prepared = self.preparer.prepare(decoded.into_vec(), &received, &project)?;
         let CaptureRequest { hints, body, .. } = request;
         let envelope = Envelope {
             project: prepared.project,

@@ -33,6 +33,13 @@ use crate::metadata::definitions::Sightings;
 /// Records folded into one change.
 const FOLD_MAX_RECORDS: usize = 512;
 
+/// Records from which on they are worth a change of their own; with fewer, more are waited for.
+const FOLD_MIN_RECORDS: usize = 8;
+
+/// How long, unless somebody waits for one of them. A change costs a tenth of a millisecond whatever
+/// is in it, and small requests come by the thousand in a second.
+const FOLD_PAUSE: Duration = Duration::from_millis(5);
+
 /// Rows that may wait for a metadata store that fails; beyond it they are dropped, and come again
 /// with the next events that have them.
 const DUE_MAX_ROWS: usize = 100_000;
@@ -106,6 +113,7 @@ impl Deriver {
     pub(super) fn run(mut self) {
         let mut derivations = Vec::with_capacity(FOLD_MAX_RECORDS);
         while self.receive(&mut derivations) {
+            self.gather(&mut derivations);
             // Definitions first: who sees the persons of a record sees its definitions.
             self.define(&derivations);
             let operators: Vec<(u64, UserId)> = derivations
@@ -136,6 +144,18 @@ impl Deriver {
             tokio::time::timeout(LAST_SEEN_LAG, received).await
         });
         received.map_or(true, |received| received > 0)
+    }
+
+    /// Waits a little for more, if there are few.
+    fn gather(&mut self, derivations: &mut Vec<Derivation>) {
+        if derivations.is_empty() || derivations.len() >= FOLD_MIN_RECORDS {
+            return;
+        }
+        self.identities.linger(FOLD_PAUSE);
+        while derivations.len() < FOLD_MAX_RECORDS {
+            let Ok(derivation) = self.inbox.try_recv() else { break };
+            derivations.push(derivation);
+        }
     }
 
     fn apply(&self, records: &[Record], operators: &[(u64, UserId)]) {

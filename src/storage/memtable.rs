@@ -11,14 +11,17 @@ use crate::storage::wal::Sequence;
 
 /// Batches with fewer rows than this are put together.
 const SMALL_ROWS: usize = 256;
-/// How many small batches in a row are put together. More means fewer copies of each row and more
-/// batches to scan.
+/// How many small batches in a row are put together, all put together as often before, so that each
+/// row is copied once per factor of this. More means fewer copies and more batches to scan.
 const SMALL_BATCHES_MAX: usize = 16;
 
 /// Rows in log order.
 #[derive(Debug, Default)]
 pub struct Memtable {
     batches: Vec<Arc<Rows>>,
+    /// How often the batch at the same place was put together from smaller ones; only of small
+    /// batches at the end.
+    joined: Vec<u8>,
     rows: usize,
     memory_bytes: usize,
     last: Sequence,
@@ -45,17 +48,30 @@ impl Memtable {
         rows.runs = vec![Run { len: rows.len, sequence }];
         self.rows += rows.len;
         self.memory_bytes += rows.memory_bytes;
-        self.batches.push(Arc::new(rows));
-        let small = self.batches.iter().rev().take_while(|rows| rows.len < SMALL_ROWS).count();
-        if small < SMALL_BATCHES_MAX {
-            return Ok(());
+        self.push(rows, 0);
+        while let Some(joined) = self.joined.last().copied() {
+            let alike = self.joined.iter().rev().take_while(|other| **other == joined).count();
+            if alike < SMALL_BATCHES_MAX {
+                break;
+            }
+            self.joined.truncate(self.joined.len() - alike);
+            let parts = self.batches.split_off(self.batches.len() - alike);
+            let whole = Rows::concatenated(&parts)?;
+            self.memory_bytes -= parts.iter().map(|part| part.memory_bytes).sum::<usize>();
+            self.memory_bytes += whole.memory_bytes;
+            self.push(whole, joined.saturating_add(1));
         }
-        let parts = self.batches.split_off(self.batches.len() - small);
-        let whole = Rows::concatenated(&parts)?;
-        self.memory_bytes -= parts.iter().map(|part| part.memory_bytes).sum::<usize>();
-        self.memory_bytes += whole.memory_bytes;
-        self.batches.push(Arc::new(whole));
         Ok(())
+    }
+
+    /// Adds a batch that was put together `joined` times.
+    fn push(&mut self, rows: Rows, joined: u8) {
+        if rows.len < SMALL_ROWS {
+            self.joined.push(joined);
+        } else {
+            self.joined.clear();
+        }
+        self.batches.push(Arc::new(rows));
     }
 
     /// The batches, oldest first.
@@ -122,7 +138,8 @@ mod tests {
             memtable.insert(rows, sequence, Duration::ZERO).unwrap();
         }
         assert_eq!((memtable.rows(), memtable.last()), (1000, Sequence(1000)));
-        assert!(memtable.batches().len() < 32, "{}", memtable.batches().len());
+        // 1000 = 3 * 256 + 14 * 16 + 8.
+        assert_eq!(memtable.batches().len(), 3 + 14 + 8);
         let mut next = 0;
         for batch in memtable.batches() {
             let numbers = batch.columns[0].as_ref().unwrap();
