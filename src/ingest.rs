@@ -50,6 +50,7 @@ use crate::identity::store::Identities;
 use crate::ingest::commit::Commit;
 use crate::ingest::commit::LogFailed;
 use crate::ingest::commit::LogThread;
+use crate::ingest::commit::Stock;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
@@ -268,6 +269,13 @@ impl Pipeline {
             replay.remember(recent().into_iter());
             replay.run();
         })?;
+        let stock = Stock {
+            files: files.clone(),
+            segment_bytes: config.storage.wal_segment_max_bytes.as_u64(),
+            health: Arc::clone(&health),
+            shutdown: tasks.shutdown().clone(),
+        };
+        tasks.spawn_background_thread("log-stock", move || stock.run())?;
         let log_thread = LogThread {
             wal,
             inbox,

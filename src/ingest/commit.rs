@@ -5,6 +5,7 @@
 //! in the meantime, so throughput does not depend on the latency of the disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,11 +21,21 @@ use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
+use crate::storage::wal::files::WalFiles;
 use crate::storage::wal::writer::Wal;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
 use crate::telemetry::metrics::Metrics;
 
 /// Bytes that are appended before a sync, so that one sync does not take longer and longer.
 const GROUP_MAX_BYTES: usize = 16 << 20;
+
+/// Time between two looks whether the spare segment is used up. At full load a segment lasts for
+/// some seconds.
+const STOCK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Time between two writes to it, in which the disk is for the log.
+const STOCK_STEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// A request on its way into the log.
 #[derive(Debug)]
@@ -126,6 +137,33 @@ impl LogThread {
         };
         for commit in commits {
             let _ = commit.reply.send(Err(failed));
+        }
+    }
+}
+
+/// Keeps a spare segment of the log in stock.
+#[derive(Debug)]
+pub(super) struct Stock {
+    pub(super) files: WalFiles,
+    pub(super) segment_bytes: u64,
+    pub(super) health: Arc<Health>,
+    pub(super) shutdown: Shutdown,
+}
+
+impl Stock {
+    /// Goes on until the shutdown.
+    pub(super) fn run(self) {
+        let pause = |duration| self.shutdown.pause_thread(duration) == Pause::Elapsed;
+        loop {
+            if !self.health.is_disk_low()
+                && let Err(error) =
+                    self.files.keep_spare(self.segment_bytes, &mut || pause(STOCK_STEP_PAUSE))
+            {
+                tracing::warn!(%error, "the log has no spare segment; it goes on without");
+            }
+            if !pause(STOCK_PAUSE) {
+                return;
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The write-ahead log: records with gapless sequences in segment files, durable once
 //! [`writer::Wal::sync`] returns. Here: its vocabulary. Nothing in it knows what a record holds.
 //!
-//! `frame` has the bytes, `segment` a file of them, `recovery` what happens at open, `writer` and
+//! `frame` has the bytes, `segment` a file of them, `spare` the file of the next one, `recovery` what happens at open, `writer` and
 //! `reader` the two ways in and out, `files` the set of segments that they share.
 //!
 //! # Why it can be trusted
@@ -22,6 +22,7 @@ mod frame;
 pub mod reader;
 mod recovery;
 mod segment;
+mod spare;
 pub mod writer;
 
 #[cfg(test)]

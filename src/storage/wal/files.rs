@@ -14,6 +14,7 @@ use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
 use crate::storage::wal::reader::Reader;
 use crate::storage::wal::segment;
+use crate::storage::wal::spare;
 
 /// Directory inside the log's for copies of damaged segments.
 const QUARANTINE: &str = "quarantine";
@@ -110,6 +111,23 @@ impl WalFiles {
             }
         }
         Ok(freed)
+    }
+
+    /// Makes a spare for the next segment, of `segment_bytes`, if there is none. `goes_on` is asked
+    /// every megabyte whether to go on, and may take its time. For one thread of its own; spares
+    /// count as no part of the log.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Io`]. The log goes on without a spare.
+    pub fn keep_spare(
+        &self,
+        segment_bytes: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), WalError> {
+        let Shared { disk, dir, .. } = &*self.shared;
+        let made = spare::make(&**disk, dir, segment_bytes, goes_on);
+        made.map_err(|source| WalError::io("write a spare in", dir)(source))
     }
 
     /// A reader of the records behind `after`.

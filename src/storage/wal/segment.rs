@@ -15,6 +15,7 @@ use crate::storage::wal::frame::PREFIX_BYTES;
 use crate::storage::wal::frame::Prefix;
 use crate::storage::wal::frame::Salt;
 use crate::storage::wal::frame::SegmentHeader;
+use crate::storage::wal::spare;
 
 /// Digits of the largest `u64`, so that names sort as sequences do.
 const NAME_DIGITS: usize = 20;
@@ -46,8 +47,8 @@ pub(super) enum CreateError {
     Failed(io::Error),
 }
 
-/// Begins a segment of `len_bytes`. When this returns, its name and header are durable, and it
-/// may take frames.
+/// Begins a segment of `len_bytes`, of the spare if there is one. When this returns, its name and
+/// header are durable, and it may take frames.
 pub(super) fn create(
     disk: &dyn Disk,
     dir: &Path,
@@ -55,10 +56,15 @@ pub(super) fn create(
     len_bytes: u64,
 ) -> Result<Box<dyn DiskFile>, CreateError> {
     let path = path_of(dir, header.first);
-    let file = reserve(disk, &path, len_bytes)?;
+    let spare = spare::open(disk, dir, len_bytes).map_err(CreateError::Failed)?;
+    let is_spare = spare.is_some();
+    let file = spare.map_or_else(|| reserve(disk, &path, len_bytes), Ok)?;
     let write = || {
         file.write_all_at(&header.encode(), 0)?;
         file.sync_data()?;
+        if is_spare {
+            disk.rename(&spare::path(dir), &path)?;
+        }
         disk.sync_dir(dir)
     };
     write().map_err(CreateError::Failed)?;

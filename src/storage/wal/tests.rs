@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Kind;
 use crate::storage::disk::Disk;
+use crate::storage::disk::DiskEntry;
 use crate::storage::disk::OsDisk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
@@ -84,6 +85,40 @@ fn damages(items: &[Item]) -> Vec<Damage> {
 
 fn lost(first: u64, last: u64) -> Damage {
     Damage::Lost { first: Sequence(first), last: Sequence(last) }
+}
+
+/// Names in the log's directory, in order.
+fn names(disk: &SimDisk) -> Vec<String> {
+    let entries = disk.list(Path::new(DIR)).expect("list");
+    let name = |entry: &DiskEntry| entry.path.file_name()?.to_str().map(str::to_owned);
+    let mut names: Vec<String> = entries.iter().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_next_segment_is_made_of_the_spare() {
+    let disk = SimDisk::new();
+    let (mut wal, _) = open(&disk, 0);
+    let files = wal.files();
+    let keep = |len, goes_on| files.keep_spare(len, &mut || goes_on).expect("a spare");
+    keep(SEGMENT_BYTES, false);
+    assert_eq!(names(&disk), [""; 0], "one that is not whole is none");
+    keep(SEGMENT_BYTES + 1, true);
+    assert_eq!(names(&disk), ["spare"]);
+    keep(SEGMENT_BYTES, true);
+    keep(SEGMENT_BYTES, true);
+    wal.append(&[b"one"]).expect("append");
+    wal.sync().expect("sync");
+    assert_eq!(names(&disk), ["00000000000000000001.wal"]);
+    // A large record does not fit into one.
+    keep(SEGMENT_BYTES, true);
+    wal.append(&[&[b'x'; 1000]]).expect("append");
+    wal.sync().expect("sync");
+    let two = ["00000000000000000001.wal", "00000000000000000002.wal", "spare"];
+    assert_eq!(names(&disk), two);
+    let items = [record(1, b"one".to_vec()), record(2, vec![b'x'; 1000])];
+    assert_eq!(read(&wal.files(), 0, Sequence(2)), items);
 }
 
 #[test]

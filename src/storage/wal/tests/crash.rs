@@ -33,6 +33,8 @@ enum Step {
     Sync,
     /// All that is durable goes into the tables, and out of the log.
     Flush,
+    /// The next segment is made ahead.
+    Spare,
     /// The process ends and starts again; the machine runs on.
     Restart,
 }
@@ -44,10 +46,12 @@ const HISTORY: &[Step] = {
     use Step::Append;
     use Step::Flush;
     use Step::Restart;
+    use Step::Spare;
     use Step::Sync;
     &[
         Append(10),
         Sync,
+        Spare,
         Append(0),
         Append(200),
         Append(30),
@@ -56,6 +60,7 @@ const HISTORY: &[Step] = {
         Append(900),
         Append(5),
         Sync,
+        Spare,
         Append(40),
         Restart,
         Restart,
@@ -68,6 +73,7 @@ const HISTORY: &[Step] = {
         Append(350),
         Sync,
         Append(350),
+        Spare,
         Sync,
         Flush,
         Restart,
@@ -178,6 +184,7 @@ impl Model {
                 Step::Append(size) => self.append(&mut wal, *size)?,
                 Step::Sync => self.sync(&mut wal)?,
                 Step::Flush => self.flush(&wal)?,
+                Step::Spare => wal.files().keep_spare(self.segment_max_bytes, &mut || true)?,
                 Step::Restart => {
                     drop(wal);
                     wal = self.open(disk)?;
@@ -283,6 +290,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (16_000_usize..17_000).prop_map(Step::Append),
         4 => Just(Step::Sync),
         1 => Just(Step::Flush),
+        1 => Just(Step::Spare),
         1 => Just(Step::Restart),
     ]
 }
