@@ -155,6 +155,25 @@ fn assert_groups(identities: &Identities, model: &Model, project: ProjectId) {
     }
 }
 
+#[tokio::test]
+async fn who_waits_for_a_record_ends_the_lingering() {
+    let directory = tempfile::tempdir().unwrap();
+    let identities = open(directory.path());
+    let (told, ended) = std::sync::mpsc::channel();
+    let writer = identities.clone();
+    let lingering = std::thread::spawn(move || {
+        writer.linger(Duration::from_secs(3600));
+        writer.apply(&[record(1, vec![merge("a", "b")])]).unwrap();
+        // Nobody asked since.
+        writer.linger(Duration::from_millis(1));
+        told.send(()).unwrap();
+    });
+    identities.wait_applied(1, Duration::from_secs(20)).await.expect("applied");
+    assert!(identities.view().person_of(PROJECTS[0], "b").unwrap().is_some());
+    ended.recv_timeout(Duration::from_secs(20)).expect("the lingering ended");
+    lingering.join().unwrap();
+}
+
 #[test]
 fn overrides_name_the_final_survivor() {
     let directory = tempfile::tempdir().expect("a directory");
