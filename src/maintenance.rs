@@ -300,7 +300,6 @@ impl Maintenance {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
-            memory_max_bytes: self.settings.compaction_memory_max_bytes.as_u64(),
         };
         let chosen = compaction::choose(&self.store.table().current().files, limits);
         if chosen.is_empty() || shutdown.is_cancelled() {
@@ -308,7 +307,7 @@ impl Maintenance {
         }
         let began = self.clock.monotonic();
         let Some(merged) = self.files().merge(&chosen, shutdown).await? else { return Ok(false) };
-        let (files, rows) = (chosen.len(), merged.rows);
+        let (files, rows) = (merged.files, merged.rows);
         self.metrics.compactions.get_or_create(&EVENTS).inc();
         self.metrics.events_deleted.inc_by(merged.deleted);
         let took = self.clock.monotonic().saturating_sub(began);
