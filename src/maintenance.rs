@@ -194,8 +194,15 @@ impl Maintenance {
         if let Err(error) = self.persons.create() {
             tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
         }
-        while shutdown.pause_thread(self.settings.persons_table_interval) == Pause::Elapsed {
+        let mut took = Duration::ZERO;
+        loop {
+            let pause = persons::pause_after(took, self.settings.persons_table_interval);
+            if shutdown.pause_thread(pause) == Pause::Cancelled {
+                return;
+            }
+            let began = self.clock.monotonic();
             self.copy_persons(Some(shutdown));
+            took = self.clock.monotonic().saturating_sub(began);
             match self.persons.vacuum(self.settings.vacuum_grace) {
                 Ok(removed) if removed.is_empty() => {}
                 Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),

@@ -86,6 +86,16 @@ struct Cuts {
 const CUTS: Cuts =
     Cuts { batch_rows: 2048, batch_bytes: 8 << 20, group_bytes: 32 << 20, file_bytes: 256 << 20 };
 
+/// How much longer than a copy the time until the next one is at least. A copy is of all persons,
+/// however few have changed, and takes minutes if there are ten million: so it never takes more
+/// than a tenth of one core.
+const PAUSE_FACTOR: u32 = 9;
+
+/// The pause until the next copy, after one that `took` so long.
+pub fn pause_after(took: Duration, interval: Duration) -> Duration {
+    interval.max(took.saturating_mul(PAUSE_FACTOR))
+}
+
 /// Why the persons could not be copied. The table is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum PersonsError {

@@ -269,3 +269,6 @@ impl Read for Steps {
         (&mut self.ahead).reader().read(buffer)
     }
 }
+
+#[cfg(test)]
+mod tests;
