@@ -272,7 +272,8 @@ impl Engine {
         let (view, sql) = (self.view(project).await?, sql.to_owned());
         let permit = Arc::new(self.permit().await?);
         let planning = async move { view.sql(&sql).await };
-        let planned = planned(&self.shared, permit, planning).await;
+        let limit = self.shared.settings.query_timeout;
+        let planned = planned(&self.shared.runtime, limit, permit, planning).await;
         let mut question = planned.map_err(QueryError::of_question)?;
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
@@ -387,7 +388,8 @@ fn environment(settings: &QueryConfig, sources: &Sources) -> Result<Arc<RuntimeE
 /// stack of the threads of queries, for which [`complexity::check`] is made. If it takes too long
 /// nobody waits for it any more, but it goes on to its end, and until then keeps its `permit`.
 async fn planned<T, E>(
-    shared: &Shared,
+    runtime: &Handle,
+    limit: Duration,
     permit: Arc<OwnedSemaphorePermit>,
     planning: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, QueryError>
@@ -396,10 +398,10 @@ where
     E: Send + 'static,
     QueryError: From<E>,
 {
-    let (runtime, limit) = (shared.runtime.clone(), shared.settings.query_timeout);
-    let planning = shared.runtime.spawn_blocking(move || {
+    let own = runtime.clone();
+    let planning = runtime.spawn_blocking(move || {
         let _permit = permit;
-        runtime.block_on(planning)
+        own.block_on(planning)
     });
     match tokio::time::timeout(limit, planning).await {
         Ok(planned) => Ok(planned.map_err(broken_down)??),
@@ -419,7 +421,7 @@ async fn run(
     let answering = async {
         let context = Arc::new(question.task_ctx());
         let planning = question.create_physical_plan();
-        let plan = planned(&shared, Arc::clone(&permit), planning).await?;
+        let plan = planned(&shared.runtime, limit, Arc::clone(&permit), planning).await?;
         let mut batches = execute_stream(plan, context)?;
         while let Some(batch) = batches.next().await {
             // A reader that hung up drops the answer, and this task with it.
@@ -511,3 +513,6 @@ impl View {
         Ok(self.context.table(name).await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,14 +87,15 @@ impl Files {
         files: &[Arc<DataFile>],
         shutdown: &Shutdown,
     ) -> Result<Option<Merged>, FilesError> {
-        // As new as every file: none of the rows that these name is in the new file, and of
-        // requests that come meanwhile all its rows are from before them.
+        let through = self.store.flushed_through();
+        // After that, hence as new as every file: none of the rows that these name is in the new
+        // file, and of requests that come meanwhile all its rows are from before them.
         let deletions = self.identities.deletions();
         let memory = Memory::of(self.store.settings().compaction_memory_max_bytes.as_u64());
         let (opened, batch_rows) = self.open(files, memory).map_err(StoreError::from)?;
         let remove: Vec<_> = opened.iter().map(|opened| Arc::clone(opened.file())).collect();
         let rows: u64 = remove.iter().map(|file| file.rows).sum();
-        let mut writer = self.writer(&remove, memory)?;
+        let mut writer = self.writer(&remove, through, memory)?;
         let batches = merge::sorted_rows(&self.store, opened, batch_rows, &deletions)?;
         let Some(read) = self.write(batches, &mut writer, shutdown).await? else {
             return Ok(None);
@@ -131,11 +132,16 @@ impl Files {
         Ok((opened, reading.batch_rows()))
     }
 
-    /// Begins the file that takes the place of `files`.
-    fn writer(&self, files: &[Arc<DataFile>], memory: Memory) -> Result<FileWriter, StoreError> {
+    /// Begins the file that takes the place of `files`, whose rows are of records up to `through`.
+    fn writer(
+        &self,
+        files: &[Arc<DataFile>],
+        through: Sequence,
+        memory: Memory,
+    ) -> Result<FileWriter, StoreError> {
         let partition = files.first().and_then(|file| file.partition.clone());
         let table = self.store.table();
-        let name = naming::merged(files.iter().map(AsRef::as_ref));
+        let name = naming::merged(files.iter().map(AsRef::as_ref), through);
         let writer = FileWriter::new(
             &table.store(),
             table.spec(),

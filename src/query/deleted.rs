@@ -13,6 +13,8 @@ use arrow::datatypes::Field;
 use arrow::datatypes::FieldRef;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
+use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
@@ -20,9 +22,11 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
+use crate::identity::deletions::Origin;
 use crate::query::condition;
 use crate::storage::delta::DataFile;
 use crate::storage::naming;
@@ -50,17 +54,21 @@ pub(super) fn positioned(file: &DataFile) -> PartitionedFile {
 
 /// The condition that an event of the project is not deleted.
 pub(super) fn condition(project: ProjectId, deletions: Arc<Deletions>) -> Expr {
-    let columns = [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64)];
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let columns =
+        [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64), ("received_at", time)];
     condition::condition("is_there", &columns, move |columns| {
-        let [ids, positions] = columns else {
-            return Err(DataFusionError::Internal("is_there takes two arguments".to_owned()));
+        let [ids, positions, times] = columns else {
+            return Err(DataFusionError::Internal("is_there takes three arguments".to_owned()));
         };
-        let positions = positions.as_primitive::<Int64Type>();
-        let is_there = |(id, position): (Option<&str>, &i64)| {
+        let positions = positions.as_primitive::<Int64Type>().values().iter();
+        let times = times.as_primitive::<TimestampMicrosecondType>().values().iter();
+        let is_there = |((id, position), time): ((Option<&str>, &i64), &i64)| {
             let position = u64::try_from(*position).unwrap_or(0);
-            !deletions.is_deleted(project, id.unwrap_or_default(), position)
+            let origin = Origin::of(position, UnixMicros(*time));
+            !deletions.is_deleted(project, id.unwrap_or_default(), origin)
         };
-        let rows = ids.as_string_view().iter().zip(positions.values());
+        let rows = ids.as_string_view().iter().zip(positions).zip(times);
         Ok(rows.map(is_there).collect::<Vec<bool>>().into())
     })
 }
@@ -78,8 +86,10 @@ pub(super) fn leave_out(
 ) -> Result<RecordBatch, ArrowError> {
     let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
     let ids = batch.column(column::DISTINCT_ID).as_string_view();
+    let times = batch.column(column::RECEIVED_AT).as_primitive::<TimestampMicrosecondType>();
     let is_there = |row: usize| {
-        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), position.0)
+        let origin = Origin::of(position.0, UnixMicros(times.value(row)));
+        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), origin)
     };
     let kept: Vec<bool> = (0..batch.num_rows()).map(is_there).collect();
     if kept.iter().all(|kept| *kept) {
