@@ -420,7 +420,7 @@ async fn run(
     let permit = Arc::new(permit);
     let answering = async {
         let context = Arc::new(question.task_ctx());
-        let planning = question.create_physical_plan();
+        let planning = async move { question.create_physical_plan().await };
         let plan = planned(&shared.runtime, limit, Arc::clone(&permit), planning).await?;
         let mut batches = execute_stream(plan, context)?;
         while let Some(batch) = batches.next().await {

@@ -224,8 +224,7 @@ struct Chunks {
 impl Chunks {
     fn bytes(&self, range: std::ops::Range<u64>) -> Result<Bytes, object_store::Error> {
         // Tokio takes turns by counting, and there are none to take in here: it would wait for ever.
-        let read = unconstrained(self.store.get_ranges(&self.path, &[range]));
-        let read = block_on(read)?;
+        let read = block_on(unconstrained(self.store.get_ranges(&self.path, &[range])))?;
         Ok(read.into_iter().next().unwrap_or_default())
     }
 }
