@@ -26,7 +26,7 @@ pub fn flushed(last: Sequence) -> String {
 /// A new name for a file with the rows of `files`, all of which are of records up to `through`: this
 /// is the place of those whose names do not say.
 pub fn merged<'a>(files: impl IntoIterator<Item = &'a DataFile>, through: Sequence) -> String {
-    let last = |file| match position(file) {
+    let last = |file: &DataFile| match position(file) {
         Sequence(0) => through,
         known => known,
     };
