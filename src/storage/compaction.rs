@@ -33,7 +33,7 @@ const BATCH_ROWS_MAX: u64 = 1024;
 const BATCH_ROWS_MIN: u64 = 8;
 
 /// What the rows that are read of a file at once may take.
-const BATCH_BYTES: u64 = 512 << 10;
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// Batches of a file that are in memory at once: the one that is merged, the one before it, rows of
 /// which are being written, and the one that is being read.
@@ -206,10 +206,10 @@ mod tests {
             }
             (files, reading.batch_rows())
         };
-        // 96 MiB for pages of 4 MiB and three batches of half a MiB each.
+        // 96 MiB for pages of 4 MiB and three batches of a MiB each.
         let row_bytes = 2 << 10;
-        assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (17, 256));
-        assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (64, 256));
+        assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (13, 512));
+        assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (32, 512));
         // Narrow rows come in batches that are not too large, wide ones not singly.
         assert_eq!(taken(ReadCost { pages_bytes: 16 * MIB, row_bytes: 8 }), (5, 1024));
         assert_eq!(taken(ReadCost { pages_bytes: MIB, row_bytes: MIB }), (3, 8));
@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn the_widest_rows_decide_how_many_are_read_at_once() {
         let mut reading = Reading::new(Memory::of(192 * MIB));
-        assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 1 << 10 }));
+        assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 2 << 10 }));
         assert_eq!(reading.batch_rows(), 512);
         assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 32 << 10 }));
-        assert_eq!(reading.batch_rows(), 16);
-        assert_eq!(reading.memory_bytes(), 2 * MIB + 3 * 16 * (33 << 10));
+        assert_eq!(reading.batch_rows(), 32);
+        assert_eq!(reading.memory_bytes(), 2 * MIB + 3 * 32 * (34 << 10));
     }
 
     #[test]

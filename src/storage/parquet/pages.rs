@@ -183,11 +183,13 @@ fn column_cost(
         Some(pages) => {
             let locations = pages.page_locations();
             let ends = locations.iter().skip(1).map(|page| size(page.first_row_index));
-            let (mut largest, mut widest) =
-                (usize_size(PAGE_BYTES).min(whole), whole / rows.max(1));
+            let (mut largest, mut widest) = (0, whole / rows.max(1));
             for (page, end) in locations.iter().zip(ends.chain([rows])) {
                 let bytes = unpacked(size(i64::from(page.compressed_page_size)));
-                largest = largest.max(bytes);
+                // A page may be packed better than the others: what is below the size that ours
+                // have may be twice as large.
+                let most = (bytes * 2).min(usize_size(PAGE_BYTES)).min(whole);
+                largest = largest.max(bytes).max(most);
                 if bytes >= PAGE_MIN_BYTES {
                     let rows = end.saturating_sub(size(page.first_row_index));
                     widest = widest.max(bytes / rows.max(1));

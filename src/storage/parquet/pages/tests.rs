@@ -147,7 +147,8 @@ async fn written(
     group_bytes: Option<u64>,
 ) -> Arc<DataFile> {
     let spec = TableSpec { name: "test", schema: events(), partition_column: None };
-    let layout = Layout { sort: vec![0], bloom: Vec::new(), statistics: vec![0], unique: vec![2] };
+    let layout =
+        Layout { sort: vec![0], bloom: Vec::new(), statistics: vec![0], unique: vec![0, 2] };
     let writer = FileWriter::new(store, &spec, &layout, Effort::Merge, (None, "file.parquet"));
     let mut writer = writer.expect("a writer");
     if let Some(bytes) = group_bytes {
@@ -220,7 +221,7 @@ async fn a_large_row_group_is_read_by_the_page() {
         batch.expect("a batch");
     }
     let most = measured.most.load(Ordering::Relaxed);
-    assert!((1..300 << 10).contains(&most), "{most} bytes at once");
+    assert!((1..512 << 10).contains(&most), "{most} bytes at once");
 }
 
 #[tokio::test]
@@ -236,11 +237,11 @@ async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
     let longer = cost(&vec![100; 40_000]).await;
     assert!(longer.pages_bytes < narrow.pages_bytes * 5 / 4, "{longer:?} {narrow:?}");
     assert!(longer.pages_bytes < 3 << 20, "{longer:?}");
-    // A few wide rows among many: they decide.
+    // A few wide rows among many: the pages that they are in decide.
     let mut lens = vec![100; 20_000];
     lens[5000..5010].fill(200_000);
     let wide = cost(&lens).await;
-    assert!((80_000..400_000).contains(&wide.row_bytes), "{wide:?}");
+    assert!((4_000..400_000).contains(&wide.row_bytes), "{wide:?}");
     assert!(wide.pages_bytes >= narrow.pages_bytes, "{wide:?}");
     let all_wide = cost(&[600_000; 16]).await;
     assert!((400_000..2_000_000).contains(&all_wide.row_bytes), "{all_wide:?}");
