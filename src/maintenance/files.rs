@@ -76,7 +76,8 @@ impl Files {
     }
 
     /// Puts one file with the rows of `files` in their place: of as many, from the first on, as can
-    /// be merged with the memory for it. `None` if the shutdown began; the vacuum removes what was
+    /// be merged with the memory for it. `None` if the shutdown began, or the persons have not
+    /// followed the log to where it is in files, as after a crash; the vacuum removes what was
     /// written. Reads where it is polled, which blocks: not for the threads of a runtime.
     ///
     /// # Errors
@@ -88,6 +89,9 @@ impl Files {
         shutdown: &Shutdown,
     ) -> Result<Option<Merged>, FilesError> {
         let through = self.store.flushed_through();
+        if Sequence(self.identities.applied_sequence()) < through {
+            return Ok(None);
+        }
         // After that, hence as new as every file: none of the rows that these name is in the new
         // file, and of requests that come meanwhile all its rows are from before them.
         let deletions = self.identities.deletions();

@@ -616,6 +616,48 @@ fn only_files_with_deleted_rows_are_written_anew() {
     assert_eq!(bench.stored(&node).len(), 3);
 }
 
+/// Goal: a crash may cost the identity store a request that a file reaches beyond; a merge with a file
+/// of before must not take its rows along before the replay has brought the request back.
+#[test]
+fn a_merge_waits_for_the_requests_of_the_log() {
+    let mut bench = Bench::new();
+    let (identity, disk) = (bench.image(None), SimDisk::new());
+    let mut node = bench.start(&disk, &identity, &[]);
+    let (mut model, mut log, mut synced) = (Model::default(), Vec::new(), None);
+    let person = PersonId::of(PROJECTS[0], "a").0;
+    let delete = OpKind::Delete { person, extent: Extent::Both };
+    for (sequence, id, kind) in [(1, "a", OpKind::Touch), (2, "", delete), (3, "b", OpKind::Touch)]
+    {
+        let events = IDS.into_iter().filter(|own| *own == id);
+        let events = events.map(|id| (Uuid::from_u128(rand::random()), id)).collect();
+        let (distinct_id, timestamp) = (id.to_owned(), received_at(sequence));
+        let op = Op { distinct_id, event_id: Uuid::nil(), timestamp, kind };
+        let record = Record { sequence, project: PROJECTS[0], ops: vec![op] };
+        let entry = Entry { record, events };
+        model.feed(&entry);
+        node.insert(&entry);
+        node.waiting.push(entry.record.clone());
+        log.push(entry);
+        node.derive();
+        assert!(bench.runtime.block_on(node.flush()));
+        node.files.identities.persist().expect("persists");
+        synced.get_or_insert_with(|| bench.image(Some(&identity)));
+    }
+    drop(node);
+    let mut node = bench.start(&disk, &synced.expect("a copy"), &log);
+    let files = node.files.store.table().current().files.clone();
+    assert_eq!(files.len(), 2);
+    let merge = |node: &Node| {
+        let shutdown = Shutdown::new();
+        let merged = bench.runtime.block_on(node.files.merge(&files, &shutdown));
+        merged.expect("merges").map(|merged| (merged.rows, merged.deleted))
+    };
+    assert_eq!(merge(&node), None);
+    node.derive();
+    assert_eq!(merge(&node), Some((1, 1)), "rows, and deleted ones");
+    bench.check(&mut node, &model, "after the merge");
+}
+
 fn paths(node: &Node) -> BTreeSet<String> {
     node.files.store.table().current().files.iter().map(|file| file.path.clone()).collect()
 }
