@@ -77,8 +77,10 @@ impl ObjectStore for Measured {
         location: &Path,
         options: GetOptions,
     ) -> object_store::Result<GetResult> {
+        let is_head = options.head;
         let got = self.inner.get_opts(location, options).await?;
-        self.most.fetch_max(got.range.end - got.range.start, Ordering::Relaxed);
+        let bytes = if is_head { 0 } else { got.range.end - got.range.start };
+        self.most.fetch_max(bytes, Ordering::Relaxed);
         Ok(got)
     }
     async fn get_ranges(
