@@ -48,7 +48,8 @@
 //! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
-//!    [`query::merge`] merges them, [`storage::delta::DeltaTable::vacuum`] removes what was
+//!    [`query::merge`] merges as many of them as there is memory for, page by page
+//!    ([`storage::parquet::pages`]), [`storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced. Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!

@@ -194,8 +194,15 @@ impl Maintenance {
         if let Err(error) = self.persons.create() {
             tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
         }
-        while shutdown.pause_thread(self.settings.persons_table_interval) == Pause::Elapsed {
+        let mut took = Duration::ZERO;
+        loop {
+            let pause = persons::pause_after(took, self.settings.persons_table_interval);
+            if shutdown.pause_thread(pause) == Pause::Cancelled {
+                return;
+            }
+            let began = self.clock.monotonic();
             self.copy_persons(Some(shutdown));
+            took = self.clock.monotonic().saturating_sub(began);
             match self.persons.vacuum(self.settings.vacuum_grace) {
                 Ok(removed) if removed.is_empty() => {}
                 Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),
@@ -300,7 +307,6 @@ impl Maintenance {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
-            memory_max_bytes: self.settings.compaction_memory_max_bytes.as_u64(),
         };
         let chosen = compaction::choose(&self.store.table().current().files, limits);
         if chosen.is_empty() || shutdown.is_cancelled() {
@@ -308,7 +314,7 @@ impl Maintenance {
         }
         let began = self.clock.monotonic();
         let Some(merged) = self.files().merge(&chosen, shutdown).await? else { return Ok(false) };
-        let (files, rows) = (chosen.len(), merged.rows);
+        let (files, rows) = (merged.files, merged.rows);
         self.metrics.compactions.get_or_create(&EVENTS).inc();
         self.metrics.events_deleted.inc_by(merged.deleted);
         let took = self.clock.monotonic().saturating_sub(began);

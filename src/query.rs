@@ -40,6 +40,7 @@ use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
@@ -269,9 +270,10 @@ impl Engine {
     ) -> Result<Vec<u8>, QueryError> {
         complexity::check(sql)?;
         let (view, sql) = (self.view(project).await?, sql.to_owned());
-        // On the threads of queries, whose stacks have room for what the check lets through.
-        let planning = self.shared.runtime.spawn(async move { view.sql(&sql).await });
-        let planned = planning.await.map_err(broken_down)?;
+        let permit = Arc::new(self.permit().await?);
+        let planning = async move { view.sql(&sql).await };
+        let limit = self.shared.settings.query_timeout;
+        let planned = planned(&self.shared.runtime, limit, permit, planning).await;
         let mut question = planned.map_err(QueryError::of_question)?;
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
@@ -382,16 +384,45 @@ fn environment(settings: &QueryConfig, sources: &Sources) -> Result<Arc<RuntimeE
     Ok(environment)
 }
 
+/// Plans, which computes for long and does not yield: on a thread where it holds up nobody, with the
+/// stack of the threads of queries, for which [`complexity::check`] is made. If it takes too long
+/// nobody waits for it any more, but it goes on to its end, and until then keeps its `permit`.
+async fn planned<T, E>(
+    runtime: &Handle,
+    limit: Duration,
+    permit: Arc<OwnedSemaphorePermit>,
+    planning: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, QueryError>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    QueryError: From<E>,
+{
+    let own = runtime.clone();
+    let planning = runtime.spawn_blocking(move || {
+        let _permit = permit;
+        own.block_on(planning)
+    });
+    match tokio::time::timeout(limit, planning).await {
+        Ok(planned) => Ok(planned.map_err(broken_down)??),
+        Err(_) => Err(QueryError::Timeout(limit)),
+    }
+}
+
 async fn run(
     question: DataFrame,
     sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     let began = shared.clock.monotonic();
     let limit = shared.settings.query_timeout;
+    let permit = Arc::new(permit);
     let answering = async {
-        let mut batches = question.execute_stream().await?;
+        let context = Arc::new(question.task_ctx());
+        let planning = async move { question.create_physical_plan().await };
+        let plan = planned(&shared.runtime, limit, Arc::clone(&permit), planning).await?;
+        let mut batches = execute_stream(plan, context)?;
         while let Some(batch) = batches.next().await {
             // A reader that hung up drops the answer, and this task with it.
             if sender.send(Ok(batch?)).await.is_err() {
@@ -482,3 +513,6 @@ impl View {
         Ok(self.context.table(name).await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

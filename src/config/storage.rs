@@ -38,7 +38,7 @@ pub struct StorageConfig {
     /// Size from which a file is not merged any further
     #[arg(long, env = "WEIR_COMPACTION_TARGET_BYTES", default_value = "256MiB")]
     pub compaction_target_bytes: ByteSize,
-    /// Memory for the files that one merge reads at once
+    /// Memory of a merge of files: what it reads at once and what it packs; two files are merged in any case
     #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB")]
     pub compaction_memory_max_bytes: ByteSize,
     /// Longest time until files are written anew without events that were deleted; no answer has these from the start
@@ -47,7 +47,7 @@ pub struct StorageConfig {
     /// Age at which files that a compaction replaced are removed
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub vacuum_grace: Duration,
-    /// Time between copies of the persons into their Delta table, if any changed
+    /// Time between copies of the persons into their Delta table, if any changed; at least nine times what the last one took
     #[arg(long, env = "WEIR_PERSONS_TABLE_INTERVAL", default_value = "5m", value_parser = humantime::parse_duration)]
     pub persons_table_interval: Duration,
 }

@@ -18,6 +18,10 @@
 //! every row is from before it: comparing the file's place with the request's is as good as comparing
 //! that of each row.
 //!
+//! Other engines may rewrite files of the table, and theirs say no place. Of their rows the time
+//! decides at which the server received them, against that of the request: what is received while
+//! a request is under way may go to either side, nothing else.
+//!
 //! # Why
 //!
 //! Readers hold a whole version, so a change makes a new one. The parts double in size as in a
@@ -62,8 +66,46 @@ pub(super) struct Mark {
     pub(super) ids: Vec<Box<str>>,
 }
 
-/// For each distinct id, the place before which its events are deleted.
-type Limits = HashMap<Box<str>, u64>;
+/// Where an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// At this place of the log, or in a file whose last place it is.
+    Log(u64),
+    /// In a file of another engine; the server received it then.
+    Received(UnixMicros),
+}
+
+impl Origin {
+    /// Of a row that was received then, with what its file says: 0 if it says no place.
+    pub fn of(position: u64, received_at: UnixMicros) -> Self {
+        match position {
+            0 => Self::Received(received_at),
+            position => Self::Log(position),
+        }
+    }
+}
+
+/// The end of the deleted events of a distinct id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    sequence: u64,
+    asked_at: UnixMicros,
+}
+
+impl Limit {
+    fn covers(self, origin: Origin) -> bool {
+        match origin {
+            Origin::Log(position) => position < self.sequence,
+            Origin::Received(at) => at < self.asked_at,
+        }
+    }
+}
+
+/// For each distinct id, before what its events are deleted.
+type Limits = HashMap<Box<str>, Limit>;
+
+/// A request with what it deletes.
+pub(super) type Request = (Place, UnixMicros, Vec<Box<str>>);
 
 #[derive(Debug, Default)]
 struct Part {
@@ -72,10 +114,13 @@ struct Part {
 }
 
 impl Part {
-    fn add(&mut self, project: ProjectId, id: Box<str>, limit: u64) {
+    fn add(&mut self, project: ProjectId, id: Box<str>, limit: Limit) {
         let limits = self.projects.entry(project).or_default();
         match limits.get_mut(&id) {
-            Some(known) => *known = limit.max(*known),
+            Some(known) => {
+                known.sequence = limit.sequence.max(known.sequence);
+                known.asked_at = limit.asked_at.max(known.asked_at);
+            }
             None => {
                 limits.insert(id, limit);
                 self.ids += 1;
@@ -94,8 +139,8 @@ pub struct Deletions {
 }
 
 impl Deletions {
-    pub(super) fn new(marks: impl Iterator<Item = (Place, Vec<Box<str>>)>) -> Self {
-        Self::default().with(marks)
+    pub(super) fn new(requests: impl Iterator<Item = Request>) -> Self {
+        Self::default().with(requests)
     }
 
     /// Whether there is none, so that nothing need be asked of any row.
@@ -113,17 +158,17 @@ impl Deletions {
         self.parts.iter().flat_map(|part| part.projects.keys().copied())
     }
 
-    /// Whether an event of this distinct id at this place of the log is deleted.
-    pub fn is_deleted(&self, project: ProjectId, distinct_id: &str, position: u64) -> bool {
+    /// Whether an event of this distinct id is deleted.
+    pub fn is_deleted(&self, project: ProjectId, distinct_id: &str, origin: Origin) -> bool {
         let limits = self.parts.iter().filter_map(|part| part.projects.get(&project));
-        limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| position < *limit)
+        limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| limit.covers(origin))
     }
 
     /// The distinct ids with deleted events at this place of the log, of all projects; may name one
-    /// twice.
+    /// twice. All of them for 0: of a file that says no place, any may be in it.
     pub fn distinct_ids(&self, position: u64) -> impl Iterator<Item = &str> + '_ {
         let limits = self.parts.iter().flat_map(|part| part.projects.values()).flatten();
-        limits.filter(move |(_, limit)| position < **limit).map(|(id, _)| id.as_ref())
+        limits.filter(move |(_, limit)| position < limit.sequence).map(|(id, _)| id.as_ref())
     }
 
     /// Number of distinct ids, about: one that is in two parts counts twice.
@@ -141,15 +186,15 @@ impl Deletions {
         self.newest
     }
 
-    /// The next version, with `marks` besides.
-    pub(super) fn with(&self, marks: impl Iterator<Item = (Place, Vec<Box<str>>)>) -> Self {
+    /// The next version, with `requests` besides.
+    pub(super) fn with(&self, requests: impl Iterator<Item = Request>) -> Self {
         let mut next = self.clone();
         let mut part = Part::default();
-        for (place, ids) in marks {
+        for (place, asked_at, ids) in requests {
             next.requests += 1;
             next.newest = next.newest.max(place.sequence);
             for id in ids {
-                part.add(place.project, id, place.sequence);
+                part.add(place.project, id, Limit { sequence: place.sequence, asked_at });
             }
         }
         if part.ids == 0 {
@@ -174,23 +219,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Deletions;
+    use super::Origin;
     use super::Place;
+    use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
 
     proptest! {
         /// Goal: whatever order requests come in, an event is deleted exactly if one of its
-        /// distinct id came after it.
+        /// distinct id came after it, by the log or, where it has no place there, by the clock.
         #[test]
         fn an_event_is_deleted_by_a_later_request(
             marks in prop::collection::vec((1..3_i64, prop::collection::vec("[a-e]", 0..4)), 0..40),
         ) {
+            // A request each minute.
+            let time = |sequence: u64| UnixMicros(i64::try_from(sequence).unwrap() * 60_000_000);
             let mut deletions = Deletions::default();
             let mut limits: BTreeMap<(i64, String), u64> = BTreeMap::new();
             for (sequence, (project, ids)) in (1..).zip(&marks) {
                 let place = Place { project: ProjectId(*project), sequence, ordinal: 0 };
                 let own = ids.iter().map(|id| id.as_str().into()).collect();
                 let before = deletions.clone();
-                deletions = deletions.with(std::iter::once((place, own)));
+                deletions = deletions.with(std::iter::once((place, time(sequence), own)));
                 prop_assert_eq!(before.newest(), sequence - 1, "a version does not change");
                 limits.extend(ids.iter().map(|id| ((*project, id.clone()), sequence)));
             }
@@ -201,8 +250,14 @@ mod tests {
                 for id in ["a", "b", "c", "d", "e", "f"] {
                     let limit = limits.get(&(project, id.to_owned())).copied().unwrap_or(0);
                     for position in [0, 1, 2, 5, 10, 20, 39, 40, 41] {
-                        let found = deletions.is_deleted(ProjectId(project), id, position);
-                        prop_assert_eq!(found, position < limit, "{} at {}", id, position);
+                        let found = |origin| deletions.is_deleted(ProjectId(project), id, origin);
+                        let expected = position < limit;
+                        let by_log = found(Origin::Log(position));
+                        prop_assert_eq!(by_log, expected, "{} at {}", id, position);
+                        let by_time = found(Origin::of(0, time(position)));
+                        prop_assert_eq!(by_time, expected, "{} at the time of {}", id, position);
+                        let by_log = found(Origin::of(position.max(1), time(99)));
+                        prop_assert_eq!(by_log, position.max(1) < limit, "a place is enough");
                     }
                 }
                 let any = limits.keys().any(|(own, _)| *own == project);

@@ -190,7 +190,8 @@ impl Identities {
             shared.overrides.store(Arc::new(next));
         }
         if !published.marks.is_empty() {
-            let marks = published.marks.into_iter().map(|mark| (mark.place, mark.ids));
+            let marks =
+                published.marks.into_iter().map(|mark| (mark.place, mark.asked_at, mark.ids));
             let next = shared.deletions.load().with(marks);
             shared.deletions.store(Arc::new(next));
         }
@@ -443,12 +444,16 @@ fn load_overrides(tables: &Tables) -> Result<Overrides, IdentityError> {
 }
 
 fn load_deletions(tables: &Tables) -> Result<Deletions, IdentityError> {
-    let mut marks = Vec::new();
+    let mut requests = Vec::new();
     for entry in tables.meta.prefix(codec::DELETING_PREFIX) {
         let (key, ids) = entry.into_inner()?;
-        marks.push((codec::decode_deleting_key(&key)?, codec::decode_deleting(&ids)?));
+        let place = codec::decode_deleting_key(&key)?;
+        let row = tables.deletions.get(codec::deletion_key(place))?;
+        let row = row.ok_or(IdentityError::Damaged { what: "deletion" })?;
+        let asked_at = codec::decode_deletion(&row)?.asked_at;
+        requests.push((place, asked_at, codec::decode_deleting(&ids)?));
     }
-    Ok(Deletions::new(marks.into_iter()))
+    Ok(Deletions::new(requests.into_iter()))
 }
 
 fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {

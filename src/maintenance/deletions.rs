@@ -13,12 +13,14 @@
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
 use futures::TryStreamExt;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
+use crate::identity::deletions::Origin;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
 use crate::query::QueryError;
@@ -41,7 +43,7 @@ pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
     let positions = rows.positions();
     let is_there = |row: usize| {
         let position = u64::try_from(positions.value(row)).unwrap_or(0);
-        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), position)
+        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), Origin::Log(position))
     };
     let kept: Vec<bool> = (0..rows.len).map(is_there).collect();
     (!kept.iter().all(|kept| *kept)).then(|| BooleanArray::from(kept))
@@ -106,8 +108,9 @@ impl Files {
         let schema = &self.store.table().spec().schema;
         let project = schema.field(column::PROJECT_ID).name().as_str();
         let distinct_id = schema.field(column::DISTINCT_ID).name().as_str();
+        let received_at = schema.field(column::RECEIVED_AT).name().as_str();
         let ids: Vec<&str> = deletions.distinct_ids(position).collect();
-        let (objects, names) = (self.store.table().store(), [project, distinct_id]);
+        let (objects, names) = (self.store.table().store(), [project, distinct_id, received_at]);
         let read = parquet::read_columns_if(objects, file, &names, (distinct_id, &ids)).await;
         let mut batches = read.map_err(StoreError::from)?;
         while let Some(batch) = batches.try_next().await.map_err(StoreError::from)? {
@@ -115,11 +118,16 @@ impl Files {
             let projects =
                 column(project).and_then(|column| column.as_primitive_opt::<Int64Type>());
             let ids = column(distinct_id).and_then(|column| column.as_string_opt::<i32>());
+            let times = column(received_at)
+                .and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
             // Not to be read this way: then it is rewritten to be sure.
-            let (Some(projects), Some(ids)) = (projects, ids) else { return Ok(true) };
-            let mut rows = projects.values().iter().zip(ids.iter());
-            let is_deleted = |(project, id): (&i64, Option<&str>)| {
-                id.is_some_and(|id| deletions.is_deleted(ProjectId(*project), id, position))
+            let (Some(projects), Some(ids), Some(times)) = (projects, ids, times) else {
+                return Ok(true);
+            };
+            let mut rows = projects.values().iter().zip(ids.iter()).zip(times.values());
+            let is_deleted = |((project, id), time): ((&i64, Option<&str>), &i64)| {
+                let origin = Origin::of(position, UnixMicros(*time));
+                id.is_some_and(|id| deletions.is_deleted(ProjectId(*project), id, origin))
             };
             if rows.any(is_deleted) {
                 return Ok(true);

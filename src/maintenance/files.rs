@@ -3,19 +3,24 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use futures::StreamExt;
+use futures::stream::BoxStream;
+use parquet::errors::ParquetError;
 
-use crate::identity::deletions::Deletions;
 use crate::identity::store::Identities;
 use crate::maintenance::deletions;
 use crate::query::QueryError;
 use crate::query::merge;
+use crate::storage::compaction::Memory;
+use crate::storage::compaction::Reading;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::Edit;
 use crate::storage::delta::EditKind;
 use crate::storage::naming;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
+use crate::storage::parquet::pages::PagedFile;
 use crate::storage::rows::Rows;
 use crate::storage::store::Flushed;
 use crate::storage::store::Store;
@@ -46,6 +51,8 @@ pub struct Files {
 /// What a merge has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
+    /// Files that are replaced.
+    pub files: usize,
     /// Rows of the new file; without any there is no file.
     pub rows: u64,
     /// Rows that were left out because they are deleted.
@@ -68,8 +75,10 @@ impl Files {
         self.store.flush(applied, &keep).await
     }
 
-    /// Puts one file with the rows of `files` in their place. `None` if the shutdown began; the
-    /// vacuum removes what was written.
+    /// Puts one file with the rows of `files` in their place: of as many, from the first on, as can
+    /// be merged with the memory for it. `None` if the shutdown began, or the persons have not
+    /// followed the log to where it is in files, as after a crash; the vacuum removes what was
+    /// written. Reads where it is polled, which blocks: not for the threads of a runtime.
     ///
     /// # Errors
     ///
@@ -79,46 +88,84 @@ impl Files {
         files: &[Arc<DataFile>],
         shutdown: &Shutdown,
     ) -> Result<Option<Merged>, FilesError> {
-        // As new as every file: none of the rows that these name is in the new file, and of
-        // requests that come meanwhile all its rows are from before them.
+        let through = self.store.flushed_through();
+        if Sequence(self.identities.applied_sequence()) < through {
+            return Ok(None);
+        }
+        // After that, hence as new as every file: none of the rows that these name is in the new
+        // file, and of requests that come meanwhile all its rows are from before them.
         let deletions = self.identities.deletions();
-        let rows: u64 = files.iter().map(|file| file.rows).sum();
-        let Some((merged, read)) = self.write(files, deletions, shutdown).await? else {
+        let memory = Memory::of(self.store.settings().compaction_memory_max_bytes.as_u64());
+        let (opened, batch_rows) = self.open(files, memory).map_err(StoreError::from)?;
+        let remove: Vec<_> = opened.iter().map(|opened| Arc::clone(opened.file())).collect();
+        let rows: u64 = remove.iter().map(|file| file.rows).sum();
+        let mut writer = self.writer(&remove, through, memory)?;
+        let batches = merge::sorted_rows(&self.store, opened, batch_rows, &deletions)?;
+        let Some(read) = self.write(batches, &mut writer, shutdown).await? else {
             return Ok(None);
         };
-        let done = Merged { rows: merged.rows, deleted: rows.saturating_sub(read) };
+        let merged = writer.finish().await.map_err(StoreError::from)?;
+        let deleted = rows.saturating_sub(read);
+        let done = Merged { files: remove.len(), rows: merged.rows, deleted };
         // Others who follow the table must not take it for the same rows, if some are deleted.
         let kind = if done.deleted == 0 { EditKind::Compact } else { EditKind::Replace };
         // An empty file gets into no version, and goes as other leftovers do.
         let add = Some(merged).filter(|merged| merged.rows > 0).into_iter().collect();
-        let edit = Edit { add, remove: files.to_vec(), transaction: None, kind };
+        let edit = Edit { add, remove, transaction: None, kind };
         self.store.replace(edit).await?;
         Ok(Some(done))
     }
 
-    /// Writes the rows of `files` that are not deleted into one new file, which is in no version
-    /// yet. Returns it and how many rows there were, with those that are there twice. `None` if
-    /// the shutdown began.
-    async fn write(
+    /// Opens the first of `files` that fit into the memory, and says how many rows are to be read of
+    /// each at once.
+    fn open(
         &self,
         files: &[Arc<DataFile>],
-        deletions: Arc<Deletions>,
-        shutdown: &Shutdown,
-    ) -> Result<Option<(DataFile, u64)>, FilesError> {
-        let overrides = self.identities.overrides();
+        memory: Memory,
+    ) -> Result<(Vec<PagedFile>, usize), ParquetError> {
+        let table = self.store.table();
+        let mut reading = Reading::new(memory);
+        let mut opened = Vec::new();
+        for file in files {
+            let file = PagedFile::open(table.store(), Arc::clone(file), &table.spec().schema)?;
+            if !reading.takes(file.cost()) {
+                break;
+            }
+            opened.push(file);
+        }
+        Ok((opened, reading.batch_rows()))
+    }
+
+    /// Begins the file that takes the place of `files`, whose rows are of records up to `through`.
+    fn writer(
+        &self,
+        files: &[Arc<DataFile>],
+        through: Sequence,
+        memory: Memory,
+    ) -> Result<FileWriter, StoreError> {
         let partition = files.first().and_then(|file| file.partition.clone());
         let table = self.store.table();
-        let name = naming::merged(files.iter().map(AsRef::as_ref));
-        let mut writer = FileWriter::new(
+        let name = naming::merged(files.iter().map(AsRef::as_ref), through);
+        let writer = FileWriter::new(
             &table.store(),
             table.spec(),
             self.store.layout(),
             Effort::Merge,
             (partition, &name),
-        )
-        .map_err(StoreError::from)?;
+        )?;
+        Ok(writer.with_group_bytes(memory.group_bytes))
+    }
+
+    /// Writes sorted rows. Returns how many there were, with those that are there twice. `None` if
+    /// the shutdown began.
+    async fn write(
+        &self,
+        mut batches: BoxStream<'static, Result<RecordBatch, QueryError>>,
+        writer: &mut FileWriter,
+        shutdown: &Shutdown,
+    ) -> Result<Option<u64>, FilesError> {
+        let overrides = self.identities.overrides();
         let (mut unique, mut read) = (merge::Unique::default(), 0_u64);
-        let mut batches = merge::sorted_rows(&self.store, files, deletions)?;
         while let Some(batch) = batches.next().await {
             if shutdown.is_cancelled() {
                 return Ok(None);
@@ -128,6 +175,6 @@ impl Files {
             let batch = merge::fold_persons(unique.keep(&batch)?, &overrides)?;
             writer.write(&batch).await.map_err(StoreError::from)?;
         }
-        Ok(Some((writer.finish().await.map_err(StoreError::from)?, read)))
+        Ok(Some(read))
     }
 }

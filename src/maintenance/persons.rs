@@ -84,7 +84,17 @@ struct Cuts {
 
 /// Together they hold less than 100 MiB of memory, whatever persons look like.
 const CUTS: Cuts =
-    Cuts { batch_rows: 2048, batch_bytes: 8 << 20, group_bytes: 64 << 20, file_bytes: 256 << 20 };
+    Cuts { batch_rows: 2048, batch_bytes: 8 << 20, group_bytes: 32 << 20, file_bytes: 256 << 20 };
+
+/// How much longer than a copy the time until the next one is at least. A copy is of all persons,
+/// however few have changed, and takes minutes if there are ten million: so it never takes more
+/// than a tenth of one core.
+const PAUSE_FACTOR: u32 = 9;
+
+/// The pause until the next copy, after one that `took` so long.
+pub fn pause_after(took: Duration, interval: Duration) -> Duration {
+    interval.max(took.saturating_mul(PAUSE_FACTOR))
+}
 
 /// Why the persons could not be copied. The table is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -327,9 +337,6 @@ impl Files<'_> {
             None => self.begin()?,
         };
         runtime.block_on(writer.write(batch))?;
-        if writer.memory_bytes() >= cuts.group_bytes {
-            runtime.block_on(writer.end_row_group())?;
-        }
         if writer.written_bytes() >= cuts.file_bytes {
             self.done.push(runtime.block_on(writer.finish())?);
         } else {
@@ -341,7 +348,8 @@ impl Files<'_> {
     fn begin(&self) -> Result<FileWriter, StoreError> {
         let name = format!("persons-{}.parquet", Uuid::now_v7());
         let (store, spec) = (self.table.store(), self.table.spec());
-        Ok(FileWriter::new(&store, spec, self.layout, Effort::Merge, (None, &name))?)
+        let writer = FileWriter::new(&store, spec, self.layout, Effort::Merge, (None, &name))?;
+        Ok(writer.with_group_bytes(self.owner.cuts.group_bytes))
     }
 
     fn finish(mut self) -> Result<Vec<DataFile>, StoreError> {

@@ -13,19 +13,24 @@ use arrow::datatypes::Field;
 use arrow::datatypes::FieldRef;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
+use arrow::datatypes::TimestampMicrosecondType;
+use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
-use crate::query::QueryError;
+use crate::identity::deletions::Origin;
 use crate::query::condition;
 use crate::storage::delta::DataFile;
 use crate::storage::naming;
+use crate::storage::wal::Sequence;
 
 /// Name of the column with the place in the log; no property's column begins with `_`.
 const POSITION: &str = "_position";
@@ -49,45 +54,46 @@ pub(super) fn positioned(file: &DataFile) -> PartitionedFile {
 
 /// The condition that an event of the project is not deleted.
 pub(super) fn condition(project: ProjectId, deletions: Arc<Deletions>) -> Expr {
-    let columns = [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64)];
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let columns =
+        [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64), ("received_at", time)];
     condition::condition("is_there", &columns, move |columns| {
-        let [ids, positions] = columns else {
-            return Err(DataFusionError::Internal("is_there takes two arguments".to_owned()));
+        let [ids, positions, times] = columns else {
+            return Err(DataFusionError::Internal("is_there takes three arguments".to_owned()));
         };
-        let positions = positions.as_primitive::<Int64Type>();
-        let is_there = |(id, position): (Option<&str>, &i64)| {
+        let positions = positions.as_primitive::<Int64Type>().values().iter();
+        let times = times.as_primitive::<TimestampMicrosecondType>().values().iter();
+        let is_there = |((id, position), time): ((Option<&str>, &i64), &i64)| {
             let position = u64::try_from(*position).unwrap_or(0);
-            !deletions.is_deleted(project, id.unwrap_or_default(), position)
+            let origin = Origin::of(position, UnixMicros(*time));
+            !deletions.is_deleted(project, id.unwrap_or_default(), origin)
         };
-        let rows = ids.as_string_view().iter().zip(positions.values());
+        let rows = ids.as_string_view().iter().zip(positions).zip(times);
         Ok(rows.map(is_there).collect::<Vec<bool>>().into())
     })
 }
 
-/// The rows of a batch that are not deleted, without the place in the log, which is the last column;
-/// the others are those of the events table.
+/// The rows of a batch of the events table that are not deleted, if `position` is the place in the
+/// log of the file that they are in.
 ///
 /// # Errors
 ///
 /// The batch is none of these: a programmer error.
 pub(super) fn leave_out(
-    batch: &RecordBatch,
+    batch: RecordBatch,
     deletions: &Deletions,
-) -> Result<RecordBatch, QueryError> {
-    let wrong = |error: arrow::error::ArrowError| QueryError::Internal(error.into());
+    position: Sequence,
+) -> Result<RecordBatch, ArrowError> {
     let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
     let ids = batch.column(column::DISTINCT_ID).as_string_view();
-    let last = batch.num_columns().saturating_sub(1);
-    let positions = batch.column(last).as_primitive::<Int64Type>();
+    let times = batch.column(column::RECEIVED_AT).as_primitive::<TimestampMicrosecondType>();
     let is_there = |row: usize| {
-        let position = u64::try_from(positions.value(row)).unwrap_or(0);
-        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), position)
+        let origin = Origin::of(position.0, UnixMicros(times.value(row)));
+        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), origin)
     };
     let kept: Vec<bool> = (0..batch.num_rows()).map(is_there).collect();
-    let columns: Vec<usize> = (0..last).collect();
-    let rows = batch.project(&columns).map_err(wrong)?;
     if kept.iter().all(|kept| *kept) {
-        return Ok(rows);
+        return Ok(batch);
     }
-    filter_record_batch(&rows, &BooleanArray::from(kept)).map_err(wrong)
+    filter_record_batch(&batch, &BooleanArray::from(kept))
 }

@@ -11,25 +11,23 @@ use arrow::array::RecordBatch;
 use arrow::array::StringViewBuilder;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Int64Type;
+use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimestampMicrosecondType;
-use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::FileGroup;
-use datafusion::datasource::physical_plan::FileScanConfigBuilder;
-use datafusion::datasource::physical_plan::ParquetSource;
-use datafusion::datasource::source::DataSourceExec;
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::prelude::SessionConfig;
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use futures::TryStreamExt;
-use futures::future;
+use futures::stream;
 use futures::stream::BoxStream;
 use hashbrown::HashSet;
 use uuid::Uuid;
@@ -40,59 +38,59 @@ use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::QueryError;
 use crate::query::deleted;
-use crate::query::events::store_url;
-use crate::storage::delta::DataFile;
+use crate::storage::naming;
+use crate::storage::parquet::pages::PagedFile;
 use crate::storage::store::Store;
 
-/// Rows that are read of each file at once; every file of a merge holds one such batch.
-const BATCH_ROWS: usize = 2048;
-
-/// The rows of `files` in the order of the table, without those that are deleted.
+/// The rows of `files` in the order of the table, without those that are deleted, in batches of
+/// `batch_rows`. Reading blocks and happens where the stream is polled: on a thread of its own.
 ///
 /// # Errors
 ///
 /// A bug in the plan; errors of reading come with the batches.
 pub fn sorted_rows(
     store: &Store,
-    files: &[Arc<DataFile>],
-    deletions: Arc<Deletions>,
+    files: Vec<PagedFile>,
+    batch_rows: usize,
+    deletions: &Arc<Deletions>,
 ) -> Result<BoxStream<'static, Result<RecordBatch, QueryError>>, QueryError> {
-    let schema = Arc::clone(&store.table().spec().schema);
-    if deletions.is_empty() {
-        let file = |file: &DataFile| PartitionedFile::new(file.path.clone(), file.size_bytes);
-        let rows = read_sorted(store, files.iter().map(|found| file(found)), schema.into())?;
-        return Ok(rows.map_err(QueryError::from).boxed());
-    }
-    let schema = deleted::with_position(schema);
-    let files = files.iter().map(|file| deleted::positioned(file));
-    let rows = read_sorted(store, files, schema)?.map_err(QueryError::from);
-    let left = move |batch: RecordBatch| future::ready(deleted::leave_out(&batch, &deletions));
-    Ok(rows.and_then(left).boxed())
-}
-
-fn read_sorted(
-    store: &Store,
-    files: impl Iterator<Item = PartitionedFile>,
-    schema: TableSchema,
-) -> Result<SendableRecordBatchStream, QueryError> {
+    let schema = &store.table().spec().schema;
     let sort = store.layout().sort.iter().filter_map(|position| {
-        let name = schema.file_schema().fields().get(*position)?.name();
+        let name = schema.fields().get(*position)?.name();
         Some(PhysicalSortExpr::new_default(Arc::new(Column::new(name, *position))))
     });
     let missing = || QueryError::Unavailable("the table has no order to merge by");
     let ordering = LexOrdering::new(sort).ok_or_else(missing)?;
-    let config = FileScanConfigBuilder::new(store_url()?, Arc::new(ParquetSource::new(schema)))
-        .with_file_groups(files.map(|file| FileGroup::new(vec![file])).collect())
-        .with_output_ordering(vec![ordering.clone()])
-        .build();
-    let scan = DataSourceExec::from_data_source(config);
-    let merge = SortPreservingMergeExec::new(ordering, scan);
+    let rows = |file: PagedFile| rows(file, schema, batch_rows, Arc::clone(deletions));
+    let streams = files.into_iter().map(rows).collect::<Result<_, _>>()?;
     // Its memory is bounded by the choice of files, not by the pool of the queries.
-    let environment = RuntimeEnvBuilder::new().build_arc()?;
-    environment.register_object_store(store_url()?.as_ref(), store.table().store());
-    let config = SessionConfig::new().with_batch_size(BATCH_ROWS);
-    let context = TaskContext::default().with_session_config(config).with_runtime(environment);
-    Ok(merge.execute(0, Arc::new(context))?)
+    let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+    let merged = StreamingMergeBuilder::new()
+        .with_streams(streams)
+        .with_schema(Arc::clone(schema))
+        .with_expressions(&ordering)
+        .with_metrics(BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), 0))
+        .with_batch_size(batch_rows)
+        .with_reservation(MemoryConsumer::new("merge").register(&pool))
+        .build()?;
+    Ok(merged.map_err(QueryError::from).boxed())
+}
+
+/// The rows of one file that are not deleted. Nothing is read ahead: of every file of a merge there
+/// is no more in memory than is being merged.
+fn rows(
+    file: PagedFile,
+    schema: &SchemaRef,
+    batch_rows: usize,
+    deletions: Arc<Deletions>,
+) -> Result<SendableRecordBatchStream, QueryError> {
+    let position = naming::position(file.file());
+    let rows = file.rows(batch_rows).map_err(DataFusionError::from)?;
+    let rows = rows.map(move |batch| match deletions.is_empty() {
+        true => Ok(batch?),
+        false => Ok(deleted::leave_out(batch?, &deletions, position)?),
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), stream::iter(rows))))
 }
 
 /// Drops rows whose id came before in the same run of equal sort keys. An event sent twice has the

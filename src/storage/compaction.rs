@@ -1,7 +1,16 @@
-//! Which files to merge next? [`choose`] is pure; `maintenance` carries a choice out.
+//! Which files to merge next ([`choose`]), and how many of them at once ([`Reading`]): pure
+//! decisions, which `maintenance` carries out.
 //!
 //! Files of one partition are merged when enough of about the same size have come together, so
 //! that a row is rewritten once per step of size (times [`STEP`]), not once per flush.
+//!
+//! # The memory of a merge
+//!
+//! [`Memory`] divides what the settings allow. One half is for reading: of every file the pages,
+//! dictionaries and batches that are being merged, counted before the merge by what the files say of
+//! themselves ([`ReadCost`]). The other half is for writing: a row group is packed until it has
+//! [`Memory::group_bytes`], is put together in another piece of memory of its size, which grows as
+//! it is filled, and goes from there to the disk while the next one begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +23,25 @@ const STEP: u64 = 4;
 /// The smallest step: files below this size are all of one.
 const STEP_MIN_BYTES: u64 = 1 << 20;
 
-/// Memory that reading one file takes at most: the compressed row group that is being read. Of a
-/// larger file only one row group is in memory.
-const ROW_GROUP_BYTES: u64 = 96 << 20;
+/// A merged file is at most so many times as large as the size that it is to have.
+const OVERSIZE: u64 = 2;
+
+/// Rows that are read of a file at once at most: more gain nothing.
+const BATCH_ROWS_MAX: u64 = 1024;
+
+/// Rows that are read of a file at once at least, however wide they are.
+const BATCH_ROWS_MIN: u64 = 8;
+
+/// What the rows that are read of a file at once may take.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// Batches of a file that are in memory at once: the one that is merged, the one before it, rows of
+/// which are being written, and the one that is being read.
+const BATCHES: u64 = 3;
+
+/// Memory that a row group takes at its end for each byte that it took until then, in halves: twice
+/// for the packed pages and for the bytes of the file, and what the latter leave when they move.
+const GROUP_HALVES: u64 = 5;
 
 /// Bounds of a merge.
 #[derive(Clone, Copy, Debug)]
@@ -25,32 +50,100 @@ pub struct Limits {
     pub target_bytes: u64,
     /// Files that make a merge worth while.
     pub files_min: usize,
-    /// Memory for the files that are read at once.
-    pub memory_max_bytes: u64,
 }
 
-/// Picks the files of the next merge, all of one partition; empty if none is due.
+/// Picks the files of the next merge, all of one partition, in the order in which they are to be
+/// taken; empty if none is due.
 pub fn choose(files: &[Arc<DataFile>], limits: Limits) -> Vec<Arc<DataFile>> {
     let mut steps: BTreeMap<(Option<&str>, u32), Vec<&Arc<DataFile>>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.size_bytes < limits.target_bytes) {
         let step = (file.size_bytes / STEP_MIN_BYTES).max(1).ilog(STEP);
         steps.entry((file.partition.as_deref(), step)).or_default().push(file);
     }
-    for mut files in steps.into_values() {
-        // By path: flushes are named by their place in the log, so neighbours are merged.
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut memory = 0;
-        let fits = |file: &&&Arc<DataFile>| {
-            memory += file.size_bytes.min(ROW_GROUP_BYTES);
-            memory <= limits.memory_max_bytes
-        };
-        let chosen: Vec<Arc<DataFile>> =
-            files.iter().take_while(fits).map(|file| Arc::clone(file)).collect();
-        if files.len() >= limits.files_min && chosen.len() > 1 {
-            return chosen;
-        }
+    let due = steps.into_values().find(|files| files.len() >= limits.files_min.max(2));
+    let mut files = due.unwrap_or_default();
+    // By path: flushes are named by their place in the log, so neighbours are merged.
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut bytes = 0_u64;
+    let fits = |file: &&&Arc<DataFile>| {
+        bytes = bytes.saturating_add(file.size_bytes);
+        // Of files that are to be merged, two always fit.
+        bytes <= limits.target_bytes.saturating_mul(OVERSIZE)
+    };
+    files.iter().take_while(fits).map(|file| Arc::clone(file)).collect()
+}
+
+/// How the memory of a merge is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// For the files that are read.
+    pub read_bytes: u64,
+    /// For the row group that is being packed.
+    pub group_bytes: u64,
+}
+
+impl Memory {
+    /// Divides the memory of one merge.
+    pub fn of(bytes: u64) -> Self {
+        Self { read_bytes: bytes / 2, group_bytes: bytes / GROUP_HALVES }
     }
-    Vec::new()
+}
+
+/// What reading a file takes of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCost {
+    /// Pages and dictionaries of all columns, in whatever batches the rows are read.
+    pub pages_bytes: u64,
+    /// The widest row.
+    pub row_bytes: u64,
+}
+
+/// The files of a merge, counted one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    bytes_max: u64,
+    files: usize,
+    batch_rows: u64,
+    sum: ReadCost,
+}
+
+impl Reading {
+    /// No file yet.
+    pub fn new(memory: Memory) -> Self {
+        let sum = ReadCost::default();
+        Self { bytes_max: memory.read_bytes, files: 0, batch_rows: BATCH_ROWS_MAX, sum }
+    }
+
+    /// Counts one more file, if there is memory for it. There always is for two: without them
+    /// nothing would ever be merged.
+    pub fn takes(&mut self, file: ReadCost) -> bool {
+        let rows = (BATCH_BYTES / file.row_bytes.max(1)).max(BATCH_ROWS_MIN);
+        let more = Self {
+            files: self.files + 1,
+            batch_rows: self.batch_rows.min(rows),
+            sum: ReadCost {
+                pages_bytes: self.sum.pages_bytes.saturating_add(file.pages_bytes),
+                row_bytes: self.sum.row_bytes.saturating_add(file.row_bytes),
+            },
+            ..*self
+        };
+        let takes = more.files <= 2 || more.memory_bytes() <= more.bytes_max;
+        if takes {
+            *self = more;
+        }
+        takes
+    }
+
+    /// Rows that are to be read of each file at once.
+    pub fn batch_rows(&self) -> usize {
+        usize::try_from(self.batch_rows).unwrap_or(usize::MAX)
+    }
+
+    /// What the files take that were counted.
+    pub fn memory_bytes(&self) -> u64 {
+        let batches = (BATCHES * self.batch_rows).saturating_mul(self.sum.row_bytes);
+        batches.saturating_add(self.sum.pages_bytes)
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +151,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::Limits;
+    use super::Memory;
+    use super::ReadCost;
+    use super::Reading;
     use super::choose;
     use crate::storage::delta::DataFile;
     use crate::storage::delta::stats::FileStats;
@@ -75,7 +171,7 @@ mod tests {
             })
         };
         let files: Vec<_> = files.iter().enumerate().map(file).collect();
-        let limits = Limits { target_bytes: 256 * MIB, files_min: 3, memory_max_bytes: 200 * MIB };
+        let limits = Limits { target_bytes: 256 * MIB, files_min: 3 };
         let chosen = choose(&files, limits);
         let chosen: Vec<usize> = chosen.iter().map(|file| file.path.parse().unwrap()).collect();
         assert_eq!(chosen, expected);
@@ -93,10 +189,51 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_the_memory_for_it() {
-        let files = [("a", 90 * MIB); 5];
-        check(&files, &[0, 1]);
-        // Of files with several row groups only one is in memory at a time.
-        check(&[("a", 200 * MIB); 3], &[0, 1]);
+    fn makes_no_file_of_much_more_than_the_target() {
+        check(&[("a", 90 * MIB); 7], &[0, 1, 2, 3, 4]);
+        check(&[("a", 255 * MIB); 3], &[0, 1]);
+        check(&[("a", 256 * MIB); 3], &[]);
+    }
+
+    #[test]
+    fn reads_as_many_files_as_there_is_memory_for() {
+        let memory = Memory::of(192 * MIB);
+        let taken = |cost: ReadCost| {
+            let mut reading = Reading::new(memory);
+            let files = (0..1000).take_while(|_| reading.takes(cost)).count();
+            if files > 2 {
+                assert!(reading.memory_bytes() <= memory.read_bytes, "{reading:?}");
+            }
+            (files, reading.batch_rows())
+        };
+        // 96 MiB for pages of 4 MiB and three batches of a MiB each.
+        let row_bytes = 2 << 10;
+        assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (13, 512));
+        assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (32, 512));
+        // Narrow rows come in batches that are not too large, wide ones not singly.
+        assert_eq!(taken(ReadCost { pages_bytes: 16 * MIB, row_bytes: 8 }), (5, 1024));
+        assert_eq!(taken(ReadCost { pages_bytes: MIB, row_bytes: MIB }), (3, 8));
+        // Two are merged in any case.
+        assert_eq!(taken(ReadCost { pages_bytes: 300 * MIB, row_bytes: 8 }), (2, 1024));
+    }
+
+    #[test]
+    fn the_widest_rows_decide_how_many_are_read_at_once() {
+        let mut reading = Reading::new(Memory::of(192 * MIB));
+        assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 2 << 10 }));
+        assert_eq!(reading.batch_rows(), 512);
+        assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 32 << 10 }));
+        assert_eq!(reading.batch_rows(), 32);
+        assert_eq!(reading.memory_bytes(), 2 * MIB + 3 * 32 * (34 << 10));
+    }
+
+    #[test]
+    fn reading_and_writing_share_the_memory() {
+        for bytes in [0, 100, 192 * MIB, 1 << 40] {
+            let memory = Memory::of(bytes);
+            // A row group, its bytes in the file, and half of them once more.
+            let writing = memory.group_bytes * 5 / 2;
+            assert!(memory.read_bytes + writing <= bytes, "{memory:?}");
+        }
     }
 }

@@ -23,9 +23,14 @@ pub fn flushed(last: Sequence) -> String {
     named(FLUSHED, last, Uuid::new_v4())
 }
 
-/// A new name for a file with the rows of `files`.
-pub fn merged<'a>(files: impl IntoIterator<Item = &'a DataFile>) -> String {
-    let last = files.into_iter().map(position).max().unwrap_or_default();
+/// A new name for a file with the rows of `files`, all of which are of records up to `through`: this
+/// is the place of those whose names do not say.
+pub fn merged<'a>(files: impl IntoIterator<Item = &'a DataFile>, through: Sequence) -> String {
+    let last = |file: &DataFile| match position(file) {
+        Sequence(0) => through,
+        known => known,
+    };
+    let last = files.into_iter().map(last).max().unwrap_or_default();
     named(MERGED, last, Uuid::now_v7())
 }
 
@@ -33,8 +38,8 @@ fn named(kind: &str, last: Sequence, id: Uuid) -> String {
     format!("{kind}-{:0DIGITS$}-{id}.parquet", last.0)
 }
 
-/// The last log record that any row of a file may come from. 0 for a file whose name does not say:
-/// such are of before names of merged files said so, hence before whatever is asked about.
+/// The last log record that any row of a file may come from. 0 for a file whose name does not say,
+/// as those of other engines.
 pub fn position(file: &DataFile) -> Sequence {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let rest = [FLUSHED, MERGED].into_iter().find_map(|kind| name.strip_prefix(kind));
@@ -68,11 +73,15 @@ mod tests {
             assert_eq!(position(&file(&flushed(Sequence(sequence)))), Sequence(sequence));
         }
         let parts = [7, 3, 9, 1].map(|sequence| file(&flushed(Sequence(sequence))));
-        let once = file(&merged(&parts));
+        let through = Sequence(20);
+        let once = file(&merged(&parts, through));
         assert_eq!(position(&once), Sequence(9));
         let more = [file(&flushed(Sequence(8))), once];
-        assert_eq!(position(&file(&merged(&more))), Sequence(9));
-        assert_ne!(merged(&more), merged(&more), "a name is used once");
+        assert_eq!(position(&file(&merged(&more, through))), Sequence(9));
+        assert_ne!(merged(&more, through), merged(&more, through), "a name is used once");
+        // Rows of files of others may be as late as any in the table.
+        let others = [file(&flushed(Sequence(8))), file("part-00000-x.snappy.parquet")];
+        assert_eq!(position(&file(&merged(&others, through))), through);
         // Of before, or of others.
         for name in [
             "merge-0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d.parquet",

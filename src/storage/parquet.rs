@@ -6,6 +6,8 @@
 //! plain UTF-8 and times are UTC microseconds, which every engine reads alike. A flush compresses
 //! with zstd 1, because its files are soon merged; a merge uses zstd 3 and adds bloom filters.
 
+pub mod pages;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,6 +53,13 @@ const ROW_GROUP_MAX_ROWS: usize = 512 * 1024;
 /// 1 MiB, the usual size, took a tenth more time.
 const PAGE_BYTES: usize = 256 << 10;
 
+/// Memory at which a row group is ended unless [`FileWriter::with_group_bytes`] says less.
+const GROUP_BYTES: u64 = 64 << 20;
+
+/// Bytes of a part in which a file goes to the store, and how many of them may be on their way.
+const PART_BYTES: usize = 4 << 20;
+const PARTS_MAX: usize = 2;
+
 /// How the files of a table are laid out. Columns by position in the table's schema.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -82,6 +91,7 @@ pub struct FileWriter {
     path: String,
     partition: Option<String>,
     rows: u64,
+    group_bytes: u64,
 }
 
 impl std::fmt::Debug for FileWriter {
@@ -104,7 +114,9 @@ impl FileWriter {
         (partition, name): (Option<String>, &str),
     ) -> Result<Self, ParquetError> {
         let path = spec.file_path(partition.as_deref(), name);
-        let object = BufWriter::new(Arc::clone(store), Path::from(path.as_str()));
+        let object =
+            BufWriter::with_capacity(Arc::clone(store), Path::from(path.as_str()), PART_BYTES)
+                .with_max_concurrency(PARTS_MAX);
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
@@ -112,31 +124,31 @@ impl FileWriter {
         let writer = AsyncArrowWriter::try_new_with_options(object, Arc::clone(&schema), options)?;
         let statistics = layout.statistics.clone();
         let store = Arc::clone(store);
-        Ok(Self { writer, store, schema, statistics, path, partition, rows: 0 })
+        let group_bytes = GROUP_BYTES;
+        Ok(Self { writer, store, schema, statistics, path, partition, rows: 0, group_bytes })
     }
 
-    /// Adds rows, which must continue the order of the layout.
+    /// Ends row groups as soon as they take `group_bytes` of memory, however few rows they have.
+    /// At their end they are in memory twice.
+    #[must_use]
+    pub fn with_group_bytes(self, group_bytes: u64) -> Self {
+        Self { group_bytes, ..self }
+    }
+
+    /// Adds rows, which must continue the order of the layout. A row group may exceed its memory by
+    /// one batch.
     ///
     /// # Errors
     ///
     /// The store fails, or the rows do not fit the schema.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         self.rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
-        self.writer.write(batch).await
-    }
-
-    /// Memory of the row group under way.
-    pub fn memory_bytes(&self) -> u64 {
-        u64::try_from(self.writer.memory_size()).unwrap_or(u64::MAX)
-    }
-
-    /// Ends the row group under way before it has its full number of rows, which frees its memory.
-    ///
-    /// # Errors
-    ///
-    /// The store fails.
-    pub async fn end_row_group(&mut self) -> Result<(), ParquetError> {
-        self.writer.flush().await
+        self.writer.write(batch).await?;
+        let memory = u64::try_from(self.writer.memory_size()).unwrap_or(u64::MAX);
+        if memory >= self.group_bytes {
+            self.writer.flush().await?;
+        }
+        Ok(())
     }
 
     /// Bytes written so far, the row group under way not counted.

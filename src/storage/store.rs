@@ -168,6 +168,11 @@ impl Store {
         &self.shared.table
     }
 
+    /// Sizes and ages of what is kept.
+    pub fn settings(&self) -> &StorageConfig {
+        &self.shared.settings
+    }
+
     /// How its files are laid out.
     pub fn layout(&self) -> &Layout {
         &self.shared.layout

@@ -26,6 +26,7 @@ use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
 use crate::identity::deletions::Deletion;
+use crate::identity::deletions::Origin;
 use crate::identity::lifted;
 use crate::identity::lifted::Names;
 use crate::identity::person::Person;
@@ -189,7 +190,7 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
     for id in IDS {
         let limit = model.deleted.get(&(project, id.to_owned())).copied().unwrap_or(0);
         for position in [0, limit.saturating_sub(1), limit, limit + 1] {
-            let found = pending.is_deleted(project, id, position);
+            let found = pending.is_deleted(project, id, Origin::Log(position));
             assert_eq!(found, position < limit, "{id} at {position}");
         }
     }

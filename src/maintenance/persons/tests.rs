@@ -386,3 +386,15 @@ fn the_published_schema_is_the_one_in_use() {
         json!({"table": "persons", "version": 1, "partitioned_by": [], "columns": columns});
     assert_eq!(published, expected);
 }
+
+#[test]
+fn copies_take_a_tenth_of_the_time_at_most() {
+    let pause = |took, interval| {
+        super::pause_after(Duration::from_secs(took), Duration::from_secs(interval)).as_secs()
+    };
+    assert_eq!(pause(0, 300), 300);
+    assert_eq!(pause(30, 300), 300);
+    assert_eq!(pause(60, 300), 540);
+    assert_eq!(pause(600, 1), 5400);
+    assert_eq!(super::pause_after(Duration::MAX, Duration::ZERO), Duration::MAX);
+}

@@ -1,0 +1,278 @@
+//! Reading whole files page by page, for merges: [`PagedFile`]. Of every column there is one page in
+//! memory and not the row group, and what all of it takes is known before anything is read.
+//!
+//! Everything here blocks and belongs on a thread of its own.
+
+use std::io;
+use std::io::Read;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::array::new_null_array;
+use arrow::compute::CastOptions;
+use arrow::compute::cast_with_options;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::FieldRef;
+use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use bytes::Buf;
+use bytes::Bytes;
+use futures::executor::block_on;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::file::reader::ChunkReader;
+use parquet::file::reader::Length;
+use tokio::task::unconstrained;
+
+use crate::storage::compaction::ReadCost;
+use crate::storage::delta::DataFile;
+use crate::storage::parquet::PAGE_BYTES;
+
+/// What is read at once where nothing says how much is needed, such as the header of a page.
+const STEP_BYTES: u64 = 16 << 10;
+
+/// Size of a page before compression, in a file that does not say where its pages are: the usual one.
+const FOREIGN_PAGE_BYTES: u64 = 1 << 20;
+
+/// What a value of a batch takes beside its text.
+const VALUE_BYTES: u64 = 16;
+
+/// A dictionary in memory: its page, and a view for each of its texts, which may be short.
+const DICTIONARY_FACTOR: u64 = 3;
+
+/// In smaller pages no row can be wide, and their headers would pass for rows.
+const PAGE_MIN_BYTES: u64 = 16 << 10;
+
+/// A file of a table that is going to be read as a whole.
+#[derive(Debug)]
+pub struct PagedFile {
+    file: Arc<DataFile>,
+    chunks: Chunks,
+    metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
+    cost: ReadCost,
+}
+
+impl PagedFile {
+    /// Reads what the file says of itself. Its rows will have the columns of `schema`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn open(
+        store: Arc<dyn ObjectStore>,
+        file: Arc<DataFile>,
+        schema: &SchemaRef,
+    ) -> Result<Self, ParquetError> {
+        let path = Path::from(file.path.as_str());
+        let chunks = Chunks { store, path, len: file.size_bytes };
+        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
+        let metadata = ArrowReaderMetadata::load(&chunks, options.clone())?;
+        // Text as views of the pages, which copies nothing.
+        let viewed = viewed(metadata.schema(), schema);
+        let metadata = Arc::clone(metadata.metadata());
+        let cost = cost(&metadata);
+        let metadata = ArrowReaderMetadata::try_new(metadata, options.with_schema(viewed))?;
+        Ok(Self { file, chunks, metadata, schema: Arc::clone(schema), cost })
+    }
+
+    /// Which file it is.
+    pub fn file(&self) -> &Arc<DataFile> {
+        &self.file
+    }
+
+    /// What reading it takes of memory.
+    pub fn cost(&self) -> ReadCost {
+        self.cost
+    }
+
+    /// All rows in batches of `batch_rows`, with the columns of the schema: in its types, and NULLs
+    /// where the file lacks a column.
+    ///
+    /// # Errors
+    ///
+    /// The file is no Parquet that can be read; errors of reading come with the batches.
+    pub fn rows(
+        self,
+        batch_rows: usize,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + 'static, ParquetError>
+    {
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.chunks, self.metadata);
+        let fields = builder.schema().fields().iter().enumerate();
+        let known = fields.filter(|(_, field)| self.schema.index_of(field.name()).is_ok());
+        let known: Vec<usize> = known.map(|(position, _)| position).collect();
+        let mask = ProjectionMask::roots(builder.parquet_schema(), known);
+        let reader = builder.with_projection(mask).with_batch_size(batch_rows).build()?;
+        let schema = self.schema;
+        Ok(reader.map(move |batch| adapted(&batch?, &schema)))
+    }
+}
+
+/// The columns of a file as they are to be read.
+fn viewed(of_file: &SchemaRef, of_table: &SchemaRef) -> SchemaRef {
+    let field = |field: &FieldRef| match of_table.field_with_name(field.name()) {
+        Ok(known)
+            if (known.data_type(), field.data_type()) == (&DataType::Utf8View, &DataType::Utf8) =>
+        {
+            Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable()))
+        }
+        _ => Arc::clone(field),
+    };
+    Arc::new(Schema::new(of_file.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A batch of a file as one of the table.
+fn adapted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let column = |field: &FieldRef| match batch.column_by_name(field.name()) {
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+        Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
+        Some(column) => cast_with_options(column, field.data_type(), &options),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<_, _>>()?;
+    RecordBatch::try_new(Arc::clone(schema), columns)
+}
+
+/// What reading takes: of each column that of its worst row group.
+fn cost(metadata: &ParquetMetaData) -> ReadCost {
+    let mut columns: Vec<ReadCost> = Vec::new();
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        let rows = size(group.num_rows());
+        let offsets = metadata.offset_index().and_then(|index| index.get(number));
+        columns.resize(columns.len().max(group.columns().len()), ReadCost::default());
+        for (position, (chunk, worst)) in group.columns().iter().zip(&mut columns).enumerate() {
+            let pages = offsets.and_then(|offsets| offsets.get(position));
+            let cost = column_cost(chunk, rows, pages);
+            worst.pages_bytes = worst.pages_bytes.max(cost.pages_bytes);
+            worst.row_bytes = worst.row_bytes.max(cost.row_bytes);
+        }
+    }
+    ReadCost {
+        pages_bytes: columns.iter().map(|cost| cost.pages_bytes).sum(),
+        row_bytes: columns.iter().map(|cost| cost.row_bytes).sum(),
+    }
+}
+
+fn column_cost(
+    chunk: &ColumnChunkMetaData,
+    rows: u64,
+    pages: Option<&OffsetIndexMetaData>,
+) -> ReadCost {
+    let whole = size(chunk.uncompressed_size());
+    let packed = size(chunk.compressed_size()).max(1);
+    let unpacked = |bytes: u64| {
+        let bytes = u128::from(bytes) * u128::from(whole) / u128::from(packed);
+        u64::try_from(bytes).unwrap_or(u64::MAX).min(whole)
+    };
+    let dictionary = chunk.dictionary_page_offset();
+    let dictionary = dictionary.map(|at| unpacked(size(chunk.data_page_offset() - at)));
+    let (page, row) = match pages {
+        None => (FOREIGN_PAGE_BYTES.min(whole), whole / rows.max(1)),
+        Some(pages) => {
+            let locations = pages.page_locations();
+            let ends = locations.iter().skip(1).map(|page| size(page.first_row_index));
+            let (mut largest, mut widest) = (0, whole / rows.max(1));
+            for (page, end) in locations.iter().zip(ends.chain([rows])) {
+                let bytes = unpacked(size(i64::from(page.compressed_page_size)));
+                // A page may be packed better than the others: what is below the size that ours
+                // have may be twice as large.
+                let most = (bytes * 2).min(usize_size(PAGE_BYTES)).min(whole);
+                largest = largest.max(bytes).max(most);
+                if bytes >= PAGE_MIN_BYTES {
+                    let rows = end.saturating_sub(size(page.first_row_index));
+                    widest = widest.max(bytes / rows.max(1));
+                }
+            }
+            (largest, widest)
+        }
+    };
+    // The page that is being read, as it is in the file and unpacked, and the one before it, of
+    // which a batch may still have text.
+    let pages_bytes = page.saturating_mul(2).saturating_add(page.min(packed));
+    ReadCost {
+        pages_bytes: pages_bytes + dictionary.unwrap_or(0) * DICTIONARY_FACTOR,
+        row_bytes: row + VALUE_BYTES,
+    }
+}
+
+fn size(bytes: i64) -> u64 {
+    u64::try_from(bytes).unwrap_or(0)
+}
+
+fn usize_size(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The bytes of a file for the reader of Parquet, which wants them without waiting.
+#[derive(Clone, Debug)]
+struct Chunks {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    len: u64,
+}
+
+impl Chunks {
+    fn bytes(&self, range: std::ops::Range<u64>) -> Result<Bytes, object_store::Error> {
+        // Tokio takes turns by counting, and there are none to take in here: it would wait for ever.
+        let read = block_on(unconstrained(self.store.get_ranges(&self.path, &[range])))?;
+        Ok(read.into_iter().next().unwrap_or_default())
+    }
+}
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = Steps;
+
+    fn get_read(&self, start: u64) -> Result<Steps, ParquetError> {
+        Ok(Steps { chunks: self.clone(), at: start, ahead: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let end = start.saturating_add(usize_size(length));
+        self.bytes(start..end).map_err(|error| ParquetError::External(Box::new(error)))
+    }
+}
+
+/// A file from some place on, read in steps.
+#[derive(Debug)]
+struct Steps {
+    chunks: Chunks,
+    /// Where the next step begins.
+    at: u64,
+    /// What was read and not asked for yet.
+    ahead: Bytes,
+}
+
+impl Read for Steps {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ahead.is_empty() {
+            let end = self.chunks.len.min(self.at.saturating_add(STEP_BYTES));
+            if end <= self.at {
+                return Ok(0);
+            }
+            self.ahead = self.chunks.bytes(self.at..end).map_err(io::Error::other)?;
+            self.at = end;
+        }
+        (&mut self.ahead).reader().read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Files of tables against the rows that were written, and against what they said of themselves.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use arrow::array::Array;
+use arrow::array::AsArray;
+use arrow::array::Int32Array;
+use arrow::array::Int64Array;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::CopyOptions;
+use object_store::GetOptions;
+use object_store::GetResult;
+use object_store::ListResult;
+use object_store::MultipartUpload;
+use object_store::ObjectMeta;
+use object_store::ObjectStore;
+use object_store::PutMultipartOptions;
+use object_store::PutOptions;
+use object_store::PutPayload;
+use object_store::PutResult;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use parquet::errors::ParquetError;
+
+use super::PagedFile;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::TableSpec;
+use crate::storage::parquet::Effort;
+use crate::storage::parquet::FileWriter;
+use crate::storage::parquet::Layout;
+
+/// A store that notes the most bytes that were asked for at once.
+#[derive(Debug, Default)]
+struct Measured {
+    inner: InMemory,
+    most: AtomicU64,
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Measured")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Measured {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        self.inner.put_opts(location, payload, options).await
+    }
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+    async fn get_opts(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        let is_head = options.head;
+        let got = self.inner.get_opts(location, options).await?;
+        let bytes = if is_head { 0 } else { got.range.end - got.range.start };
+        self.most.fetch_max(bytes, Ordering::Relaxed);
+        Ok(got)
+    }
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> object_store::Result<Vec<Bytes>> {
+        let most = ranges.iter().map(|range| range.end - range.start).max().unwrap_or(0);
+        self.most.fetch_max(most, Ordering::Relaxed);
+        self.inner.get_ranges(location, ranges).await
+    }
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+    async fn copy_opts(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
+    let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+    Arc::new(Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// Whole numbers, few different texts, and texts that hardly repeat.
+fn events() -> SchemaRef {
+    schema(&[
+        ("number", DataType::Int64),
+        ("name", DataType::Utf8View),
+        ("body", DataType::Utf8View),
+    ])
+}
+
+/// Bytes that do not compress well.
+fn noise(mut seed: u64, len: usize) -> String {
+    let digit = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + u8::try_from((seed >> 33) % 64).unwrap())
+    };
+    (0..len).map(digit).collect()
+}
+
+/// The row of a number, whose body has a length.
+fn body(number: i64, len: usize) -> Option<String> {
+    (number % 7 != 0).then(|| noise(number.cast_unsigned(), len))
+}
+
+/// Writes rows with bodies of these lengths, in batches as merges do.
+async fn written(
+    store: &Arc<dyn ObjectStore>,
+    lens: &[usize],
+    group_bytes: Option<u64>,
+) -> Arc<DataFile> {
+    let spec = TableSpec { name: "test", schema: events(), partition_column: None };
+    let layout =
+        Layout { sort: vec![0], bloom: Vec::new(), statistics: vec![0], unique: vec![0, 2] };
+    let writer = FileWriter::new(store, &spec, &layout, Effort::Merge, (None, "file.parquet"));
+    let mut writer = writer.expect("a writer");
+    if let Some(bytes) = group_bytes {
+        writer = writer.with_group_bytes(bytes);
+    }
+    let mut number = 0_i64;
+    for lens in lens.chunks(256) {
+        let numbers: Vec<i64> = (number..).take(lens.len()).collect();
+        number += i64::try_from(lens.len()).unwrap();
+        let names = numbers.iter().map(|number| Some(format!("the name number {}", number % 5)));
+        let bodies = numbers.iter().zip(lens).map(|(number, len)| body(*number, *len));
+        let batch = RecordBatch::try_new(
+            events(),
+            vec![
+                Arc::new(Int64Array::from(numbers.clone())),
+                Arc::new(StringViewArray::from_iter(names)),
+                Arc::new(StringViewArray::from_iter(bodies)),
+            ],
+        );
+        writer.write(&batch.expect("a batch")).await.expect("writes");
+    }
+    Arc::new(writer.finish().await.expect("a file"))
+}
+
+fn store() -> (Arc<Measured>, Arc<dyn ObjectStore>) {
+    let measured = Arc::new(Measured::default());
+    let store = Arc::clone(&measured) as Arc<dyn ObjectStore>;
+    (measured, store)
+}
+
+fn groups(file: &PagedFile) -> usize {
+    file.metadata.metadata().num_row_groups()
+}
+
+#[tokio::test]
+async fn row_groups_end_by_their_memory_and_no_row_is_lost() {
+    let lens = vec![400; 10_000];
+    for (group_bytes, expected) in [(None, 1..=1), (Some(1 << 20), 3..=5), (Some(1), 40..=40)] {
+        let (_, store) = store();
+        let file = written(&store, &lens, group_bytes).await;
+        let paged = PagedFile::open(store, Arc::clone(&file), &events()).expect("opens");
+        assert!(expected.contains(&groups(&paged)), "{group_bytes:?}: {}", groups(&paged));
+        let mut next = 0;
+        for batch in paged.rows(300).expect("a reader") {
+            let batch = batch.expect("a batch");
+            let numbers = batch.column(0).as_primitive::<Int64Type>();
+            let (names, bodies) =
+                (batch.column(1).as_string_view(), batch.column(2).as_string_view());
+            for row in 0..batch.num_rows() {
+                assert_eq!(numbers.value(row), next);
+                assert_eq!(names.value(row), format!("the name number {}", next % 5));
+                let found = bodies.is_valid(row).then(|| bodies.value(row).to_owned());
+                assert_eq!(found, body(next, 400), "{next}");
+                next += 1;
+            }
+        }
+        assert_eq!(next, 10_000);
+    }
+}
+
+/// Goal: reading never has a row group in memory. Method: note how much is asked for at once.
+#[tokio::test]
+async fn a_large_row_group_is_read_by_the_page() {
+    let (measured, store) = store();
+    let file = written(&store, &vec![1000; 8000], None).await;
+    let paged = PagedFile::open(store, Arc::clone(&file), &events()).expect("opens");
+    assert_eq!(groups(&paged), 1);
+    assert!(file.size_bytes > 4 << 20, "{file:?}");
+    for batch in paged.rows(100).expect("a reader") {
+        batch.expect("a batch");
+    }
+    let most = measured.most.load(Ordering::Relaxed);
+    assert!((1..512 << 10).contains(&most), "{most} bytes at once");
+}
+
+#[tokio::test]
+async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
+    let cost = async |lens: &[usize]| {
+        let (_, store) = store();
+        let file = written(&store, lens, None).await;
+        PagedFile::open(store, file, &events()).expect("opens").cost()
+    };
+    let narrow = cost(&vec![100; 20_000]).await;
+    assert!((100..400).contains(&narrow.row_bytes), "{narrow:?}");
+    // Twice as many rows take more disk, not more memory.
+    let longer = cost(&vec![100; 40_000]).await;
+    assert!(longer.pages_bytes < narrow.pages_bytes * 5 / 4, "{longer:?} {narrow:?}");
+    assert!(longer.pages_bytes < 3 << 20, "{longer:?}");
+    // A few wide rows among many: the pages that they are in decide.
+    let mut lens = vec![100; 20_000];
+    lens[5000..5010].fill(200_000);
+    let wide = cost(&lens).await;
+    assert!((4_000..400_000).contains(&wide.row_bytes), "{wide:?}");
+    assert!(wide.pages_bytes >= narrow.pages_bytes, "{wide:?}");
+    let all_wide = cost(&[600_000; 16]).await;
+    assert!((400_000..2_000_000).contains(&all_wide.row_bytes), "{all_wide:?}");
+    assert!(all_wide.pages_bytes >= 1_200_000, "{all_wide:?}");
+}
+
+/// Tables gain columns, and other engines write their own types.
+#[tokio::test]
+async fn columns_become_those_of_the_table() {
+    let (_, store) = store();
+    let file = written(&store, &[20; 10], None).await;
+    let table = schema(&[
+        ("new", DataType::Float64),
+        ("body", DataType::Utf8View),
+        ("number", DataType::Int32),
+    ]);
+    let paged = PagedFile::open(Arc::clone(&store), Arc::clone(&file), &table).expect("opens");
+    let batches: Result<Vec<_>, _> = paged.rows(100).expect("a reader").collect();
+    let [batch] = batches.expect("reads").try_into().expect("one batch");
+    assert_eq!(batch.schema(), table);
+    assert_eq!(batch.column(0).null_count(), 10);
+    assert_eq!(batch.column(1).as_string_view().value(1), body(1, 20).unwrap());
+    let numbers = Int32Array::from((0..10).collect::<Vec<i32>>());
+    assert_eq!(batch.column(2).as_ref(), &numbers as &dyn Array);
+    // What does not fit is an error and no NULL.
+    let table = schema(&[("body", DataType::Int64)]);
+    let paged = PagedFile::open(store, file, &table).expect("opens");
+    assert!(paged.rows(100).expect("a reader").any(|batch| batch.is_err()));
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_an_error() {
+    let (_, store) = store();
+    let file = written(&store, &[20; 10], None).await;
+    let shorter = DataFile { size_bytes: file.size_bytes - 1, ..DataFile::clone(&file) };
+    let missing = DataFile { path: "other.parquet".to_owned(), ..DataFile::clone(&file) };
+    for file in [shorter, missing] {
+        let opened = PagedFile::open(Arc::clone(&store), Arc::new(file), &events());
+        assert!(matches!(opened, Err(ParquetError::General(_) | ParquetError::External(_))));
+    }
+}
