@@ -51,6 +51,7 @@ pub mod first_start;
 pub mod flag_rules;
 pub mod flag_settings;
 pub mod flags;
+pub mod forgetting;
 pub mod group_types;
 pub mod hash_keys;
 pub mod members;

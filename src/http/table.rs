@@ -30,6 +30,7 @@ use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
 use crate::http::routes::feature_flags::status;
+use crate::http::routes::feature_flags::test_evaluation;
 use crate::http::routes::flag_settings;
 use crate::http::routes::groups;
 use crate::http::routes::ingestion_warnings;
@@ -152,7 +153,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/:id/role_access/:access/", "feature_flag:read", of_project!(role_access::retrieve)),
     at("DELETE",    "P/feature_flags/:id/role_access/:access/", "feature_flag:write", of_project!(role_access::delete)),
     at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)),
-    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(questions::test_evaluation)),
+    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(test_evaluation::test_evaluation)),
     at("GET",       "P/feature_flags/:id/versions/:version/", "feature_flag:read", of_project!(actions::version)),
     at("POST",      "P/feature_flags/:id/versions/:version/revert/", "feature_flag:write", of_project!(actions::revert)),
 

@@ -339,7 +339,7 @@ mod tests {
             "performed_rollback": null,
             "can_edit": true,
             "tags": [],
-            "usage_dashboard": null,
+            "usage_dashboard": 1,
             "analytics_dashboards": [],
             "has_enriched_analytics": null,
             "version": 1,
