@@ -321,6 +321,16 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
         "{tested}"
     );
     assert_eq!(tested["reason"], "no_condition_match");
+    let bad = json!({"distinct_id": "bob", "timestamp": "soon"});
+    let refused = server.post(&path(&a, "test_evaluation/"), &bad);
+    assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!("timestamp")));
+    let past = json!({"distinct_id": "ada", "timestamp": "2020-01-01T00:00:00Z"});
+    let past = server.post(&path(&a, "test_evaluation/"), &past).json();
+    assert_eq!(
+        (&past["result"], past["person_properties"].get("plan")),
+        (&json!(false), None),
+        "{past}"
+    );
     let property = &tested["conditions"][0]["properties"][0];
     assert_eq!((&property["actual_value"], &property["matched"]), (&json!("free"), &json!(false)));
     let body = json!({"api_key": TOKEN, "distinct_id": "ada"}).to_string();
@@ -457,12 +467,35 @@ fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     copy("a", false);
     assert_eq!(server.get(&format!("{other}scheduled_changes/")).json()["count"], 1);
     assert_eq!(server.get(&format!("{other}cohorts/")).json()["count"], 4);
-    let needs = json!({"groups": [{"properties": [{"key": flag["id"].to_string(), "type": "flag",
+}
+
+/// Ids of flags differ between projects: a copy asks for the flags of its project with the same keys.
+#[test]
+fn a_copy_depends_on_the_flags_of_its_project() {
+    let server = TestServer::start();
+    let other = created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let other_flags = format!("/api/projects/{}/feature_flags/", other["id"]);
+    let base = created(&server, FLAGS, &json!({"key": "base"}));
+    let needs = json!({"groups": [{"properties": [{"key": base["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
     created(&server, FLAGS, &json!({"key": "b", "filters": needs}));
-    let failed = copy("b", false);
-    let message = failed["failed"][0]["error_message"].as_str().expect("a message");
-    assert!(message.starts_with("Flag dependency references non-existent flag"), "{failed}");
+    let copy = || {
+        let body = json!({"feature_flag_key": "b", "from_project": 1, "target_project_ids": [other["id"]]});
+        server.post("/api/organizations/@current/feature_flags/copy_flags/", &body).json()
+    };
+    let failed = copy();
+    assert_eq!(
+        failed["failed"][0]["error_message"],
+        "Flag dependency 'base' does not exist in the project.",
+        "{failed}"
+    );
+    assert_eq!(server.get(&other_flags).json()["count"], 0);
+    created(&server, &other_flags, &json!({"key": "first"}));
+    let there = created(&server, &other_flags, &json!({"key": "base"}));
+    assert_ne!(there["id"], base["id"]);
+    let copied = copy();
+    let property = &copied["success"][0]["filters"]["groups"][0]["properties"][0];
+    assert_eq!(property["key"], there["id"].to_string(), "{copied}");
 }
 
 #[test]

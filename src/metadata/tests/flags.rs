@@ -51,7 +51,7 @@ async fn a_flag_is_stored_as_given() {
     assert_eq!(flag.rollback_conditions, Some(json!([{"threshold": 1}])));
     assert_eq!(flag.performed_rollback, Some(true));
     assert_eq!(flag.tags, ["beta", "ü"]);
-    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (None, &vec![4, 2]));
+    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (Some(1), &vec![4, 2]));
     assert_eq!(flag.has_enriched_analytics, Some(false));
     assert_eq!(*flag.rollout_percentage(), Value::Null);
     bench.check_snapshot().await;
