@@ -429,6 +429,7 @@ fn patched(
     if let Some(given) = patch.filters {
         flag.filters = flag_rules::updated(&stored.filters, given);
         check_filters(&flag.filters, &graph)?;
+        flag_rules::check_enrollment(&stored.filters, &flag.filters)?;
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
