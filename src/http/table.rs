@@ -40,6 +40,7 @@ use crate::http::routes::persons;
 use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
+use crate::http::routes::resource_access;
 use crate::http::routes::roles;
 use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
@@ -72,6 +73,10 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
     at("GET",       "O/feature_flags/keys/",    "feature_flag:read",     of_account!(across::keys)),
     at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)),
+    at("GET",       "O/resource_access/",       "organization:read",     of_account!(resource_access::list)),
+    at("POST",      "O/resource_access/",       "organization:write",    of_account!(resource_access::create)),
+    at("PATCH",     "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::update)),
+    at("DELETE",    "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::delete)),
     at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
     at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
     at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),

@@ -315,7 +315,8 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
     /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
-    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes.
+    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes,
+    /// [`MetadataError::Forbidden`] if the user may not change it.
     pub async fn update_flag(
         &self,
         project: ProjectId,
@@ -381,6 +382,7 @@ impl Write {
         trigger: Option<Value>,
     ) -> Result<(), MetadataError> {
         let (project, id) = (before.project, before.id);
+        self.check_editor(user, before)?;
         locking::check(before, &patch, &self.base)?;
         let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
         after.last_modified_by = Some(user);

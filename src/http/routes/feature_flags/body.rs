@@ -156,7 +156,8 @@ impl<'a> FlagBody<'a> {
             features: Map::new(),
             rollback_conditions: flag.rollback_conditions.as_ref(),
             performed_rollback: flag.performed_rollback,
-            can_edit: auth::grants(&asker.key, "feature_flag:write"),
+            can_edit: auth::grants(&asker.key, "feature_flag:write")
+                && snapshot.may_edit(&asker.user, flag),
             tags: &flag.tags,
             usage_dashboard: flag.usage_dashboard,
             analytics_dashboards: &flag.analytics_dashboards,

@@ -204,6 +204,7 @@ fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Probl
     match written {
         Ok(written) => Ok(Ok(written)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
+        Err(MetadataError::Forbidden(reason)) => Ok(Err(reason.to_owned())),
         Err(error) => Err(problem(error)),
     }
 }
