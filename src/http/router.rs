@@ -146,7 +146,9 @@ impl Router {
             Public::Metrics => now(Ok(health::metrics(&app.metrics))),
             Public::Description => now(Ok(description::description(&request))),
             Public::Capture(kind) => later(capture::capture(app, kind, request)),
-            Public::CaptureV1 => later(async { Ok(capture_v1::capture_v1(app, request).await) }),
+            Public::CaptureV1 => {
+                later(async move { Ok(capture_v1::capture_v1(app, request).await) })
+            }
             Public::Discarded(what) => later(discarded::discard(app, what, request)),
             Public::Flags => later(flags::flags(app, request)),
             Public::FlagsWithoutSubject => now(flags::without_subject(app, &request)),

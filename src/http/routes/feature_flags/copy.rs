@@ -160,7 +160,7 @@ fn needed_flags(
 ) -> Vec<Arc<StoredFlag>> {
     let of_schedules = schedules.iter().filter_map(|change| change.payload.get("value"));
     let filters = std::iter::once(&flag.filters).chain(of_schedules);
-    let ids: HashSet<FlagId> = filters.flat_map(|filters| dependencies::of(filters)).collect();
+    let ids: HashSet<FlagId> = filters.flat_map(dependencies::of).collect();
     let all = snapshot.flags(flag.project).iter();
     all.filter(|flag| ids.contains(&flag.id)).cloned().collect()
 }
