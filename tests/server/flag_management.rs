@@ -369,6 +369,13 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
     let deleted = bulk(json!({"ids": [c["id"], 999]})).json();
     assert_eq!(deleted["deleted"][0]["key"], "third", "{deleted}");
     assert_eq!(deleted["errors"], json!([{"id": 999, "reason": "Flag not found"}]));
+    let deleted = bulk(json!({"ids": [b["id"]]})).json();
+    let told = &deleted["deleted"][0];
+    assert_eq!(
+        (&told["rollout_state"], &told["active_variant"]),
+        (&json!("fully_rolled_out"), &json!("v")),
+        "{deleted}"
+    );
 }
 
 #[test]
