@@ -138,7 +138,7 @@ mod tests {
         let effects = [
             effect(1, deleted(Extent::Person, &["a"])),
             effect(1, deleted(Extent::Person, &[])),
-            effect(2, deleted(Extent::Events, &[])),
+            effect(2, deleted(Extent::Person, &[])),
             effect(
                 4,
                 Done::Changed {
@@ -163,8 +163,10 @@ mod tests {
             distinct_ids: vec!["a".to_owned()],
         };
         let without_id = Forgotten { uuids: vec![own], distinct_ids: Vec::new() };
-        let expected = [Some(with_id), Some(without_id), None, None, None, None];
-        assert_eq!(forgotten, expected, "who loses its events alone stays");
+        let without = Some(without_id);
+        assert_eq!(forgotten, [Some(with_id), without.clone(), without, None, None, None]);
+        let events = effect(7, deleted(Extent::Events, &[]));
+        assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
         // After a crash the later ones come in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();
         let ids = |entries: &[super::Elsewhere]| entries.iter().map(|e| e.id).collect::<Vec<_>>();
