@@ -130,7 +130,7 @@ async fn who_is_deleted_is_forgotten_once() {
         },
         forgotten: Some(forgotten),
     };
-    metadata.log_elsewhere(&[entry.clone()]).await.expect("log");
+    metadata.log_elsewhere(std::slice::from_ref(&entry)).await.expect("log");
     let members =
         |id| metadata.snapshot().cohort(PROJECT, id).map(|cohort| cohort.members.to_vec());
     assert_eq!(members(live), Some(vec![other]));
