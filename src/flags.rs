@@ -16,6 +16,7 @@
 pub mod bucket;
 pub mod cohorts;
 pub mod definition;
+pub mod effort;
 pub mod evaluate;
 pub mod set;
 pub mod subject;

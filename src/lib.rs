@@ -86,8 +86,8 @@
 //!    was across a login, the hash keys of the person ([`metadata::Metadata::hash_keys`]).
 //!    [`http::knowledge::Knowledge::ask`] builds the [`flags::subject::Subject`] and its cohorts
 //!    ([`flags::cohorts::Memberships`]).
-//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long runs
-//!    beside the threads of sockets.
+//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long by
+//!    its [`flags::effort`] runs beside the threads of sockets ([`http::knowledge::evaluate`]).
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
 //! # What always holds
@@ -111,6 +111,8 @@
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | There is no change of a flag, a cohort or a definition without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |
+//! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
+//! | Who may only look at flags changes none, whatever way is tried. | `tests/server/flag_rights.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |

@@ -48,9 +48,11 @@ pub mod definition_notes;
 pub mod definitions;
 mod disk;
 pub mod first_start;
+pub mod flag_rights;
 pub mod flag_rules;
 pub mod flag_settings;
 pub mod flags;
+pub mod forgetting;
 pub mod group_types;
 pub mod hash_keys;
 pub mod members;
@@ -134,6 +136,9 @@ pub enum MetadataError {
     /// There is no such row in this project.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// The user may not do this; in words for people.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// Somebody else changed what was to be changed; in words for people.
     #[error("{0}")]
     Conflict(String),
@@ -154,6 +159,7 @@ impl MetadataError {
             Self::Corrupt { .. } => Kind::Internal,
             Self::Rejected(_) | Self::Setting { .. } => Kind::Invalid,
             Self::NotFound(_) => Kind::NotFound,
+            Self::Forbidden(_) => Kind::Forbidden,
             Self::Taken(_) | Self::Conflict(_) => Kind::Conflict,
         }
     }

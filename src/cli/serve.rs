@@ -41,6 +41,10 @@ const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
 /// Time for the threads to end.
 const THREADS_END: Duration = Duration::from_secs(10);
 
+/// Turns of tasks after which a thread that is never idle looks at sockets and timers again. A turn may
+/// evaluate flags for 200 us (`http::knowledge`); with tokio's own 61 they could wait for 12 ms.
+const EVENT_INTERVAL: u32 = 16;
+
 /// Settings of the server. Each is a flag, an environment variable and a key of the settings file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
@@ -77,7 +81,11 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
         }
         Holder::Unknown => bail!("{} is in use by another process", data_dir.display()),
     };
-    let main = Builder::new_multi_thread().thread_name("async").enable_all().build()?;
+    let main = Builder::new_multi_thread()
+        .thread_name("async")
+        .event_interval(EVENT_INTERVAL)
+        .enable_all()
+        .build()?;
     let query = query_runtime(&config)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
     let (app, lock) = main.block_on(serve(args, config, runtimes, lock, clock))?;

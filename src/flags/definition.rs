@@ -325,7 +325,8 @@ fn payloads(filters: &Map<String, Value>) -> Result<HashMap<Box<str>, Value>, De
     }
 }
 
-fn has_enrollment(filters: &Map<String, Value>) -> bool {
+/// Whether people may enrol in a flag with these filters: early access.
+pub fn has_enrollment(filters: &Map<String, Value>) -> bool {
     let groups = filters.get("super_groups").and_then(Value::as_array);
     filters.get("feature_enrollment") == Some(&Value::Bool(true))
         || groups.is_some_and(|groups| !groups.is_empty())

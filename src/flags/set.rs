@@ -12,6 +12,7 @@ use crate::flags::definition::Definition;
 use crate::flags::definition::DefinitionError;
 use crate::flags::definition::Runtime;
 use crate::flags::definition::Stored;
+use crate::flags::effort::Effort;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::evaluate::Dependencies;
 use crate::flags::evaluate::Dependency;
@@ -58,6 +59,7 @@ pub struct FlagSet {
     is_circular: Box<[bool]>,
     by_id: HashMap<i64, usize>,
     by_key: HashMap<Box<str>, usize>,
+    effort: Effort,
 }
 
 /// Which flags a request asks for. The default is all of them.
@@ -147,12 +149,19 @@ impl FlagSet {
                 *is_circular = false;
             }
         }
-        Self { entries, dependencies, order, is_circular, by_id, by_key }
+        let effort = entries.iter().filter_map(|entry| entry.evaluable()).map(Effort::of);
+        let effort = effort.fold(Effort::default(), Effort::and);
+        Self { entries, dependencies, order, is_circular, by_id, by_key, effort }
     }
 
     /// The stored flags, in their order.
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
+    }
+
+    /// What the evaluation of all of them takes.
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// The flag with this key, whether active or not.

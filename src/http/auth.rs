@@ -1,7 +1,10 @@
 //! Who asks: a personal key becomes an [`Asker`], and with a project a [`Principal`]. Tokens of the
 //! public endpoints stand in bodies, and are looked up where those are read.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use hyper::header::AUTHORIZATION;
 
 use crate::event::id::ProjectId;
 use crate::http::request::Request;
@@ -43,9 +46,26 @@ pub struct Principal {
 ///
 /// 401 without a valid key.
 pub fn asker(snapshot: &Snapshot, request: &Request) -> Result<Asker, Problem> {
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    let query = request.query("personal_api_key");
-    let value = bearer.map(str::trim).or(query.as_deref()).filter(|value| !value.is_empty());
+    let value = match bearer(request) {
+        Some(bearer) => Cow::Borrowed(bearer),
+        None => request.query("personal_api_key").unwrap_or_default(),
+    };
+    asker_of(snapshot, &value)
+}
+
+/// What stands behind `Bearer` in the header.
+pub fn bearer(request: &Request) -> Option<&str> {
+    let value = request.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim)
+}
+
+/// Checks a key; empty is none.
+///
+/// # Errors
+///
+/// 401 without a valid key.
+pub fn asker_of(snapshot: &Snapshot, value: &str) -> Result<Asker, Problem> {
+    let value = Some(value).filter(|value| !value.is_empty());
     let value = value.ok_or_else(Problem::not_authenticated)?;
     let key = snapshot.key_by_value(value).ok_or_else(Problem::invalid_personal_api_key)?;
     Ok(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) })
@@ -74,7 +94,15 @@ pub fn principal(
         },
         number => number.parse().ok().and_then(|id| snapshot.project(ProjectId(id))),
     };
-    let project = project.ok_or_else(not_found)?;
+    check_project(asker, project.ok_or_else(not_found)?)
+}
+
+/// Checks the right of `asker` to a project.
+///
+/// # Errors
+///
+/// 403 if it belongs to another organization, or the key is not for it.
+pub fn check_project(asker: Asker, project: &Arc<Project>) -> Result<Principal, Problem> {
     if project.organization != asker.user.organization {
         return Err(Problem::permission_denied("You don't have access to the project."));
     }

@@ -39,6 +39,7 @@ use crate::http::Front;
 use crate::http::Handler;
 use crate::http::Limits;
 use crate::http::exchange;
+use crate::http::exchange::Counters;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 
@@ -201,6 +202,7 @@ pub(super) struct Activity {
     write_blocked: AtomicU64,
     /// HTTP/2 sends frames between requests, so that a byte is no sign of a head.
     multiplexed: AtomicBool,
+    pub(super) counters: Counters,
 }
 
 impl Activity {
@@ -211,6 +213,7 @@ impl Activity {
             head_began: AtomicU64::new(stamp(now)),
             write_blocked: AtomicU64::new(0),
             multiplexed: AtomicBool::new(false),
+            counters: Counters::default(),
         }
     }
 

@@ -26,6 +26,9 @@ use hyper::body::SizeHint;
 use hyper::header::CONTENT_LENGTH;
 use hyper::header::HeaderValue;
 use hyper::header::ORIGIN;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 
 use crate::clock::Clock;
 use crate::error::Kind;
@@ -159,6 +162,35 @@ struct Record {
     ending: Ending,
 }
 
+/// The metrics of the last exchange of a connection. Most connections ask one endpoint again and again;
+/// to find its metrics in their maps costs more than to count.
+#[derive(Debug, Default)]
+pub(super) struct Counters(Mutex<Option<Counted>>);
+
+#[derive(Debug)]
+struct Counted {
+    route: &'static str,
+    status: u16,
+    requests: Counter,
+    seconds: Histogram,
+}
+
+impl Counters {
+    fn count(&self, metrics: &Metrics, (route, status): (&'static str, u16), duration: Duration) {
+        let mut last = self.0.lock();
+        let same = last.take().filter(|last| last.status == status && last.route == route);
+        let counted = same.unwrap_or_else(|| Counted {
+            route,
+            status,
+            requests: metrics.http_requests.get_or_create(&RequestLabels { route, status }).clone(),
+            seconds: metrics.http_request_seconds.get_or_create(&RouteLabels { route }).clone(),
+        });
+        counted.requests.inc();
+        counted.seconds.observe(duration.as_secs_f64());
+        *last = Some(counted);
+    }
+}
+
 /// How far an exchange came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -173,12 +205,8 @@ impl Drop for Record {
         let now = self.clock.monotonic();
         self.activity.request_ends(now);
         let duration = now.saturating_sub(self.started);
-        let (route, status) = (self.route, self.status);
         let metrics = &self.metrics;
-        metrics.http_requests.get_or_create(&RequestLabels { route, status }).inc();
-        let seconds = metrics.http_request_seconds.get_or_create(&RouteLabels { route });
-        seconds.observe(duration.as_secs_f64());
-        drop(seconds);
+        self.activity.counters.count(metrics, (self.route, self.status), duration);
         let received_bytes = self.received.received_bytes();
         metrics.http_received_bytes.inc_by(received_bytes);
         metrics.http_sent_bytes.inc_by(self.sent_bytes);

@@ -49,6 +49,28 @@ pub struct Question<'a> {
     pub supplied_only: bool,
 }
 
+/// Longest time that an evaluation keeps a thread of sockets. To hand it over to the threads for what
+/// computes, and the answer back, costs about 20 us of their time, and where all threads are busy it
+/// waits twice for its turn, some milliseconds each.
+const INLINE_NANOS_MAX: u64 = 200_000;
+
+/// Runs an evaluation that takes about `nanos` nanoseconds: here, or, if that would keep this thread
+/// from other requests for long, on the threads for what computes.
+///
+/// # Errors
+///
+/// The evaluation panicked, or the server is going down.
+pub async fn evaluate<T: Send + 'static>(
+    app: &App,
+    nanos: u64,
+    evaluation: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    if nanos <= INLINE_NANOS_MAX {
+        return Ok(evaluation());
+    }
+    app.cpu.run(evaluation).await.map_err(|error| Problem::of(error.kind(), &error))
+}
+
 /// What is stored of them.
 pub struct Knowledge {
     view: Option<View>,
@@ -119,6 +141,13 @@ impl Knowledge {
     /// The person, if there is one.
     pub fn person(&self) -> Option<&Person> {
         self.person.as_deref()
+    }
+
+    /// Takes `properties` for those that are stored of the person.
+    pub fn assume(&mut self, properties: Map<String, Value>) {
+        if let Some(person) = &mut self.person {
+            Arc::make_mut(person).properties = properties;
+        }
     }
 
     /// Makes this the subject of `ask`, with the cohorts of the project.

@@ -120,12 +120,26 @@ pub struct Line {
     methods: &'static str,
     /// The path, without a slash at its end.
     pub path: &'static str,
+    /// Whether there are `:names` in it.
+    has_names: bool,
     /// What the values of the `:names` ask for.
     route: fn(&[&str]) -> Public,
 }
 
 const fn on(methods: &'static str, path: &'static str, route: fn(&[&str]) -> Public) -> Line {
-    Line { methods, path, route }
+    Line { methods, path, has_names: has_names(path), route }
+}
+
+/// Whether a path has `:names`, which no other part of one begins like.
+const fn has_names(path: &str) -> bool {
+    let mut rest = path.as_bytes();
+    while let [first, others @ ..] = rest {
+        if *first == b':' {
+            return true;
+        }
+        rest = others;
+    }
+    false
 }
 
 /// What was found for a path.
@@ -142,8 +156,11 @@ pub enum Found {
 /// Finds the endpoint of a path, which may have a query neither nor a host.
 pub fn find(method: &str, path: &str) -> Found {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let mut taking = PUBLIC.iter().filter(|line| line.methods().any(|own| own == method));
-    let found = taking.find_map(|line| Some((line.route)(&line.values(path)?)));
+    let found = PUBLIC.iter().find_map(|line| {
+        // The path first: it tells lines apart sooner than the method does.
+        let values = line.values(path)?;
+        line.methods().any(|own| own == method).then(|| (line.route)(&values))
+    });
     if let Some(found) = found {
         return Found::Endpoint(found);
     }
@@ -160,9 +177,10 @@ impl Line {
 
     /// The values of the `:names` of its path, as written, if `path` fits.
     fn values<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
-        let own = self.path.strip_suffix('/').unwrap_or(self.path);
-        if !own.contains(':') {
-            return (own == path).then(Vec::new);
+        let own = self.path;
+        if !self.has_names {
+            // The root is the one path that is its slash.
+            return (own == path || (own == "/" && path.is_empty())).then(Vec::new);
         }
         let (mut own, mut parts, mut values) = (own.split('/'), path.split('/'), Vec::new());
         loop {

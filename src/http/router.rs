@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::http::Handler;
 use crate::http::Matched;
 use crate::http::auth;
+use crate::http::call::Answer;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::public;
@@ -100,6 +101,22 @@ impl Route {
     }
 }
 
+/// An answer, or what comes to one. A future for all endpoints has the size of the largest, and every
+/// request would pay for it several times, since it is moved about before it begins; so each has one of
+/// its own, on the heap.
+enum Answering<'a> {
+    Now(Result<Response, Problem>),
+    Later(Answer<'a>),
+}
+
+fn now<'a>(answer: Result<Response, Problem>) -> Answering<'a> {
+    Answering::Now(answer)
+}
+
+fn later<'a>(answer: impl Future<Output = Result<Response, Problem>> + Send + 'a) -> Answering<'a> {
+    Answering::Later(Box::pin(answer))
+}
+
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
@@ -107,41 +124,50 @@ impl Router {
         Self { app, definitions: local_evaluation::Cache::default(), throttle, ending, secret }
     }
 
-    async fn answer(&self, route: Route, request: Request) -> Result<Response, Problem> {
+    /// Answers at once what waits for nothing, and begins everything else.
+    fn answer(&self, route: Route, request: Request) -> Answering<'_> {
         match route {
-            Route::Public(public) => self.answer_public(public, request).await,
-            Route::InternalQuery => query::internal(&self.app, &self.secret, request).await,
-            Route::Managed(managed) => self.manage(managed, request).await,
-            Route::WrongMethod(allow) => Err(Problem::method_not_allowed(&request.method, &allow)),
-            Route::Unknown => Err(Problem::not_found("Not found.")),
+            Route::Public(public) => self.answer_public(public, request),
+            Route::InternalQuery => later(query::internal(&self.app, &self.secret, request)),
+            Route::Managed(managed) => later(self.manage(managed, request)),
+            Route::WrongMethod(allow) => {
+                now(Err(Problem::method_not_allowed(&request.method, &allow)))
+            }
+            Route::Unknown => now(Err(Problem::not_found("Not found."))),
         }
     }
 
-    async fn answer_public(&self, route: Public, request: Request) -> Result<Response, Problem> {
+    fn answer_public(&self, route: Public, request: Request) -> Answering<'_> {
         let app = &self.app;
         match route {
-            Public::Root => Ok(health::root()),
-            Public::Liveness => Ok(health::liveness()),
-            Public::Readiness => Ok(health::readiness(app.pipeline.check())),
-            Public::Metrics => Ok(health::metrics(&app.metrics)),
-            Public::Description => Ok(description::description(&request)),
-            Public::Capture(kind) => capture::capture(app, kind, request).await,
-            Public::CaptureV1 => Ok(capture_v1::capture_v1(app, request).await),
-            Public::Discarded(what) => discarded::discard(app, what, request).await,
-            Public::Flags => flags::flags(app, request).await,
-            Public::FlagsWithoutSubject => flags::without_subject(app, &request),
-            Public::Start { token, file } => remote_config::file(app, &token, file, &request).await,
-            Public::Static(path) => static_files::file(app, &path, &request).await,
-            Public::List(list) => lists::list(app, list, &request),
+            Public::Root => now(Ok(health::root())),
+            Public::Liveness => now(Ok(health::liveness())),
+            Public::Readiness => now(Ok(health::readiness(app.pipeline.check()))),
+            Public::Metrics => now(Ok(health::metrics(&app.metrics))),
+            Public::Description => now(Ok(description::description(&request))),
+            Public::Capture(kind) => later(capture::capture(app, kind, request)),
+            Public::CaptureV1 => {
+                later(async move { Ok(capture_v1::capture_v1(app, request).await) })
+            }
+            Public::Discarded(what) => later(discarded::discard(app, what, request)),
+            Public::Flags => later(flags::flags(app, request)),
+            Public::FlagsWithoutSubject => now(flags::without_subject(app, &request)),
+            Public::Start { token, file } => {
+                later(async move { remote_config::file(app, &token, file, &request).await })
+            }
+            Public::Static(path) => {
+                later(async move { static_files::file(app, &path, &request).await })
+            }
+            Public::List(list) => now(lists::list(app, list, &request)),
             Public::Definitions(project) => {
-                local_evaluation::definitions(app, &self.definitions, &project, &request)
+                now(local_evaluation::definitions(app, &self.definitions, &project, &request))
             }
             Public::FlagPayload { project, flag } => {
-                local_evaluation::remote_config(app, &project, &flag, &request)
+                now(local_evaluation::remote_config(app, &project, &flag, &request))
             }
-            Public::OfrepAll => ofrep::all(app, request).await,
-            Public::OfrepOne(key) => ofrep::one(app, &key, request).await,
-            Public::FlagEvents => flag_events::events(app, &self.ending, &request),
+            Public::OfrepAll => later(ofrep::all(app, request)),
+            Public::OfrepOne(key) => later(async move { ofrep::one(app, &key, request).await }),
+            Public::FlagEvents => now(flag_events::events(app, &self.ending, &request)),
         }
     }
 
@@ -206,7 +232,11 @@ impl Handler for Router {
     }
 
     async fn handle(&self, route: Route, request: Request) -> Response {
-        self.answer(route, request).await.unwrap_or_else(Response::from)
+        let answer = match self.answer(route, request) {
+            Answering::Now(answer) => answer,
+            Answering::Later(answer) => answer.await,
+        };
+        answer.unwrap_or_else(Response::from)
     }
 }
 

@@ -31,6 +31,7 @@ pub mod projects;
 pub mod property_definitions;
 pub mod query;
 pub mod remote_config;
+pub mod resource_access;
 pub mod roles;
 pub mod scheduled_changes;
 pub mod static_files;

@@ -30,6 +30,7 @@ use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
 use crate::http::routes::feature_flags::status;
+use crate::http::routes::feature_flags::test_evaluation;
 use crate::http::routes::flag_settings;
 use crate::http::routes::groups;
 use crate::http::routes::ingestion_warnings;
@@ -39,6 +40,7 @@ use crate::http::routes::persons;
 use crate::http::routes::projects;
 use crate::http::routes::property_definitions;
 use crate::http::routes::query;
+use crate::http::routes::resource_access;
 use crate::http::routes::roles;
 use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
@@ -71,6 +73,10 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
     at("GET",       "O/feature_flags/keys/",    "feature_flag:read",     of_account!(across::keys)),
     at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)),
+    at("GET",       "O/resource_access/",       "organization:read",     of_account!(resource_access::list)),
+    at("POST",      "O/resource_access/",       "organization:write",    of_account!(resource_access::create)),
+    at("PATCH",     "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::update)),
+    at("DELETE",    "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::delete)),
     at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
     at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
     at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),
@@ -152,7 +158,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/:id/role_access/:access/", "feature_flag:read", of_project!(role_access::retrieve)),
     at("DELETE",    "P/feature_flags/:id/role_access/:access/", "feature_flag:write", of_project!(role_access::delete)),
     at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)),
-    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(questions::test_evaluation)),
+    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(test_evaluation::test_evaluation)),
     at("GET",       "P/feature_flags/:id/versions/:version/", "feature_flag:read", of_project!(actions::version)),
     at("POST",      "P/feature_flags/:id/versions/:version/revert/", "feature_flag:write", of_project!(actions::revert)),
 

@@ -160,7 +160,12 @@ pub enum Done {
         after: Vec<String>,
     },
     /// The person was deleted, or its events, or both.
-    Deleted(Extent),
+    Deleted {
+        /// What of it.
+        extent: Extent,
+        /// All distinct ids of a person that was deleted, in the order in which they had come.
+        distinct_ids: Vec<String>,
+    },
 }
 
 /// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::event::id::PersonId;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::metadata::accounts::UserId;
@@ -16,6 +17,7 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::forgetting::Forgotten;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
@@ -40,9 +42,22 @@ pub(super) fn entries(
             user: user_of(sequence),
             at,
             change: change(effect),
+            forgotten: forgotten(effect),
         });
     }
     entries
+}
+
+/// What the metadata store knows of a person that is deleted.
+fn forgotten(effect: &Effect) -> Option<Forgotten> {
+    match &effect.done {
+        Done::Deleted { extent, distinct_ids } if extent.has_person() => {
+            let merged = distinct_ids.iter().map(|id| PersonId::of(effect.project, id).0);
+            let uuids = merged.chain([effect.uuid]).collect();
+            Some(Forgotten { uuids, distinct_ids: distinct_ids.clone() })
+        }
+        _ => None,
+    }
 }
 
 fn change(effect: &Effect) -> Change {
@@ -76,7 +91,7 @@ fn change(effect: &Effect) -> Change {
             );
             (Verb::SplitPerson, uuid, field("split", None, before, after))
         }
-        Done::Deleted(extent) => {
+        Done::Deleted { extent, .. } => {
             let events = field("deleted", Some("events"), Value::Null, Value::Null);
             let verb = if extent.has_person() { Verb::Deleted } else { Verb::Updated };
             (verb, uuid, if extent.has_events() { events } else { Vec::new() })
@@ -96,15 +111,22 @@ mod tests {
 
     use super::entries;
     use crate::clock::UnixMicros;
+    use crate::event::id::PersonId;
     use crate::event::id::ProjectId;
     use crate::identity::change::Done;
     use crate::identity::change::Effect;
     use crate::identity::change::Extent;
     use crate::metadata::accounts::UserId;
+    use crate::metadata::forgetting::Forgotten;
 
     fn effect(sequence: u64, done: Done) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
         Effect { project, sequence, at, person: 3, uuid, done }
+    }
+
+    fn deleted(extent: Extent, ids: &[&str]) -> Done {
+        let distinct_ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        Done::Deleted { extent, distinct_ids }
     }
 
     fn object(value: Value) -> Map<String, Value> {
@@ -114,9 +136,9 @@ mod tests {
     #[test]
     fn every_effect_is_one_entry_that_is_the_same_at_every_attempt() {
         let effects = [
-            effect(1, Done::Deleted(Extent::Person)),
-            effect(1, Done::Deleted(Extent::Person)),
-            effect(2, Done::Deleted(Extent::Person)),
+            effect(1, deleted(Extent::Person, &["a"])),
+            effect(1, deleted(Extent::Person, &[])),
+            effect(2, deleted(Extent::Person, &[])),
             effect(
                 4,
                 Done::Changed {
@@ -134,6 +156,17 @@ mod tests {
         let logged = entries(&effects, user);
         let ids: HashSet<Uuid> = logged.iter().map(|entry| entry.id).collect();
         assert_eq!(ids.len(), effects.len());
+        let forgotten: Vec<_> = logged.iter().map(|entry| entry.forgotten.clone()).collect();
+        let own = Uuid::from_u128(7);
+        let with_id = Forgotten {
+            uuids: vec![PersonId::of(ProjectId(1), "a").0, own],
+            distinct_ids: vec!["a".to_owned()],
+        };
+        let without_id = Forgotten { uuids: vec![own], distinct_ids: Vec::new() };
+        let without = Some(without_id);
+        assert_eq!(forgotten, [Some(with_id), without.clone(), without, None, None, None]);
+        let events = effect(7, deleted(Extent::Events, &[]));
+        assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
         // After a crash the later ones come in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();
         let ids = |entries: &[super::Elsewhere]| entries.iter().map(|e| e.id).collect::<Vec<_>>();

@@ -5,6 +5,8 @@
 //! an id that is the same at every attempt ([`Metadata::log_elsewhere`]).
 //! Entries are never changed, and not part of the snapshot.
 
+use std::collections::BTreeMap;
+
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -20,6 +22,8 @@ use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
+use crate::metadata::forgetting::Forgotten;
+use crate::metadata::forgetting::Left;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
@@ -88,6 +92,8 @@ pub struct Elsewhere {
     pub at: UnixMicros,
     /// What.
     pub change: Change,
+    /// The person that it deletes.
+    pub forgotten: Option<Forgotten>,
 }
 
 /// An entry of the log.
@@ -250,25 +256,38 @@ impl Write {
         let at = self.shared.clock.now();
         let position = next_position(self.connection()).await?;
         let id = Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes());
-        let change = Elsewhere { id, project, user, at, change };
-        insert(self.connection(), position, &change, trigger).await
+        let change = Elsewhere { id, project, user, at, change, forgotten: None };
+        insert(self.connection(), position, &change, trigger).await?;
+        Ok(())
     }
 }
 
 impl Metadata {
-    /// Logs changes that are made elsewhere, all or none. Those that are logged already are left as
-    /// they are.
+    /// Logs changes that are made elsewhere, all or none, and forgets the persons that they delete.
+    /// Those that are logged already are left as they are.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
     pub async fn log_elsewhere(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
+        let mut forgotten: BTreeMap<ProjectId, Vec<&Forgotten>> = BTreeMap::new();
         for change in changes {
             let position = next_position(write.connection()).await?;
-            insert(write.connection(), position, change, None).await?;
+            let is_new = insert(write.connection(), position, change, None).await?;
+            if let Some(person) = change.forgotten.as_ref().filter(|_| is_new) {
+                forgotten.entry(change.project).or_default().push(person);
+            }
         }
-        write.commit_unseen().await
+        let mut left = Vec::new();
+        for (project, persons) in forgotten {
+            left.push(write.forget(project, &persons).await?);
+        }
+        if left.iter().all(Left::is_as_before) {
+            return write.commit_unseen().await;
+        }
+        let cohorts = left.into_iter().flat_map(Left::cohorts);
+        write.commit_with(|next| cohorts.for_each(|cohort| next.put_cohort(cohort))).await
     }
 
     /// The entries of a project, newest first: the `limit` after the first `offset`.
@@ -302,12 +321,13 @@ async fn next_position(connection: &mut SqliteConnection) -> Result<i64, Metadat
     disk::next_id(connection, "SELECT COALESCE(MAX(position), 0) + 1 FROM activity").await
 }
 
+/// Whether there was no such entry.
 async fn insert(
     connection: &mut SqliteConnection,
     position: i64,
     made: &Elsewhere,
     trigger: Option<Value>,
-) -> Result<(), MetadataError> {
+) -> Result<bool, MetadataError> {
     let Change { scope, item, verb, name, fields } = &made.change;
     let name = Some(name).filter(|name| !name.is_empty());
     // A person that is gone leaves nothing of itself behind, here either.
@@ -316,7 +336,7 @@ async fn insert(
     if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
         detail.insert("trigger".to_owned(), trigger);
     }
-    sqlx::query(
+    let done = sqlx::query(
         "INSERT INTO activity
          (position, id, project_id, user_id, scope, item, activity, detail, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -333,7 +353,7 @@ async fn insert(
     .bind(made.at.0)
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 #[derive(sqlx::FromRow)]

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use sqlx::SqliteConnection;
+
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
@@ -32,17 +35,7 @@ impl Metadata {
         if flag.usage_dashboard.is_some() {
             return Ok(Arc::new(flag));
         }
-        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM usage_dashboards";
-        let dashboard = disk::next_id(write.connection(), next).await?;
-        let insert = "INSERT INTO usage_dashboards (id, project_id, name, is_enriched, created_at)
-             VALUES ($1, $2, $3, FALSE, $4)";
-        sqlx::query(insert)
-            .bind(dashboard)
-            .bind(project.0)
-            .bind(format!("Generated Dashboard: {} Usage", flag.key))
-            .bind(self.now().0)
-            .execute(write.connection())
-            .await?;
+        let dashboard = add(write.connection(), project, &flag.key, self.now()).await?;
         let patch = FlagPatch { usage_dashboard: Some(Some(dashboard)), ..FlagPatch::default() };
         Ok(write.update_flag(user, flag, patch).await?.after)
     }
@@ -76,4 +69,40 @@ impl Metadata {
         sqlx::query(update).bind(dashboard).execute(write.connection()).await?;
         write.commit_unseen().await
     }
+}
+
+/// Makes the usage dashboard of the flag with this key.
+pub(super) async fn add(
+    connection: &mut SqliteConnection,
+    project: ProjectId,
+    key: &str,
+    now: UnixMicros,
+) -> Result<i64, MetadataError> {
+    let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM usage_dashboards";
+    let dashboard = disk::next_id(connection, next).await?;
+    let insert = "INSERT INTO usage_dashboards (id, project_id, name, is_enriched, created_at)
+         VALUES ($1, $2, $3, FALSE, $4)";
+    sqlx::query(insert)
+        .bind(dashboard)
+        .bind(project.0)
+        .bind(name(key))
+        .bind(now.0)
+        .execute(connection)
+        .await?;
+    Ok(dashboard)
+}
+
+/// Has the usage dashboard of a flag follow the flag's key.
+pub(super) async fn rename(
+    connection: &mut SqliteConnection,
+    dashboard: i64,
+    key: &str,
+) -> Result<(), MetadataError> {
+    let update = "UPDATE usage_dashboards SET name = $1 WHERE id = $2";
+    sqlx::query(update).bind(name(key)).bind(dashboard).execute(connection).await?;
+    Ok(())
+}
+
+fn name(key: &str) -> String {
+    format!("Generated Dashboard: {key} Usage")
 }

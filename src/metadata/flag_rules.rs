@@ -18,6 +18,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::flags::definition::has_enrollment;
 pub use crate::metadata::flag_rules::cohorts::cohort_ids;
 use crate::metadata::flag_rules::dependencies::Graph;
 
@@ -161,6 +162,25 @@ pub fn updated(stored: &Value, given: Value) -> Value {
         (_, given) => given,
     };
     canonical(merged)
+}
+
+/// Checks that a flag in which people enrol stays one for persons: they have the property that says so,
+/// groups have not.
+///
+/// # Errors
+///
+/// The new filters count groups.
+pub fn check_enrollment(stored: &Value, new: &Value) -> Result<(), Violation> {
+    let enrols = |filters: &Value| filters.as_object().is_some_and(has_enrollment);
+    let is_for_groups = |filters: &Value| {
+        filters.get("aggregation_group_type_index").is_some_and(|index| !index.is_null())
+    };
+    if enrols(stored) && enrols(new) && is_for_groups(new) && !is_for_groups(stored) {
+        let detail = "Cannot change this flag to a group-based when linked to an Early Access \
+                      Feature.";
+        return Err(Violation::filters(detail));
+    }
+    Ok(())
 }
 
 fn open() -> Value {

@@ -19,6 +19,7 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
+use crate::metadata::dashboards;
 use crate::metadata::definitions::normal_tags;
 use crate::metadata::disk;
 use crate::metadata::flag_rules;
@@ -245,7 +246,8 @@ pub struct FlagPage {
 }
 
 impl Metadata {
-    /// Creates a flag. Deleted flags with the same key are removed for good.
+    /// Creates a flag, and the dashboard of its usage. Deleted flags with the same key are removed for
+    /// good.
     ///
     /// # Errors
     ///
@@ -270,6 +272,7 @@ impl Metadata {
             new.ensure_experience_continuity,
         )?;
         let now = self.now();
+        let dashboard = dashboards::add(write.connection(), project, &new.key, now).await?;
         let flag = StoredFlag {
             // Taken before the deleted flag goes, so that its id is not given again.
             id: rows::next_id(write.connection()).await?,
@@ -290,7 +293,7 @@ impl Metadata {
                 _ => new.performed_rollback,
             },
             tags: normal_tags(new.tags),
-            usage_dashboard: None,
+            usage_dashboard: Some(dashboard),
             analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
             has_enriched_analytics: new.has_enriched_analytics,
             bucketing_identifier: new.bucketing_identifier,
@@ -312,7 +315,8 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
     /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
-    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes.
+    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes,
+    /// [`MetadataError::Forbidden`] if the user may not change it.
     pub async fn update_flag(
         &self,
         project: ProjectId,
@@ -378,11 +382,15 @@ impl Write {
         trigger: Option<Value>,
     ) -> Result<(), MetadataError> {
         let (project, id) = (before.project, before.id);
+        self.check_editor(user, before)?;
         locking::check(before, &patch, &self.base)?;
         let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
         after.last_modified_by = Some(user);
         if after.key != before.key {
             rows::purge_deleted(self.connection(), project, &after.key, id).await?;
+            if let Some(dashboard) = after.usage_dashboard {
+                dashboards::rename(self.connection(), dashboard, &after.key).await?;
+            }
         }
         rows::update(self.connection(), &after).await.map_err(key_race)?;
         let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
@@ -423,6 +431,7 @@ fn patched(
     if let Some(given) = patch.filters {
         flag.filters = flag_rules::updated(&stored.filters, given);
         check_filters(&flag.filters, &graph)?;
+        flag_rules::check_enrollment(&stored.filters, &flag.filters)?;
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {

@@ -1,5 +1,5 @@
 //! Roles: users with rights to flags, and the flags that a role may change. Not part of the snapshot,
-//! since no hot road asks for them.
+//! since no hot road asks for them; who may change which flag by them is (`flag_rights`).
 
 use serde_json::json;
 use sqlx::SqliteConnection;
@@ -114,7 +114,7 @@ impl Metadata {
         .execute(write.connection())
         .await
         .map_err(|error| taken(error.into()))?;
-        write.commit_unseen().await?;
+        write.commit_rights().await?;
         Ok(role)
     }
 
@@ -143,7 +143,7 @@ impl Metadata {
             .execute(write.connection())
             .await
             .map_err(|error| taken(error.into()))?;
-        write.commit_unseen().await?;
+        write.commit_rights().await?;
         Ok(role)
     }
 
@@ -162,7 +162,7 @@ impl Metadata {
         ] {
             sqlx::query(sql).bind(&role.id).execute(write.connection()).await?;
         }
-        write.commit_unseen().await
+        write.commit_rights().await
     }
 
     /// The roles of an organization, by time of creation.
@@ -237,7 +237,7 @@ impl Metadata {
             let detail = "User is already part of the role.";
             disk::unless_taken(error.into(), || Violation::general(detail))
         })?;
-        write.commit_unseen().await?;
+        write.commit_rights().await?;
         Ok(member)
     }
 
@@ -254,7 +254,7 @@ impl Metadata {
         if done.rows_affected() == 0 {
             return Err(MetadataError::NotFound("membership"));
         }
-        write.commit_unseen().await
+        write.commit_rights().await
     }
 
     /// The roles that may change a flag, by id.
@@ -309,7 +309,7 @@ impl Metadata {
         };
         insert_access(write.connection(), &access).await?;
         write.log(project, Some(user), access_change(&stored.key, flag, role, true)).await?;
-        write.commit_unseen().await?;
+        write.commit_rights().await?;
         Ok(access)
     }
 
@@ -334,7 +334,7 @@ impl Metadata {
             return Err(MetadataError::NotFound("role access"));
         }
         write.log(project, Some(user), access_change(&stored.key, flag, role, false)).await?;
-        write.commit_unseen().await
+        write.commit_rights().await
     }
 }
 

@@ -27,6 +27,7 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_rights::FlagRights;
 use crate::metadata::flag_settings;
 use crate::metadata::flag_settings::FlagSettings;
 use crate::metadata::flags;
@@ -57,6 +58,7 @@ pub struct Snapshot {
     revisions: HashMap<ProjectId, Arc<Revision>>,
     /// By position. A project without groups is absent.
     group_types: HashMap<ProjectId, Arc<[String]>>,
+    flag_rights: Arc<FlagRights>,
 }
 
 /// Stands for one state of a project's flags, cohorts and group types: another `Arc` for another
@@ -76,6 +78,7 @@ impl PartialEq for Snapshot {
             && self.cohorts == other.cohorts
             && self.flag_settings == other.flag_settings
             && self.group_types == other.group_types
+            && self.flag_rights == other.flag_rights
     }
 }
 
@@ -192,10 +195,11 @@ impl Snapshot {
             snapshot.put_flags(project, flags);
         }
         let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
-        let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(connection).await?;
+        let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(&mut *connection).await?;
         for (project, name) in types {
             snapshot.put_group_type(ProjectId(project), name);
         }
+        snapshot.flag_rights = Arc::new(FlagRights::load(connection).await?);
         Ok(snapshot)
     }
 
@@ -205,6 +209,14 @@ impl Snapshot {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<PersonalKey>> {
         self.keys.values()
+    }
+
+    pub(super) fn flag_rights(&self) -> &FlagRights {
+        &self.flag_rights
+    }
+
+    pub(super) fn put_flag_rights(&mut self, rights: FlagRights) {
+        self.flag_rights = Arc::new(rights);
     }
 
     /// Adds an organization, or replaces the one with its id.

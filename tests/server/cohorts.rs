@@ -290,5 +290,20 @@ fn a_login_keeps_the_values_of_before_also_after_a_crash() {
             {"event": "$create_alias", "distinct_id": user, "properties": {"alias": format!("{user}-2")}}]);
         assert_eq!(server.capture(&merge).status, 200);
         assert_eq!(flags_of(&server, &format!("{user}-2"))["kept"], *expected, "of an alias");
+    } // Who is deleted and comes back is somebody new, for flags and for lists.
+    for (_, user, expected) in &cases {
+        let list = json!({"name": user, "is_static": true});
+        let list = format!("{COHORTS}{}/", created(&server, COHORTS, &list)["id"]);
+        let add = json!({"distinct_ids": [user]});
+        let added = server.patch(&format!("{list}add_persons_to_static_cohort/"), &add);
+        assert_eq!((added.status, &server.get(&list).json()["count"]), (200, &json!(1)), "{added}");
+        let found = server.get(&format!("/api/projects/1/persons/?distinct_id={user}")).json();
+        let person = format!("/api/projects/1/persons/{}/", found["results"][0]["id"]);
+        assert_eq!(server.delete(&person).status, 202);
+        assert_eq!(server.get(&list).json()["count"], 0);
+        assert_eq!(server.capture(&json!([set(user, json!({}))])).status, 200);
+        assert_eq!(flags_of(&server, user)["kept"], !expected, "by its own id");
+        let members = server.get(&format!("{list}persons/")).json();
+        assert_eq!(members["results"], json!([]), "{members}");
     }
 }

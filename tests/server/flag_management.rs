@@ -321,6 +321,16 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
         "{tested}"
     );
     assert_eq!(tested["reason"], "no_condition_match");
+    let bad = json!({"distinct_id": "bob", "timestamp": "soon"});
+    let refused = server.post(&path(&a, "test_evaluation/"), &bad);
+    assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!("timestamp")));
+    let past = json!({"distinct_id": "ada", "timestamp": "2020-01-01T00:00:00Z"});
+    let past = server.post(&path(&a, "test_evaluation/"), &past).json();
+    assert_eq!(
+        (&past["result"], past["person_properties"].get("plan")),
+        (&json!(false), None),
+        "{past}"
+    );
     let property = &tested["conditions"][0]["properties"][0];
     assert_eq!((&property["actual_value"], &property["matched"]), (&json!("free"), &json!(false)));
     let body = json!({"api_key": TOKEN, "distinct_id": "ada"}).to_string();
@@ -332,11 +342,9 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
 
     let dashboard = |path: &str| server.post(path, &json!({}));
     let enrich = path(&a, "enrich_usage_dashboard/");
-    assert_eq!(
-        dashboard(&enrich).json(),
-        json!({"success": false, "error": "Usage dashboard not found"})
-    );
+    assert!(a["usage_dashboard"].is_i64(), "a new flag has one: {a}");
     assert_eq!(dashboard(&path(&a, "dashboard/")).json(), json!({"success": true}));
+    assert_eq!(server.get(&path(&a, "")).json()["usage_dashboard"], a["usage_dashboard"]);
     let none = "No enriched analytics available for this feature flag";
     assert_eq!(dashboard(&enrich).json(), json!({"success": false, "error": none}));
     assert_eq!(server.patch(&path(&a, ""), &json!({"has_enriched_analytics": true})).status, 200);
@@ -361,6 +369,13 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
     let deleted = bulk(json!({"ids": [c["id"], 999]})).json();
     assert_eq!(deleted["deleted"][0]["key"], "third", "{deleted}");
     assert_eq!(deleted["errors"], json!([{"id": 999, "reason": "Flag not found"}]));
+    let deleted = bulk(json!({"ids": [b["id"]]})).json();
+    let told = &deleted["deleted"][0];
+    assert_eq!(
+        (&told["rollout_state"], &told["active_variant"]),
+        (&json!("fully_rolled_out"), &json!("v")),
+        "{deleted}"
+    );
 }
 
 #[test]
@@ -459,12 +474,35 @@ fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     copy("a", false);
     assert_eq!(server.get(&format!("{other}scheduled_changes/")).json()["count"], 1);
     assert_eq!(server.get(&format!("{other}cohorts/")).json()["count"], 4);
-    let needs = json!({"groups": [{"properties": [{"key": flag["id"].to_string(), "type": "flag",
+}
+
+/// Ids of flags differ between projects: a copy asks for the flags of its project with the same keys.
+#[test]
+fn a_copy_depends_on_the_flags_of_its_project() {
+    let server = TestServer::start();
+    let other = created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let other_flags = format!("/api/projects/{}/feature_flags/", other["id"]);
+    let base = created(&server, FLAGS, &json!({"key": "base"}));
+    let needs = json!({"groups": [{"properties": [{"key": base["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
     created(&server, FLAGS, &json!({"key": "b", "filters": needs}));
-    let failed = copy("b", false);
-    let message = failed["failed"][0]["error_message"].as_str().expect("a message");
-    assert!(message.starts_with("Flag dependency references non-existent flag"), "{failed}");
+    let copy = || {
+        let body = json!({"feature_flag_key": "b", "from_project": 1, "target_project_ids": [other["id"]]});
+        server.post("/api/organizations/@current/feature_flags/copy_flags/", &body).json()
+    };
+    let failed = copy();
+    assert_eq!(
+        failed["failed"][0]["error_message"],
+        "Flag dependency 'base' does not exist in the project.",
+        "{failed}"
+    );
+    assert_eq!(server.get(&other_flags).json()["count"], 0);
+    created(&server, &other_flags, &json!({"key": "first"}));
+    let there = created(&server, &other_flags, &json!({"key": "base"}));
+    assert_ne!(there["id"], base["id"]);
+    let copied = copy();
+    let property = &copied["success"][0]["filters"]["groups"][0]["properties"][0];
+    assert_eq!(property["key"], there["id"].to_string(), "{copied}");
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn definitions_have_cohorts_group_types_and_dependencies_by_key() {
         created(&server, FLAGS, &json!({"key": "a", "name": "described", "filters": depends(b)}));
     created(&server, FLAGS, &json!({"key": "d", "filters": depends(a)}));
     created(&server, FLAGS, &json!({"key": "c", "filters": in_cohort(list), "active": false}));
+    created(&server, FLAGS, &json!({"key": "e", "filters": in_cohort(inner)}));
     let gone = created(&server, FLAGS, &json!({"key": "gone"}));
     assert_eq!(server.patch(&format!("{FLAGS}{gone}/"), &json!({"deleted": true})).status, 200);
 
@@ -86,7 +87,7 @@ fn definitions_have_cohorts_group_types_and_dependencies_by_key() {
         .iter()
         .map(|flag| flag["key"].as_str().unwrap())
         .collect();
-    assert_eq!(keys, ["a", "b", "c", "d"]);
+    assert_eq!(keys, ["a", "b", "c", "d", "e"]);
     assert_eq!(body["group_type_mapping"], json!({"0": "company"}));
     assert_eq!(body["property_matching_version"], 1);
     assert_eq!(body["cohorts"], json!({(inner.to_string()): rule, (outer.to_string()): nested}));
@@ -109,6 +110,13 @@ fn definitions_have_cohorts_group_types_and_dependencies_by_key() {
     }
     let without = ask(&server, &format!("{FLAGS}local_evaluation/"), KEY, None);
     assert_eq!(without.json()["cohorts"], json!({}));
+    // Who cannot take cohorts gets those that conditions can say.
+    let condition = |flags: &Value, flag: usize| {
+        flags["flags"][flag]["filters"]["groups"][0]["properties"].clone()
+    };
+    assert_eq!(condition(&without.json(), 4), json!([plan]));
+    assert_eq!(condition(&body, 4), in_cohort(inner)["groups"][0]["properties"]);
+    assert_eq!(condition(&without.json(), 1), condition(&body, 1), "a cohort in a cohort");
     // A change makes another tag.
     let tag = ask(&server, &with_cohorts[0], KEY, None).header("etag").unwrap().to_owned();
     assert_eq!(

@@ -24,6 +24,7 @@ mod events;
 mod feature_flags;
 mod filters;
 mod flag_management;
+mod flag_rights;
 mod flags;
 mod fuzz;
 mod geoip;

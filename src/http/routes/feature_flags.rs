@@ -12,6 +12,7 @@ mod filter;
 pub mod questions;
 pub mod role_access;
 pub mod status;
+pub mod test_evaluation;
 
 use std::sync::Arc;
 

@@ -23,6 +23,7 @@ use crate::flags::set::Answers;
 use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::flags::subject::Subject;
+use crate::http::knowledge;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
 use crate::http::request;
@@ -42,14 +43,6 @@ use crate::wire::flags::runtime;
 
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
-
-/// Flags of a project that are evaluated on the threads of sockets. A flag takes about a microsecond,
-/// five with targeting, and to hand a request over and back takes about twenty: up to here a request
-/// holds its thread for less than a millisecond and is answered sooner so.
-const INLINE_FLAGS_MAX: usize = 128;
-
-/// Length of a body up to which that is so: properties are compared with each flag anew.
-const INLINE_BODY_MAX_BYTES: usize = 64 << 10;
 
 /// `GET /flags` and `GET /decide`: the configuration, and no flags, since nobody is asked about.
 /// With a token in the query it is that of the project. PostHog answers so for probes.
@@ -145,22 +138,16 @@ struct Answering {
 }
 
 impl Answering {
-    /// Evaluates here, or, what would keep this thread from other requests for long, on the threads for
-    /// what computes.
     async fn answer(self, app: &App, body_bytes: usize) -> Result<Vec<u8>, Problem> {
         let flags = self.metadata.flag_set(self.project).filter(|_| !self.asked.disable_flags);
-        let encoded = match flags.map(|flags| flags.entries().len()) {
+        let encoded = match flags.map(|flags| flags.effort().nanos(body_bytes)) {
             None => self.response().encode(std::iter::empty()),
-            Some(flags) => {
+            Some(nanos) => {
                 let question = self.question();
                 let known = Knowledge::look_up(app, &self.metadata, &question).await?;
-                match flags <= INLINE_FLAGS_MAX && body_bytes <= INLINE_BODY_MAX_BYTES {
-                    true => self.evaluate(&known),
-                    false => {
-                        let evaluated = app.cpu.run(move || self.evaluate(&known)).await;
-                        evaluated.map_err(|error| Problem::of(error.kind(), &error))?
-                    }
-                }
+                // A trace goes over each condition again.
+                let nanos = if self.query.detailed { nanos.saturating_mul(10) } else { nanos };
+                knowledge::evaluate(app, nanos, move || self.evaluate(&known)).await?
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))

@@ -9,6 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::flags::definition::has_enrollment;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -84,7 +85,7 @@ struct EarlyAccessFeature<'f> {
 impl<'f> EarlyAccessFeature<'f> {
     /// What `flag` offers, if people may enrol in it.
     fn of(flag: &'f StoredFlag) -> Option<Self> {
-        let enrols = flag.filters.get("feature_enrollment") == Some(&Value::Bool(true));
+        let enrols = flag.filters.as_object().is_some_and(has_enrollment);
         let payload = flag.filters.get("payloads").and_then(|payloads| payloads.get("true"));
         (flag.active && enrols).then(|| Self {
             // The same on every server and after every restart.

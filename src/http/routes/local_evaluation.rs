@@ -1,6 +1,9 @@
 //! Definitions as servers load them to evaluate flags themselves, at three paths. The body and its
 //! tag are made once for each state of the project's flags; a client that has it gets a 304.
 
+mod inline;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -12,6 +15,7 @@ use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use hyper::header::ETAG;
 use hyper::header::HeaderValue;
+use hyper::header::IF_NONE_MATCH;
 use parking_lot::Mutex;
 use serde_json::Map;
 use serde_json::Value;
@@ -69,15 +73,16 @@ pub fn definitions(
     request: &Request,
 ) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let project = project_of(&snapshot, project, request)?;
+    let query = Query::of(request);
+    let project = project_of(&snapshot, project, request, &query)?;
     let definitions = cache.get(&snapshot, project);
-    let has_cohorts =
-        request.query("send_cohorts").is_some() || request.path().starts_with("/flags/");
+    let has_cohorts = query.send_cohorts || request.path().starts_with("/flags/");
     let Tagged { body, tag } = match has_cohorts {
         true => &definitions.with_cohorts,
         false => &definitions.without_cohorts,
     };
-    let is_known = request.header("if-none-match").is_some_and(|known| has_tag(known, tag));
+    let known = request.headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let is_known = known.is_some_and(|known| has_tag(known, tag));
     let response = match is_known {
         true => Response::empty(StatusCode::NOT_MODIFIED),
         false => Response::json_bytes(StatusCode::OK, body.clone()),
@@ -94,7 +99,7 @@ pub fn remote_config(
     request: &Request,
 ) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let project = project_of(&snapshot, project, request)?;
+    let project = project_of(&snapshot, project, request, &Query::of(request))?;
     let flags = snapshot.flags(project);
     let is_id = !flag.is_empty() && flag.bytes().all(|byte| byte.is_ascii_digit());
     let found = flags.iter().find(|stored| match is_id {
@@ -111,21 +116,28 @@ pub fn remote_config(
 /// The project whose definitions the request may read: by the project's secret key, or by a personal
 /// key with the right to read flags. `named` is a number, `@current`, or empty, where the query has
 /// the project's token.
-fn project_of(snapshot: &Snapshot, named: &str, request: &Request) -> Result<ProjectId, Problem> {
-    let token = request.query("token").filter(|token| !token.is_empty());
-    let by_token = token.as_deref().and_then(|token| snapshot.project_by_token(token));
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    if let Some(secret) = bearer.map(str::trim).filter(|value| value.starts_with("phs_")) {
+fn project_of(
+    snapshot: &Snapshot,
+    named: &str,
+    request: &Request,
+    query: &Query<'_>,
+) -> Result<ProjectId, Problem> {
+    let token = query.token.as_deref().filter(|token| !token.is_empty());
+    let by_token = token.and_then(|token| snapshot.project_by_token(token));
+    let bearer = auth::bearer(request);
+    if let Some(secret) = bearer.filter(|value| value.starts_with("phs_")) {
         return project_of_secret(snapshot, secret, by_token.map(|project| project.id));
     }
-    let named = match (named, by_token) {
-        ("" | "@current", Some(project)) => project.id.to_string(),
-        ("", None) if token.is_some() => return Err(Problem::invalid_api_key()),
-        ("", None) => "@current".to_owned(),
-        (named, _) => named.to_owned(),
+    if named.is_empty() && token.is_some() && by_token.is_none() {
+        return Err(Problem::invalid_api_key());
+    }
+    let key = bearer.or(query.personal_api_key.as_deref()).unwrap_or_default();
+    let asker = auth::asker_of(snapshot, key)?;
+    let principal = match (named, by_token) {
+        ("" | auth::CURRENT, Some(project)) => auth::check_project(asker, project)?,
+        ("", None) => auth::principal(snapshot, request, asker, auth::CURRENT)?,
+        (named, _) => auth::principal(snapshot, request, asker, named)?,
     };
-    let asker = auth::asker(snapshot, request)?;
-    let principal = auth::principal(snapshot, request, asker, &named)?;
     auth::require(&principal.key, "feature_flag:read")?;
     Ok(principal.project.id)
 }
@@ -138,6 +150,31 @@ fn project_of_secret(
     let project = snapshot.project_by_secret(KeyHash::of(secret));
     let project = project.filter(|project| asked.is_none_or(|asked| asked == *project));
     project.ok_or_else(|| Problem::authentication_failed("Invalid project secret API key."))
+}
+
+/// What of a query matters here. Servers that poll send it every time, so it is read once.
+#[derive(Debug, Default)]
+struct Query<'r> {
+    token: Option<Cow<'r, str>>,
+    personal_api_key: Option<Cow<'r, str>>,
+    send_cohorts: bool,
+}
+
+impl<'r> Query<'r> {
+    fn of(request: &'r Request) -> Self {
+        let mut query = Self::default();
+        for (name, value) in request.query_all() {
+            match &*name {
+                "token" if query.token.is_none() => query.token = Some(value),
+                "personal_api_key" if query.personal_api_key.is_none() => {
+                    query.personal_api_key = Some(value);
+                }
+                "send_cohorts" => query.send_cohorts = true,
+                _ => {}
+            }
+        }
+        query
+    }
 }
 
 /// Whether a list of tags, weak or strong, has this one.
@@ -171,11 +208,10 @@ impl Definitions {
         flags.sort_by(|a, b| a.key.cmp(&b.key));
         let by_id: HashMap<i64, &StoredFlag> =
             flags.iter().map(|flag| (flag.id.0, flag.as_ref())).collect();
-        let items: Vec<Value> = flags.iter().map(|flag| item(flag, &by_id)).collect();
         let types = snapshot.group_types(project).iter().enumerate();
         let types: BTreeMap<String, &String> =
             types.map(|(index, name)| (index.to_string(), name)).collect();
-        let body = |cohorts: Map<String, Value>| {
+        let body = |items: Vec<Value>, cohorts: Map<String, Value>| {
             json!({
                 "flags": items,
                 "group_type_mapping": types,
@@ -186,10 +222,16 @@ impl Definitions {
                 },
             })
         };
-        let cohorts = cohorts(&flags, snapshot.cohorts(project));
+        let all = snapshot.cohorts(project);
+        let items = flags.iter().map(|flag| item(flag, &flag.filters, &by_id)).collect();
+        // Who cannot take cohorts gets those that conditions can say.
+        let plain = flags.iter().map(|flag| {
+            let inlined = inline::inlined(&flag.filters, all);
+            item(flag, inlined.as_ref().unwrap_or(&flag.filters), &by_id)
+        });
         Self {
-            with_cohorts: Tagged::new(&body(cohorts)),
-            without_cohorts: Tagged::new(&body(Map::new())),
+            without_cohorts: Tagged::new(&body(plain.collect(), Map::new())),
+            with_cohorts: Tagged::new(&body(items, cohorts(&flags, all))),
         }
     }
 }
@@ -207,13 +249,13 @@ impl Tagged {
     }
 }
 
-fn item(flag: &StoredFlag, by_id: &HashMap<i64, &StoredFlag>) -> Value {
+fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
     json!({
         "id": flag.id.0,
         "team_id": flag.project.0,
         "name": flag.name,
         "key": flag.key,
-        "filters": with_keys(&flag.filters, by_id),
+        "filters": with_keys(filters, by_id),
         "deleted": flag.deleted,
         "active": flag.active,
         "ensure_experience_continuity": flag.ensure_experience_continuity,

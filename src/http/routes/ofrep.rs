@@ -21,6 +21,7 @@ use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
+use crate::http::knowledge;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
 use crate::http::page::base_url;
@@ -31,6 +32,9 @@ use crate::metadata::snapshot::Snapshot;
 
 /// Largest body, as for the other ways to ask for flags.
 const BODY_MAX_BYTES: u64 = 2 << 20;
+
+/// How much longer an answer takes than one of `/flags`: each flag is a tree of JSON values.
+const SHOWING_FACTOR: u64 = 4;
 
 /// Time after which a client that hears nothing from the event stream connects again.
 const INACTIVITY_SECONDS: u64 = 120;
@@ -140,6 +144,7 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
     let known_tag = request.header("if-none-match").map(str::to_owned);
     let stream = event_stream(app, &snapshot, project, &request);
     let body = request.body.read(BODY_MAX_BYTES).await?;
+    let body_bytes = body.len();
     let context = match Context::parse(&body) {
         Ok(context) => context,
         Err(Refusal(code, details)) => {
@@ -147,25 +152,27 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
             return Ok(Response::json(StatusCode::BAD_REQUEST, &body));
         }
     };
-    let items = match snapshot.flag_set(project) {
-        None => Vec::new(),
+    let written = move |items: Vec<Value>| {
+        let body = json!({"flags": items, "metadata": {}, "eventStreams": [stream]}).to_string();
+        let tag = tag(&body);
+        (body, tag)
+    };
+    let (body, tag) = match snapshot.flag_set(project).cloned() {
+        None => written(Vec::new()),
         Some(flags) => {
-            let question = context.question(project);
-            let known = Knowledge::look_up(app, &snapshot, &question).await?;
-            known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
-                let answers = flags.evaluate(subject, &Selection::default(), cohorts);
-                let items = answers.flags.iter().map(|answer| match shown(flags, answer) {
-                    Ok(item) => item,
-                    Err(Refusal(code, details)) => {
-                        json!({"key": answer.key, "errorCode": code, "errorDetails": details})
-                    }
-                });
-                items.collect()
-            })
+            let known = Knowledge::look_up(app, &snapshot, &context.question(project)).await?;
+            let nanos = flags.effort().nanos(body_bytes).saturating_mul(SHOWING_FACTOR);
+            let now = app.clock.now();
+            let evaluation = move || {
+                let question = context.question(project);
+                written(known.ask(&snapshot, &question, now, |subject, cohorts| {
+                    let answers = flags.evaluate(subject, &Selection::default(), cohorts);
+                    answers.flags.iter().map(|answer| item_of(&flags, answer)).collect()
+                }))
+            };
+            knowledge::evaluate(app, nanos, evaluation).await?
         }
     };
-    let body = json!({"flags": items, "metadata": {}, "eventStreams": [stream]}).to_string();
-    let tag = tag(&body);
     if known_tag.is_some_and(|known| known.split(',').any(|known| known.trim() == tag)) {
         return Ok(with_tag(Response::empty(StatusCode::NOT_MODIFIED), &tag));
     }
@@ -196,6 +203,13 @@ fn tag(body: &str) -> String {
 fn with_tag(response: Response, tag: &str) -> Response {
     let value = HeaderValue::from_str(tag);
     response.with_header(ETAG, value.unwrap_or(HeaderValue::from_static("\"\"")))
+}
+
+/// One flag of many: as it is shown, or why it is not.
+fn item_of(flags: &FlagSet, answer: &Answer<'_>) -> Value {
+    shown(flags, answer).unwrap_or_else(|Refusal(code, details)| {
+        json!({"key": answer.key, "errorCode": code, "errorDetails": details})
+    })
 }
 
 /// One flag as OpenFeature reads it. A flag with variants that is off has no value, so that the

@@ -19,6 +19,7 @@ use crate::http::response::Response;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
+use crate::metadata::members::Level;
 use crate::metadata::roles::CAN_EDIT;
 use crate::metadata::roles::Role;
 use crate::metadata::roles::RoleMember;
@@ -32,6 +33,13 @@ pub(super) fn member(snapshot: &Snapshot, call: &Call<Asker>) -> Result<Principa
     if call.id() != CURRENT && !own.eq_ignore_ascii_case(call.id()) {
         return Err(Problem::not_found("Organization not found."));
     }
+    Ok(principal)
+}
+
+/// As [`member`], for what only admins may do.
+pub(super) fn admin(snapshot: &Snapshot, call: &Call<Asker>) -> Result<Principal, Problem> {
+    let principal = member(snapshot, call)?;
+    auth::require_level(&principal.key, Level::Admin)?;
     Ok(principal)
 }
 
@@ -58,7 +66,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
 /// `POST /api/organizations/:organization/roles/`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
+    let asker = admin(&snapshot, &call)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("name")?;
     let name = fields.text("name")?.unwrap_or_default();
@@ -79,7 +87,7 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
 /// `PATCH /api/organizations/:organization/roles/:id/`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
+    let asker = admin(&snapshot, &call)?;
     let id = call.second_id().to_owned();
     let mut fields = Fields::read(call.request).await?;
     let (name, level) = (fields.text("name")?, level(&mut fields)?);
@@ -90,7 +98,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
 
 /// `DELETE /api/organizations/:organization/roles/:id/`.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = member(&app.metadata.snapshot(), &call)?;
+    let asker = admin(&app.metadata.snapshot(), &call)?;
     let deleted = app.metadata.delete_role(asker.user.organization, call.second_id()).await;
     deleted.map_err(problem)?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -113,7 +121,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
+    let asker = admin(&snapshot, &call)?;
     let role = find(app, &asker, call.second_id()).await?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("user_uuid")?;
@@ -128,7 +136,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
 
 /// `DELETE /api/organizations/:organization/roles/:id/role_memberships/:membership/`.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = member(&app.metadata.snapshot(), &call)?;
+    let asker = admin(&app.metadata.snapshot(), &call)?;
     let role = find(app, &asker, call.second_id()).await?;
     let membership = call.parameters.get(2).map_or("", String::as_str);
     app.metadata.remove_role_member(&role, membership).await.map_err(problem)?;

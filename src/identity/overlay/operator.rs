@@ -64,11 +64,13 @@ impl Overlay<'_> {
             return Ok(());
         };
         let before = self.find_person(project, number)?;
-        self.has_effect((project, op), &before, Done::Deleted(extent));
+        let ids = self.ids_of(project, number)?;
+        let told = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
+        let done = Done::Deleted { extent, distinct_ids: told.collect() };
+        self.has_effect((project, op), &before, done);
         drop(before);
         if extent.has_events() {
-            let ids = self.ids_of(project, number)?.into_values().collect();
-            self.mark(project, op, (uuid, ids));
+            self.mark(project, op, (uuid, ids.into_values().collect()));
         }
         if !extent.has_person() {
             return Ok(());

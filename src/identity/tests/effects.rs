@@ -57,7 +57,7 @@ fn effects_are_what_operations_did() {
     let expected = [
         Done::Changed { before, after },
         Done::Split { before: ids(&["a", "b", "c"]), after: ids(&["a", "c"]) },
-        Done::Deleted(Extent::Person),
+        Done::Deleted { extent: Extent::Person, distinct_ids: ids(&["a", "c"]) },
     ];
     assert_eq!(told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(), expected);
     for effect in &told {

@@ -49,7 +49,7 @@ pub(super) async fn insert(
 }
 
 /// Overwrites what of a cohort can change, but for its members.
-pub(super) async fn update(
+pub(in crate::metadata) async fn update(
     connection: &mut SqliteConnection,
     cohort: &StoredCohort,
 ) -> Result<(), MetadataError> {
@@ -90,7 +90,7 @@ pub(super) async fn add_members(
 }
 
 /// Takes members out.
-pub(super) async fn remove_members(
+pub(in crate::metadata) async fn remove_members(
     connection: &mut SqliteConnection,
     id: CohortId,
     members: &[Uuid],

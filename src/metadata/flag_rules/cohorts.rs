@@ -68,3 +68,71 @@ fn find(live: &[Arc<StoredCohort>], id: i64) -> Option<&Arc<StoredCohort>> {
 fn id(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::check;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::metadata::cohorts::CohortId;
+    use crate::metadata::cohorts::StoredCohort;
+
+    fn cohort(id: i64, is_static: bool, value: Value) -> Arc<StoredCohort> {
+        Arc::new(StoredCohort {
+            id: CohortId(id),
+            project: ProjectId(1),
+            name: format!("c{id}"),
+            description: String::new(),
+            filters: json!({"properties": {"type": "OR", "values": [value]}}),
+            is_static,
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            version: 1,
+            count: None,
+            last_calculation: None,
+            errors_calculating: 0,
+            members: Arc::from([]),
+        })
+    }
+
+    /// Behavioral ones are refused directly and inside others; of a list no rule counts.
+    #[test]
+    fn cohorts_exist_and_ask_for_no_events() {
+        let behavioral = json!({"key": "paid", "type": "behavioral", "value": "performed_event"});
+        let asking = |id: Value| json!({"key": "id", "type": "cohort", "value": id});
+        let live = [
+            cohort(1, false, behavioral.clone()),
+            cohort(2, false, asking(json!(1))),
+            cohort(3, true, behavioral),
+            cohort(4, false, json!({"key": "plan", "value": "pro"})),
+        ];
+        let refused = Some((
+            "behavioral_cohort_found",
+            "Cohort 'c1' with filters on events cannot be used in feature flags.",
+        ));
+        let missing = Some(("cohort_does_not_exist", "Cohort with id 9 does not exist"));
+        for (id, expected) in [
+            (json!(1), refused),
+            (json!("1"), refused),
+            (json!(2), refused),
+            (json!(3), None),
+            (json!(4), None),
+            (json!("4"), None),
+            (json!(9), missing),
+            (json!("9"), missing),
+        ] {
+            let property = asking(id);
+            let found = check(property.as_object().expect("an object"), &live).err();
+            let found = found.as_ref().map(|found| (found.code, found.detail.as_str()));
+            assert_eq!(found, expected, "{property}");
+        }
+        let other = json!({"key": "id", "type": "person", "value": 9});
+        assert_eq!(check(other.as_object().expect("an object"), &live), Ok(()));
+    }
+}

@@ -174,8 +174,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The flags that stored filters depend on.
-fn of(filters: &Value) -> impl Iterator<Item = FlagId> {
+/// The flags that stored filters depend on; with repetitions.
+pub fn of(filters: &Value) -> impl Iterator<Item = FlagId> {
     filters.as_object().into_iter().flat_map(references).filter_map(flag_id)
 }
 

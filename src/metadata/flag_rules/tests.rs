@@ -500,11 +500,24 @@ fn long_chains_are_followed() {
 }
 
 #[test]
-fn cohorts_exist() {
-    for value in [json!(1), json!("1")] {
-        let cohort = json!({"key": "id", "type": "cohort", "value": value});
-        let expected = ("cohort_does_not_exist", "Cohort with id 1 does not exist");
-        check(json!({"groups": [{"properties": [cohort]}]}), Err(expected));
+fn filters_are_bounded() {
+    let filters = |length: usize| json!({"groups": [{"description": "x".repeat(length)}]});
+    assert_eq!(check_size(&filters(1000)), Ok(()));
+    let detail = "Filters are larger than 524288 bytes.";
+    assert_eq!(check_size(&filters(524_288)), Err(Violation::filters(detail)));
+}
+
+#[test]
+fn who_enrols_is_a_person() {
+    let filters = |enrols: bool, index: Value| json!({"groups": [{}], "feature_enrollment": enrols, "aggregation_group_type_index": index});
+    let detail = "Cannot change this flag to a group-based when linked to an Early Access Feature.";
+    for (stored, new, expected) in [
+        (filters(true, json!(null)), filters(true, json!(0)), Err(Violation::filters(detail))),
+        (filters(true, json!(null)), filters(true, json!(null)), Ok(())),
+        (filters(true, json!(null)), filters(false, json!(0)), Ok(())),
+        (filters(false, json!(null)), filters(false, json!(0)), Ok(())),
+    ] {
+        assert_eq!(check_enrollment(&stored, &new), expected, "{stored} {new}");
     }
 }
 

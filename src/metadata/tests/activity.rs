@@ -23,6 +23,7 @@ fn elsewhere(id: u128, item: &str) -> Elsewhere {
             name: "somebody".to_owned(),
             fields: Vec::new(),
         },
+        forgotten: None,
     }
 }
 

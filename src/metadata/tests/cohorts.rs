@@ -7,9 +7,13 @@ use uuid::Uuid;
 use super::*;
 use crate::event::predicate::Matching;
 use crate::metadata::activity::Asked;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
+use crate::metadata::forgetting::Forgotten;
 use crate::metadata::hash_keys::NewHashKey;
 
 fn new_cohort(name: &str, value: Value) -> NewCohort {
@@ -85,4 +89,59 @@ async fn hash_keys_of_many_logins_at_once_are_kept_and_the_first_stays() {
     }
     assert!(other.hash_keys(ProjectId(2), &["user-1".to_owned()]).await.expect("read").is_empty());
     other.close().await;
+}
+
+/// A person who is deleted leaves no hash keys and no places in lists, the same whether it is told once
+/// or again after a crash; and what came after the first time stays.
+#[tokio::test]
+async fn who_is_deleted_is_forgotten_once() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let [gone, merged, other] = [1, 2, 3].map(Uuid::from_u128);
+    let list = |name: &str| NewCohort {
+        name: name.to_owned(),
+        is_static: true,
+        members: vec![gone, merged, other],
+        ..NewCohort::default()
+    };
+    let live = metadata.create_cohort(PROJECT, USER, list("live")).await.expect("create").id;
+    let deleted = metadata.create_cohort(PROJECT, USER, list("deleted")).await.expect("create").id;
+    let delete = |deleted| CohortPatch { deleted: Some(deleted), ..CohortPatch::default() };
+    metadata.update_cohort(PROJECT, USER, deleted, delete(true)).await.expect("delete");
+    let key = |distinct_id: &str| NewHashKey {
+        project: PROJECT,
+        distinct_id: distinct_id.to_owned(),
+        flag_key: "flag".to_owned(),
+        hash_key: "before".to_owned(),
+    };
+    metadata.keep_hash_keys(vec![key("ada"), key("bob")]).await.expect("keep");
+    let forgotten = Forgotten { uuids: vec![gone, merged], distinct_ids: vec!["ada".to_owned()] };
+    let entry = Elsewhere {
+        id: Uuid::from_u128(9),
+        project: PROJECT,
+        user: Some(USER),
+        at: START,
+        change: Change {
+            scope: Scope::Person,
+            item: "1".to_owned(),
+            verb: Verb::Deleted,
+            name: String::new(),
+            fields: Vec::new(),
+        },
+        forgotten: Some(forgotten),
+    };
+    metadata.log_elsewhere(std::slice::from_ref(&entry)).await.expect("log");
+    let members =
+        |id| metadata.snapshot().cohort(PROJECT, id).map(|cohort| cohort.members.to_vec());
+    assert_eq!(members(live), Some(vec![other]));
+    assert_eq!(metadata.snapshot().cohort(PROJECT, live).and_then(|cohort| cohort.count), Some(1));
+    bench.check_snapshot().await;
+    metadata.update_cohort(PROJECT, USER, deleted, delete(false)).await.expect("restore");
+    assert_eq!(members(deleted), Some(vec![other]));
+    let kept = |id: &str| [id.to_owned()];
+    assert!(metadata.hash_keys(PROJECT, &kept("ada")).await.expect("keys").is_empty());
+    assert_eq!(metadata.hash_keys(PROJECT, &kept("bob")).await.expect("keys").len(), 1);
+    metadata.change_members((PROJECT, USER), live, &[gone], &[]).await.expect("add");
+    metadata.log_elsewhere(&[entry]).await.expect("log again");
+    assert_eq!(members(live), Some(vec![gone, other]), "who came back stays");
 }

@@ -51,7 +51,7 @@ async fn a_flag_is_stored_as_given() {
     assert_eq!(flag.rollback_conditions, Some(json!([{"threshold": 1}])));
     assert_eq!(flag.performed_rollback, Some(true));
     assert_eq!(flag.tags, ["beta", "ü"]);
-    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (None, &vec![4, 2]));
+    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (Some(1), &vec![4, 2]));
     assert_eq!(flag.has_enriched_analytics, Some(false));
     assert_eq!(*flag.rollout_percentage(), Value::Null);
     bench.check_snapshot().await;
@@ -270,4 +270,35 @@ async fn lists_are_newest_first_and_paged() {
     assert_eq!(keys(2, 4), [""; 0]);
     assert_eq!(keys(0, 0), [""; 0]);
     bench.check_snapshot().await;
+}
+
+/// A device is the same before a login and after.
+#[tokio::test]
+async fn flags_by_device_keep_nothing_across_a_login() {
+    let bench = Bench::started().await;
+    let by_device = |key: &str, continuity: bool| NewFlag {
+        bucketing_identifier: Some("device_id".to_owned()),
+        ensure_experience_continuity: continuity,
+        ..new(key)
+    };
+    let both = bench.metadata.create_flag(PROJECT, USER, by_device("both", true)).await;
+    assert_eq!(code(both), "invalid_input");
+    let flag = bench.metadata.create_flag(PROJECT, USER, by_device("one", false)).await;
+    let patch = FlagPatch { ensure_experience_continuity: Some(true), ..FlagPatch::default() };
+    let id = flag.expect("create").id;
+    assert_eq!(code(bench.metadata.update_flag(PROJECT, USER, id, patch).await), "invalid_input");
+}
+
+#[tokio::test]
+async fn the_dashboard_of_a_flag_has_its_key_in_its_name() {
+    let bench = Bench::started().await;
+    let flag = bench.create("old").await;
+    let name = async || -> String {
+        let select = sqlx::query_scalar("SELECT name FROM usage_dashboards WHERE id = $1");
+        let select = select.bind(flag.usage_dashboard);
+        select.fetch_one(bench.metadata.shared.db.readers()).await.expect("a dashboard")
+    };
+    assert_eq!(name().await, "Generated Dashboard: old Usage");
+    bench.update(flag.id, set_key("new")).await;
+    assert_eq!(name().await, "Generated Dashboard: new Usage");
 }

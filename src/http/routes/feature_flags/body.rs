@@ -9,6 +9,7 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
+use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -133,11 +134,18 @@ pub(super) struct FlagBody<'a> {
     is_remote_configuration: bool,
     /// Payloads are never encrypted here.
     has_encrypted_payloads: bool,
+    experiment_set_metadata: [i64; 0],
+    user_access_level: &'static str,
+    /// Nothing records sessions.
+    is_used_in_replay_settings: bool,
+    is_eligible_for_experiment: bool,
 }
 
 impl<'a> FlagBody<'a> {
     /// What `asker` gets of `flag`; `snapshot` has its creator.
     pub(super) fn new(flag: &'a StoredFlag, snapshot: &'a Snapshot, asker: &Principal) -> Self {
+        let can_edit =
+            auth::grants(&asker.key, "feature_flag:write") && snapshot.may_edit(&asker.user, flag);
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
         Self {
             id: flag.id.0,
@@ -156,7 +164,7 @@ impl<'a> FlagBody<'a> {
             features: Map::new(),
             rollback_conditions: flag.rollback_conditions.as_ref(),
             performed_rollback: flag.performed_rollback,
-            can_edit: auth::grants(&asker.key, "feature_flag:write"),
+            can_edit,
             tags: &flag.tags,
             usage_dashboard: flag.usage_dashboard,
             analytics_dashboards: &flag.analytics_dashboards,
@@ -173,6 +181,10 @@ impl<'a> FlagBody<'a> {
             evaluation_contexts: &flag.evaluation_contexts,
             is_remote_configuration: flag.is_remote_configuration,
             has_encrypted_payloads: false,
+            experiment_set_metadata: [],
+            user_access_level: if can_edit { "editor" } else { "viewer" },
+            is_used_in_replay_settings: false,
+            is_eligible_for_experiment: is_eligible_for_experiment(flag),
         }
     }
 }
@@ -339,7 +351,7 @@ mod tests {
             "performed_rollback": null,
             "can_edit": true,
             "tags": [],
-            "usage_dashboard": null,
+            "usage_dashboard": 1,
             "analytics_dashboards": [],
             "has_enriched_analytics": null,
             "version": 1,
@@ -351,6 +363,10 @@ mod tests {
             "evaluation_contexts": [],
             "is_remote_configuration": false,
             "has_encrypted_payloads": false,
+            "experiment_set_metadata": [],
+            "user_access_level": "editor",
+            "is_used_in_replay_settings": false,
+            "is_eligible_for_experiment": false,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         let mut rest = text.as_str();

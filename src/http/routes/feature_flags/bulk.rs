@@ -105,7 +105,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
                 "id": id,
                 "key": flag.key,
                 "rollout_state": rollout_state(flag),
-                "active_variant": null,
+                "active_variant": active_variant(flag),
             })),
             Err(error) => {
                 errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
@@ -113,6 +113,14 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
         }
     }
     Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))
+}
+
+/// The variant that everybody gets, of a flag that everybody has.
+fn active_variant(flag: &StoredFlag) -> Option<&str> {
+    let variants = flag.filters.pointer("/multivariate/variants")?.as_array()?;
+    let has_all =
+        |variant: &&Value| variant.get("rollout_percentage").and_then(Value::as_f64) == Some(100.0);
+    variants.iter().find(has_all)?.get("key")?.as_str().filter(|_| Rollout::of(flag).is_full)
 }
 
 fn rollout_state(flag: &StoredFlag) -> &'static str {

@@ -3,10 +3,12 @@
 //!
 //! Ids of cohorts differ between projects, so a cohort of the source stands for the one of the same
 //! name in the target, and is copied if there is none, after those that its own rule asks for. Of a
-//! static cohort an empty one is made: persons differ between projects too. Other flags that the
-//! conditions ask for are not copied; the target refuses a flag that asks for one.
+//! static cohort an empty one is made: persons differ between projects too. A flag that the conditions
+//! ask for stands for the one of the same key in the target, which has to be there: nobody should find
+//! more flags in a project than were copied to it.
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -34,6 +36,8 @@ use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules;
+use crate::metadata::flag_rules::dependencies;
+use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::StoredFlag;
@@ -44,6 +48,13 @@ use crate::metadata::snapshot::Snapshot;
 /// Projects that one request may copy to; PostHog's number.
 const TARGETS_MAX: usize = 50;
 
+/// By id in the source, the id in the target.
+#[derive(Debug, Default)]
+struct Ids {
+    cohorts: HashMap<i64, i64>,
+    flags: HashMap<i64, i64>,
+}
+
 /// What is to be copied.
 struct Source {
     flag: Arc<StoredFlag>,
@@ -53,6 +64,8 @@ struct Source {
     schedules: Vec<ScheduledChange>,
     /// The cohorts that flag and changes ask for, each after those that it asks for itself.
     cohorts: Vec<Arc<StoredCohort>>,
+    /// The flags that flag and changes ask for.
+    flags: Vec<Arc<StoredFlag>>,
 }
 
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: a flag of the same key in a
@@ -83,7 +96,8 @@ pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         false => Vec::new(),
     };
     let cohorts = needed_cohorts(&snapshot, flag, &schedules);
-    let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts };
+    let flags = needed_flags(&snapshot, flag, &schedules);
+    let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts, flags };
     let (mut success, mut failed) = (Vec::new(), Vec::new());
     for target in targets {
         let project = project_id(target).filter(|project| is_own(&snapshot, &asker, *project));
@@ -138,6 +152,19 @@ fn needed_cohorts(
     found
 }
 
+/// The flags that the flag and its changes ask for, as far as they are there.
+fn needed_flags(
+    snapshot: &Snapshot,
+    flag: &StoredFlag,
+    schedules: &[ScheduledChange],
+) -> Vec<Arc<StoredFlag>> {
+    let of_schedules = schedules.iter().filter_map(|change| change.payload.get("value"));
+    let filters = std::iter::once(&flag.filters).chain(of_schedules);
+    let ids: HashSet<FlagId> = filters.flat_map(dependencies::of).collect();
+    let all = snapshot.flags(flag.project).iter();
+    all.filter(|flag| ids.contains(&flag.id)).cloned().collect()
+}
+
 /// The copy as clients get it, or why there is none.
 async fn copy_to(
     app: &App,
@@ -145,15 +172,21 @@ async fn copy_to(
     source: &Source,
     project: ProjectId,
 ) -> Result<Result<Value, String>, Problem> {
+    // Before anything is made there.
+    let flags = match same_flags(&app.metadata.snapshot(), source, project) {
+        Ok(flags) => flags,
+        Err(message) => return Ok(Err(message)),
+    };
     let cohorts = match copy_cohorts(app, asker, source, project).await? {
         Ok(cohorts) => cohorts,
         Err(message) => return Ok(Err(message)),
     };
-    let flag = match copy_flag(app, asker, source, (project, &cohorts)).await? {
+    let ids = Ids { cohorts, flags };
+    let flag = match copy_flag(app, asker, source, (project, &ids)).await? {
         Ok(flag) => flag,
         Err(message) => return Ok(Err(message)),
     };
-    let scheduled = copy_schedules(app, asker, source, (&flag, &cohorts)).await?;
+    let scheduled = copy_schedules(app, asker, source, (&flag, &ids)).await?;
     let snapshot = app.metadata.snapshot();
     let mut body = serde_json::to_value(FlagBody::new(&flag, &snapshot, asker)).unwrap_or_default();
     if let Value::Object(body) = &mut body {
@@ -171,8 +204,24 @@ fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Probl
     match written {
         Ok(written) => Ok(Ok(written)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
+        Err(MetadataError::Forbidden(reason)) => Ok(Err(reason.to_owned())),
         Err(error) => Err(problem(error)),
     }
+}
+
+/// By id in the source, the id in the target of the flag with the same key; or which is missing.
+fn same_flags(
+    snapshot: &Snapshot,
+    source: &Source,
+    project: ProjectId,
+) -> Result<HashMap<i64, i64>, String> {
+    let target = snapshot.flags(project);
+    let same = |flag: &Arc<StoredFlag>| {
+        let found = target.iter().find(|known| known.key == flag.key);
+        let missing = || format!("Flag dependency '{}' does not exist in the project.", flag.key);
+        Ok((flag.id.0, found.ok_or_else(missing)?.id.0))
+    };
+    source.flags.iter().map(same).collect()
 }
 
 /// By id in the source, the id in the target. Cohorts that are not there are made.
@@ -182,17 +231,17 @@ async fn copy_cohorts(
     source: &Source,
     project: ProjectId,
 ) -> Result<Result<HashMap<i64, i64>, String>, Problem> {
-    let mut ids = HashMap::new();
+    let mut ids = Ids::default();
     for cohort in &source.cohorts {
         let snapshot = app.metadata.snapshot();
         // The oldest of that name.
         let known = snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name);
         if let Some(known) = known {
-            ids.insert(cohort.id.0, known.id.0);
+            ids.cohorts.insert(cohort.id.0, known.id.0);
             continue;
         }
         let mut filters = cohort.filters.clone();
-        replace_cohorts(&mut filters, &ids);
+        ids.replace(&mut filters);
         let new = NewCohort {
             name: cohort.name.clone(),
             description: cohort.description.clone(),
@@ -201,30 +250,38 @@ async fn copy_cohorts(
             members: Vec::new(),
         };
         match told(cohorts::add(app, (project, asker.user.id), new).await?)? {
-            Ok(copy) => ids.insert(cohort.id.0, copy.id.0),
+            Ok(copy) => ids.cohorts.insert(cohort.id.0, copy.id.0),
             Err(message) => return Ok(Err(format!("Cohort '{}': {message}", cohort.name))),
         };
     }
-    Ok(Ok(ids))
+    Ok(Ok(ids.cohorts))
 }
 
-/// Has filters on cohorts, wherever they stand, ask for those of the target.
-fn replace_cohorts(json: &mut Value, ids: &HashMap<i64, i64>) {
-    match json {
-        Value::Array(items) => items.iter_mut().for_each(|item| replace_cohorts(item, ids)),
-        Value::Object(object) => {
-            if object.get("type").and_then(Value::as_str) == Some("cohort") {
-                let value = object.get("value");
-                let id =
-                    value.and_then(|id| id.as_i64().or_else(|| id.as_str()?.trim().parse().ok()));
-                if let Some(new) = id.and_then(|id| ids.get(&id)) {
-                    object.insert("value".to_owned(), (*new).into());
+impl Ids {
+    /// Has filters on cohorts and flags, wherever they stand, ask for those of the target.
+    fn replace(&self, json: &mut Value) {
+        let object = match json {
+            Value::Array(items) => return items.iter_mut().for_each(|item| self.replace(item)),
+            Value::Object(object) => object,
+            _ => return,
+        };
+        let new = |ids: &HashMap<i64, i64>, old: Option<&Value>| {
+            let old = old?;
+            ids.get(&old.as_i64().or_else(|| old.as_str()?.trim().parse().ok())?).copied()
+        };
+        match object.get("type").and_then(Value::as_str) {
+            Some("cohort") => {
+                if let Some(new) = new(&self.cohorts, object.get("value")) {
+                    object.insert("value".to_owned(), new.into());
                 }
-                return;
             }
-            object.values_mut().for_each(|value| replace_cohorts(value, ids));
+            Some("flag") => {
+                if let Some(new) = new(&self.flags, object.get("key")) {
+                    object.insert("key".to_owned(), new.to_string().into());
+                }
+            }
+            _ => object.values_mut().for_each(|value| self.replace(value)),
         }
-        _ => {}
     }
 }
 
@@ -232,7 +289,7 @@ async fn copy_flag(
     app: &App,
     asker: &Principal,
     source: &Source,
-    (project, cohorts): (ProjectId, &HashMap<i64, i64>),
+    (project, ids): (ProjectId, &Ids),
 ) -> Result<Result<Arc<StoredFlag>, String>, Problem> {
     let snapshot = app.metadata.snapshot();
     let flag = StoredFlag::clone(&source.flag);
@@ -241,7 +298,7 @@ async fn copy_flag(
     let (metadata, user) = (app.metadata.clone(), asker.user.id);
     let is_active = flag.active && !source.is_disabled;
     let mut filters = flag.filters;
-    replace_cohorts(&mut filters, cohorts);
+    ids.replace(&mut filters);
     let write = async move {
         let Some(id) = known else {
             let new = NewFlag {
@@ -281,11 +338,11 @@ async fn copy_schedules(
     app: &App,
     asker: &Principal,
     source: &Source,
-    (flag, cohorts): (&StoredFlag, &HashMap<i64, i64>),
+    (flag, ids): (&StoredFlag, &Ids),
 ) -> Result<Result<(), String>, Problem> {
     for change in &source.schedules {
         let mut payload = change.payload.clone();
-        replace_cohorts(&mut payload, cohorts);
+        ids.replace(&mut payload);
         let new = NewSchedule { flag: flag.id, payload, timing: change.timing.clone() };
         let (metadata, project, user) = (app.metadata.clone(), flag.project, asker.user.id);
         let write = async move { metadata.copy_schedule(project, user, new).await };

@@ -166,12 +166,13 @@ impl Wanted {
             && !self.excluded_tags.iter().any(|tag| flag.tags.contains(tag))
             && !self.excluded_keys.contains(&flag.key)
             && self.has_contexts.is_none_or(|has| has != flag.evaluation_contexts.is_empty())
-            && (!self.for_experiment || is_eligible_for_experiment(variants))
+            && (!self.for_experiment || is_eligible_for_experiment(flag))
     }
 }
 
-/// Whether an experiment could use a flag with these variants: two at least, `control` first.
-fn is_eligible_for_experiment(variants: Option<&Vec<Value>>) -> bool {
+/// Whether an experiment could use a flag: it has two variants at least, `control` first.
+pub(super) fn is_eligible_for_experiment(flag: &StoredFlag) -> bool {
+    let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
     let variants = variants.map_or(&[][..], Vec::as_slice);
     let first = variants.first().and_then(|variant| variant.get("key")?.as_str());
     variants.len() >= 2 && first == Some("control")

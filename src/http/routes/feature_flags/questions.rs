@@ -1,11 +1,14 @@
 //! What flags answer, asked through the management API: reasons, the caller's own flags, how many
-//! persons a condition reaches, why one flag is what it is.
+//! persons a condition reaches.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
@@ -27,19 +30,19 @@ use crate::flags::verdict::Verdict;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::knowledge;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::feature_flags::find;
 use crate::http::routes::query;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
 use crate::query::cohorts::with_subject;
 
 /// Parameters of a question about one distinct id, and nothing supplied.
-struct Plain {
+pub(super) struct Plain {
     groups: Map<String, Value>,
     empty: Map<String, Value>,
 }
@@ -49,10 +52,15 @@ impl Plain {
     fn of(request: &Request) -> Self {
         let groups = request.query("groups");
         let groups = groups.and_then(|groups| serde_json::from_str(&groups).ok());
-        Self { groups: groups.unwrap_or_default(), empty: Map::new() }
+        Self::about(groups.unwrap_or_default())
     }
 
-    fn question<'q>(&'q self, project: ProjectId, distinct_id: &'q str) -> Question<'q> {
+    /// About these groups.
+    pub(super) fn about(groups: Map<String, Value>) -> Self {
+        Self { groups, empty: Map::new() }
+    }
+
+    pub(super) fn question<'q>(&'q self, project: ProjectId, distinct_id: &'q str) -> Question<'q> {
         Question {
             project,
             distinct_id,
@@ -67,18 +75,23 @@ impl Plain {
 }
 
 /// Shows the answers for all active flags to `show`.
-async fn answers<T: Default>(
+async fn answers<T: Default + Send + 'static>(
     app: &App,
-    snapshot: &Snapshot,
-    question: &Question<'_>,
-    show: impl FnOnce(&[Answer<'_>]) -> T,
+    snapshot: &Arc<Snapshot>,
+    (project, distinct_id, plain): (ProjectId, String, Plain),
+    show: impl FnOnce(&[Answer<'_>]) -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    let Some(flags) = snapshot.flag_set(question.project) else { return Ok(T::default()) };
-    let known = Knowledge::look_up(app, snapshot, question).await?;
-    let now = app.clock.now();
-    Ok(known.ask(snapshot, question, now, |subject, cohorts| {
-        show(&flags.evaluate(subject, &Selection::default(), cohorts).flags)
-    }))
+    let Some(flags) = snapshot.flag_set(project).cloned() else { return Ok(T::default()) };
+    let question = plain.question(project, &distinct_id);
+    let known = Knowledge::look_up(app, snapshot, &question).await?;
+    let (now, snapshot) = (app.clock.now(), Arc::clone(snapshot));
+    knowledge::evaluate(app, flags.effort().nanos(0), move || {
+        let question = plain.question(project, &distinct_id);
+        known.ask(&snapshot, &question, now, |subject, cohorts| {
+            show(&flags.evaluate(subject, &Selection::default(), cohorts).flags)
+        })
+    })
+    .await
 }
 
 /// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
@@ -90,15 +103,15 @@ pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Resp
         let detail = "distinct_id is required";
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     };
-    let keys = request.query("flag_keys");
-    let is_asked = |key: &str| {
-        let keys = keys.as_deref().filter(|keys| !keys.is_empty());
-        keys.is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
+    let keys = request.query("flag_keys").filter(|keys| !keys.is_empty()).map(Cow::into_owned);
+    let is_asked = move |key: &str| {
+        keys.as_ref().is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
     };
-    let (plain, project) = (Plain::of(&request), asker.project.id);
-    let question = plain.question(project, &distinct_id);
-    let mut reasons = answers(app, &snapshot, &question, |answers| {
-        let asked = answers.iter().filter(|answer| is_asked(answer.key));
+    let project = asker.project.id;
+    let question = (project, distinct_id.into_owned(), Plain::of(&request));
+    let is_shown = is_asked.clone();
+    let mut reasons = answers(app, &snapshot, question, move |answers| {
+        let asked = answers.iter().filter(|answer| is_shown(answer.key));
         asked.map(|answer| (answer.key.to_owned(), reason(answer))).collect::<Map<_, _>>()
     })
     .await?;
@@ -130,7 +143,7 @@ fn reason(answer: &Answer<'_>) -> Value {
     }
 }
 
-fn value(verdict: &Verdict<'_>) -> Value {
+pub(super) fn value(verdict: &Verdict<'_>) -> Value {
     match verdict.variant.filter(|_| verdict.enabled) {
         Some(variant) => Value::String(variant.to_owned()),
         None => Value::Bool(verdict.enabled),
@@ -141,14 +154,14 @@ fn value(verdict: &Verdict<'_>) -> Value {
 pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let (plain, project) = (Plain::of(&request), asker.project.id);
-    let question = plain.question(project, &asker.user.distinct_id);
-    let values = answers(app, &snapshot, &question, |answers| {
+    let project = asker.project.id;
+    let question = (project, asker.user.distinct_id.clone(), Plain::of(&request));
+    let values = answers(app, &snapshot, question, |answers| {
         let values = answers.iter().map(|answer| {
             let verdict = answer.result.as_ref().ok();
             (answer.id, verdict.map_or(Value::Bool(false), value))
         });
-        values.collect::<std::collections::HashMap<_, _>>()
+        values.collect::<HashMap<_, _>>()
     })
     .await?;
     let flags = snapshot.flags(project).iter().map(|flag| {
@@ -273,69 +286,4 @@ async fn count_groups(
         evaluate(&condition, &subject, surroundings).is_ok_and(|verdict| verdict.enabled)
     });
     counted.await.map_err(query::problem)
-}
-
-/// `POST feature_flags/:id/test_evaluation/` with `distinct_id` or `person_id` (a uuid), and `groups`:
-/// the answer for one person and every step that led to it.
-pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let project = call.asker.project.id;
-    let flag = find(app, project, call.id()).await?;
-    let mut fields = Fields::read(call.request).await?;
-    let person_id = fields.text("person_id")?;
-    let distinct_id = match (fields.text("distinct_id")?, person_id) {
-        (Some(distinct_id), _) => distinct_id,
-        (None, Some(person_id)) => distinct_id_of(app, project, &person_id).await?,
-        (None, None) => {
-            let detail = "distinct_id or person_id is required";
-            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
-        }
-    };
-    let groups = match fields.nullable_value("groups").flatten() {
-        Some(Value::Object(groups)) => groups,
-        _ => Map::new(),
-    };
-    let plain = Plain { groups, empty: Map::new() };
-    let question = plain.question(project, &distinct_id);
-    let Some(flags) = snapshot.flag_set(project) else {
-        return Err(Problem::not_found("Not found."));
-    };
-    let known = Knowledge::look_up(app, &snapshot, &question).await?;
-    let properties = known.person().map(|person| &person.properties);
-    let body = known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
-        let answers = flags.evaluate(subject, &Selection::default(), cohorts);
-        let found = answers.flags.iter().find(|answer| answer.id == flag.id.0);
-        let result = found.map(|answer| &answer.result);
-        let verdict = result.and_then(|result| result.as_ref().ok());
-        let failure = result.and_then(|result| result.as_ref().err());
-        json!({
-            "flag_key": flag.key,
-            "result": verdict.map_or(Value::Bool(false), value),
-            "reason": match (verdict, failure) {
-                (Some(verdict), _) => verdict.reason.code(),
-                (None, Some(failure)) => failure.code(),
-                (None, None) => "flag_disabled",
-            },
-            "reason_description": match (verdict, failure) {
-                (Some(verdict), _) => verdict.description(),
-                (None, Some(failure)) => failure.description(),
-                (None, None) => "Feature flag is disabled".into(),
-            },
-            "condition_index": verdict.and_then(|verdict| verdict.condition_index),
-            "payload": verdict.and_then(|verdict| verdict.payload),
-            "person_properties": properties,
-            "evaluation_distinct_id": distinct_id,
-            "conditions": flags.trace(&answers, &flag.key, &flag.filters, subject, cohorts),
-        })
-    });
-    Ok(Response::json(StatusCode::OK, &body))
-}
-
-async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
-    let not_found = || Problem::not_found("Not found.");
-    let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
-    let ids = app.identities.view().distinct_ids(project, uuid);
-    let ids = ids.map_err(|error| Problem::of(error.kind(), &error))?;
-    ids.into_iter().next().ok_or_else(not_found)
 }

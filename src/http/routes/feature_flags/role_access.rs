@@ -42,6 +42,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
 /// `POST feature_flags/:flag/role_access/` with `role_id`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = flag_of(app, &call).await?;
+    check_granting(app, &call.asker, &flag)?;
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
     fields.require("role_id")?;
@@ -73,6 +74,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = flag_of(app, &call).await?;
     let access = access(app, &flag, call.second_id()).await?;
+    check_granting(app, &call.asker, &flag)?;
     let asker = call.asker;
     let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
@@ -80,6 +82,13 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
     store::write(app, "revoke-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+fn check_granting(app: &App, asker: &Principal, flag: &StoredFlag) -> Result<(), Problem> {
+    if app.metadata.snapshot().may_grant(&asker.user, flag) {
+        return Ok(());
+    }
+    Err(Problem::permission_denied("You can't edit roles for this feature flag."))
 }
 
 async fn access(app: &App, flag: &StoredFlag, id: &str) -> Result<RoleAccess, Problem> {

@@ -1,0 +1,204 @@
+//! `POST feature_flags/:id/test_evaluation/`: why one flag is what it is for one person, now or as of a
+//! time that has passed.
+//!
+//! Of the past are the time itself, for relative dates, and the properties of the person: those that
+//! the `$set`, `$set_once` and `$unset` of its events had made by then. Properties that no event of the
+//! person sets stand as they are stored, and so do flags, cohorts and groups: no log tells what those
+//! were.
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::flags::set::Selection;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::knowledge;
+use crate::http::knowledge::Knowledge;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::feature_flags::find;
+use crate::http::routes::feature_flags::questions::Plain;
+use crate::http::routes::feature_flags::questions::value;
+use crate::http::routes::query;
+use crate::identity::person::Person;
+
+/// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
+pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let project = call.asker.project.id;
+    let flag = find(app, project, call.id()).await?;
+    let mut fields = Fields::read(call.request).await?;
+    let person_id = fields.text("person_id")?;
+    let distinct_id = match (fields.text("distinct_id")?, person_id) {
+        (Some(distinct_id), _) => distinct_id,
+        (None, Some(person_id)) => distinct_id_of(app, project, &person_id).await?,
+        (None, None) => {
+            let detail = "distinct_id or person_id is required";
+            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+        }
+    };
+    let plain = Plain::about(match fields.nullable_value("groups").flatten() {
+        Some(Value::Object(groups)) => groups,
+        _ => Map::new(),
+    });
+    let as_of = fields.time("timestamp")?;
+    let Some(flags) = snapshot.flag_set(project).cloned() else {
+        return Err(Problem::not_found("Not found."));
+    };
+    let question = plain.question(project, &distinct_id);
+    let mut known = Knowledge::look_up(app, &snapshot, &question).await?;
+    if let (Some(as_of), Some(person)) = (as_of, known.person()) {
+        let properties = properties_at(app, project, person, as_of).await?;
+        known.assume(properties);
+    }
+    let now = as_of.unwrap_or_else(|| app.clock.now());
+    let evaluation = move || {
+        let properties = known.person().map(|person| &person.properties);
+        let question = plain.question(project, &distinct_id);
+        known.ask(&snapshot, &question, now, |subject, cohorts| {
+            let answers = flags.evaluate(subject, &Selection::default(), cohorts);
+            let found = answers.flags.iter().find(|answer| answer.id == flag.id.0);
+            let result = found.map(|answer| &answer.result);
+            let verdict = result.and_then(|result| result.as_ref().ok());
+            let failure = result.and_then(|result| result.as_ref().err());
+            json!({
+                "flag_key": flag.key,
+                "result": verdict.map_or(Value::Bool(false), value),
+                "reason": match (verdict, failure) {
+                    (Some(verdict), _) => verdict.reason.code(),
+                    (None, Some(failure)) => failure.code(),
+                    (None, None) => "flag_disabled",
+                },
+                "reason_description": match (verdict, failure) {
+                    (Some(verdict), _) => verdict.description(),
+                    (None, Some(failure)) => failure.description(),
+                    (None, None) => "Feature flag is disabled".into(),
+                },
+                "condition_index": verdict.and_then(|verdict| verdict.condition_index),
+                "payload": verdict.and_then(|verdict| verdict.payload),
+                "person_properties": properties,
+                "evaluation_distinct_id": distinct_id,
+                "conditions": flags.trace(&answers, &flag.key, &flag.filters, subject, cohorts),
+            })
+        })
+    };
+    // Whatever it takes: this is asked by people, who wait for it alone.
+    let body = knowledge::evaluate(app, u64::MAX, evaluation).await?;
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let not_found = || Problem::not_found("Not found.");
+    let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
+    let ids = app.identities.view().distinct_ids(project, uuid);
+    let ids = ids.map_err(|error| Problem::of(error.kind(), &error))?;
+    ids.into_iter().next().ok_or_else(not_found)
+}
+
+/// The properties of a person as of a time.
+async fn properties_at(
+    app: &App,
+    project: ProjectId,
+    person: &Person,
+    as_of: UnixMicros,
+) -> Result<Map<String, Value>, Problem> {
+    let mut past = Past { as_of, then: person.properties.clone(), told: Map::new() };
+    let now = app.clock.now();
+    let mut events = app.engine.history(project, person.uuid, now).await.map_err(query::problem)?;
+    while let Some(rows) = events.next().await {
+        for row in rows.map_err(query::problem)? {
+            let properties = serde_json::from_str(&row.properties).unwrap_or_default();
+            past.step(row.timestamp, &properties);
+        }
+    }
+    Ok(past.properties())
+}
+
+/// The way along the events of a person, oldest first.
+struct Past {
+    as_of: UnixMicros,
+    /// The stored properties, without those that events tell of.
+    then: Map<String, Value>,
+    /// What the events up to `as_of` told.
+    told: Map<String, Value>,
+}
+
+impl Past {
+    fn step(&mut self, at: UnixMicros, event: &Map<String, Value>) {
+        let is_past = at <= self.as_of;
+        let sets = |name: &str| event.get(name).and_then(Value::as_object).into_iter().flatten();
+        for (key, value) in sets("$set_once") {
+            self.then.remove(key);
+            if is_past && !self.told.contains_key(key) {
+                self.told.insert(key.clone(), value.clone());
+            }
+        }
+        for (key, value) in sets("$set") {
+            self.then.remove(key);
+            if is_past {
+                self.told.insert(key.clone(), value.clone());
+            }
+        }
+        let unset: Vec<&str> = match event.get("$unset") {
+            Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).collect(),
+            Some(Value::Object(keys)) => keys.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        for key in unset.into_iter().filter(|_| is_past) {
+            self.told.remove(key);
+        }
+    }
+
+    fn properties(mut self) -> Map<String, Value> {
+        self.then.extend(self.told);
+        self.then
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Past;
+    use crate::clock::UnixMicros;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn properties_were_what_events_had_made_of_them() {
+        let events = [
+            (10, json!({"$set_once": {"first": 1}, "$set": {"plan": "free"}})),
+            (20, json!({"$set_once": {"first": 2}, "$set": {"plan": "pro", "seats": 5}})),
+            (30, json!({"$unset": ["seats"]})),
+            (40, json!({"$unset": {"plan": null}, "$set": "no object"})),
+        ];
+        let stored = json!({"first": 1, "of_no_event": true});
+        for (as_of, expected) in [
+            (5, json!({"of_no_event": true})),
+            (10, json!({"of_no_event": true, "first": 1, "plan": "free"})),
+            (25, json!({"of_no_event": true, "first": 1, "plan": "pro", "seats": 5})),
+            (30, json!({"of_no_event": true, "first": 1, "plan": "pro"})),
+            (99, stored.clone()),
+        ] {
+            let (as_of, then) = (UnixMicros(as_of), object(stored.clone()));
+            let mut past = Past { as_of, then, told: Map::new() };
+            for (at, event) in &events {
+                past.step(UnixMicros(*at), &object(event.clone()));
+            }
+            assert_eq!(Value::Object(past.properties()), expected, "{as_of:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What members of an organization may do with every flag by default. `:organization` is `@current` or
+//! the uuid of the organization of who asks.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::http::auth::Asker;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::page::Page;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::roles;
+use crate::http::routes::store::problem;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::UserId;
+use crate::metadata::flag_rights::ResourceAccess;
+use crate::metadata::roles::shown;
+use crate::metadata::snapshot::Snapshot;
+
+/// `GET /api/organizations/:organization/resource_access/`.
+pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = roles::member(&snapshot, &call)?;
+    let found = app.metadata.resource_accesses(asker.user.organization).await.map_err(problem)?;
+    let page = Page::of(&call.request);
+    let shown = found.iter().skip(page.offset).take(page.limit);
+    let bodies = shown.map(|access| body(&snapshot, access)).collect();
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(&call.request, public_url, found.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
+pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = roles::admin(&snapshot, &call)?;
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("resource")?;
+    let resource = fields.text("resource")?.unwrap_or_default();
+    let level = level(&mut fields)?;
+    let access = app.metadata.add_resource_access(&asker.user, &resource, level).await;
+    let access = access.map_err(problem)?;
+    Ok(Response::json(StatusCode::CREATED, &body(&snapshot, &access)))
+}
+
+/// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
+pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let asker = roles::admin(&snapshot, &call)?;
+    let id = id(call.second_id())?;
+    let mut fields = Fields::read(call.request).await?;
+    let (organization, level) = (asker.user.organization, level(&mut fields)?);
+    let access = app.metadata.change_resource_access(organization, id, level).await;
+    let access = access.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &body(&snapshot, &access)))
+}
+
+/// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.
+pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let asker = roles::admin(&app.metadata.snapshot(), &call)?;
+    let id = id(call.second_id())?;
+    let removed = app.metadata.remove_resource_access(asker.user.organization, id).await;
+    removed.map_err(problem)?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+fn id(text: &str) -> Result<i64, Problem> {
+    text.parse().map_err(|_| Problem::not_found("Not found."))
+}
+
+fn level(fields: &mut Fields) -> Result<i64, Problem> {
+    fields.require("access_level")?;
+    let level = fields.nullable_integer("access_level")?.flatten();
+    level.ok_or_else(|| {
+        let detail = "This field may not be null.";
+        Problem::new(Kind::Invalid, "null", detail).with_attr(Attr::Name("access_level".into()))
+    })
+}
+
+fn body(snapshot: &Snapshot, access: &ResourceAccess) -> Value {
+    let user = access.created_by.and_then(|user| snapshot.user(UserId(user)));
+    json!({
+        "id": access.id,
+        "resource": access.resource,
+        "access_level": access.access_level,
+        "organization": access.organization,
+        "created_at": shown(access.created_at),
+        "updated_at": shown(access.updated_at),
+        "created_by": user.map(|user| UserBody::new(user)),
+    })
+}

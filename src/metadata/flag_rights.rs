@@ -1,0 +1,243 @@
+//! Who may change a flag: everybody, unless the organization says that its members may only look. Then
+//! admins, who created the flag, who has a role that may change every flag, and who has a role that may
+//! change this one (PostHog's rule). Part of the snapshot: each flag that is shown says it.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::disk;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::members::Level;
+use crate::metadata::roles::CAN_EDIT;
+use crate::metadata::roles::CAN_VIEW;
+use crate::metadata::snapshot::Snapshot;
+
+/// The one kind of object that has a default.
+const FEATURE_FLAGS: &str = "feature flags";
+
+/// What is said to who may not change a flag; PostHog's words.
+const NO_EDITOR: &str = "You don't have edit permissions for this feature flag.";
+
+/// What members of an organization may do with flags by default.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ResourceAccess {
+    /// Unique.
+    pub id: i64,
+    /// The organization, a UUID.
+    pub organization: String,
+    /// `feature flags`.
+    pub resource: String,
+    /// [`CAN_VIEW`] or [`CAN_EDIT`].
+    pub access_level: i64,
+    /// Who said so.
+    pub created_by: Option<i64>,
+    /// When, in microseconds since 1970.
+    pub created_at: i64,
+    /// When it last changed, in microseconds since 1970.
+    pub updated_at: i64,
+}
+
+/// The rights of all users, as far as they are not those of everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FlagRights {
+    /// Organizations whose members may only look.
+    restricted: BTreeSet<Uuid>,
+    /// Who has a role that may change every flag.
+    editors: BTreeSet<UserId>,
+    /// The flags that users may change by a role.
+    granted: BTreeMap<UserId, BTreeSet<FlagId>>,
+}
+
+impl FlagRights {
+    /// Reads the rights as they are in a transaction.
+    pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
+        let select = "SELECT organization FROM resource_access
+             WHERE resource = $1 AND access_level < $2";
+        let select = sqlx::query_scalar(select).bind(FEATURE_FLAGS).bind(CAN_EDIT);
+        let organizations: Vec<String> = select.fetch_all(&mut *connection).await?;
+        if organizations.is_empty() {
+            return Ok(Self::default());
+        }
+        let restricted = organizations.iter().map(|id| disk::from_uuid("resource_access", id));
+        let select = "SELECT user_id FROM role_members JOIN roles ON roles.id = role
+             WHERE feature_flags_access_level >= $1";
+        let editors: Vec<i64> =
+            sqlx::query_scalar(select).bind(CAN_EDIT).fetch_all(&mut *connection).await?;
+        let select = "SELECT user_id, flag_id FROM role_members
+             JOIN flag_role_access ON flag_role_access.role = role_members.role";
+        let pairs: Vec<(i64, i64)> = sqlx::query_as(select).fetch_all(connection).await?;
+        let mut granted: BTreeMap<UserId, BTreeSet<FlagId>> = BTreeMap::new();
+        for (user, flag) in pairs {
+            granted.entry(UserId(user)).or_default().insert(FlagId(flag));
+        }
+        Ok(Self {
+            restricted: restricted.collect::<Result<_, _>>()?,
+            editors: editors.into_iter().map(UserId).collect(),
+            granted,
+        })
+    }
+
+    /// Whether `user` may change every flag that is like `flag`, roles for it alone left aside.
+    fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
+        user.level >= Level::Admin
+            || !self.restricted.contains(&user.organization)
+            || flag.created_by == Some(user.id)
+            || self.editors.contains(&user.id)
+    }
+}
+
+impl Snapshot {
+    /// Whether a user may change a flag.
+    pub fn may_edit(&self, user: &User, flag: &StoredFlag) -> bool {
+        let rights = self.flag_rights();
+        let granted = rights.granted.get(&user.id);
+        rights.may_grant(user, flag) || granted.is_some_and(|flags| flags.contains(&flag.id))
+    }
+
+    /// Whether a user may say which roles may change a flag.
+    pub fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
+        self.flag_rights().may_grant(user, flag)
+    }
+}
+
+impl Metadata {
+    /// The defaults of an organization.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn resource_accesses(
+        &self,
+        organization: Uuid,
+    ) -> Result<Vec<ResourceAccess>, MetadataError> {
+        let select = "SELECT * FROM resource_access WHERE organization = $1 ORDER BY id";
+        let select = sqlx::query_as(select).bind(organization.to_string());
+        Ok(select.fetch_all(self.shared.db.readers()).await?)
+    }
+
+    /// Sets the default of an organization for a kind of object.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Rejected`] for another kind than flags, a level that is none, or if there is a
+    /// default already.
+    pub async fn add_resource_access(
+        &self,
+        user: &User,
+        resource: &str,
+        access_level: i64,
+    ) -> Result<ResourceAccess, MetadataError> {
+        if resource != FEATURE_FLAGS {
+            let detail = format!("\"{resource}\" is not a valid choice.");
+            return Err(Violation::choice("resource", detail).into());
+        }
+        check_level(access_level)?;
+        let mut write = self.begin().await?;
+        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM resource_access";
+        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now().0);
+        let access = ResourceAccess {
+            id,
+            organization: user.organization.to_string(),
+            resource: resource.to_owned(),
+            access_level,
+            created_by: Some(user.id.0),
+            created_at: now,
+            updated_at: now,
+        };
+        let insert = "INSERT INTO resource_access
+             (id, organization, resource, access_level, created_by, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let insert = sqlx::query(insert).bind(id).bind(&access.organization).bind(resource);
+        let insert = insert.bind(access_level).bind(access.created_by).bind(now).bind(now);
+        let inserted = insert.execute(write.connection()).await;
+        inserted.map_err(|error| {
+            let detail = "This resource access already exists.";
+            disk::unless_taken(error.into(), || Violation::unique("resource", detail))
+        })?;
+        write.commit_rights().await?;
+        Ok(access)
+    }
+
+    /// Changes a default of an organization.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without it, [`MetadataError::Rejected`] for a level that is none.
+    pub async fn change_resource_access(
+        &self,
+        organization: Uuid,
+        id: i64,
+        access_level: i64,
+    ) -> Result<ResourceAccess, MetadataError> {
+        check_level(access_level)?;
+        let mut write = self.begin().await?;
+        let update = "UPDATE resource_access SET access_level = $1, updated_at = $2
+             WHERE id = $3 AND organization = $4 RETURNING *";
+        let update = sqlx::query_as(update).bind(access_level).bind(self.now().0).bind(id);
+        let update = update.bind(organization.to_string());
+        let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
+        let access = access.ok_or(MetadataError::NotFound("resource access"))?;
+        write.commit_rights().await?;
+        Ok(access)
+    }
+
+    /// Removes a default of an organization.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without it.
+    pub async fn remove_resource_access(
+        &self,
+        organization: Uuid,
+        id: i64,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let delete = "DELETE FROM resource_access WHERE id = $1 AND organization = $2";
+        let delete = sqlx::query(delete).bind(id).bind(organization.to_string());
+        if delete.execute(write.connection()).await?.rows_affected() == 0 {
+            return Err(MetadataError::NotFound("resource access"));
+        }
+        write.commit_rights().await
+    }
+}
+
+impl Write {
+    /// Checks that the user may change the flag.
+    pub(super) fn check_editor(
+        &self,
+        user: UserId,
+        flag: &StoredFlag,
+    ) -> Result<(), MetadataError> {
+        let user = self.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        match self.base.may_edit(user, flag) {
+            true => Ok(()),
+            false => Err(MetadataError::Forbidden(NO_EDITOR)),
+        }
+    }
+
+    /// Commits what has to do with the rights to flags.
+    pub(super) async fn commit_rights(mut self) -> Result<(), MetadataError> {
+        let rights = FlagRights::load(self.connection()).await?;
+        if rights == *self.base.flag_rights() {
+            return self.commit_unseen().await;
+        }
+        self.commit_with(|next| next.put_flag_rights(rights)).await
+    }
+}
+
+fn check_level(level: i64) -> Result<(), Violation> {
+    if level == CAN_VIEW || level == CAN_EDIT {
+        return Ok(());
+    }
+    Err(Violation::choice("access_level", format!("\"{level}\" is not a valid choice.")))
+}
