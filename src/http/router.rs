@@ -153,7 +153,7 @@ impl Router {
         let snapshot = app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request)?;
         self.note_use(&asker.key);
-        self.throttle.check(asker.key.id)?;
+        self.throttle.check(asker.key.id, endpoint.is_analytics())?;
         match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &project)?;

@@ -111,6 +111,7 @@ pub const TABLE: &[Endpoint] = &[
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
 
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
+    at("POST",      "P/event_definitions/",     "event_definition:write", of_project!(event_definitions::create)),
     at("GET",       "P/event_definitions/activity/", "event_definition:read", of_project!(event_definitions::activity)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
@@ -206,6 +207,9 @@ const FLAT: &[(&str, &str)] = &[
     ("property_definition", "property_definitions"),
 ];
 
+/// What begins the paths of endpoints that read events or persons, which may cost a look at very many.
+const ANALYTICS: [&str; 3] = ["P/events/", "P/persons/", "P/query/"];
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -258,6 +262,11 @@ impl Endpoint {
     /// The methods that it takes.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
+    }
+
+    /// Whether it is about events or persons, of which there may be very many.
+    pub fn is_analytics(&self) -> bool {
+        ANALYTICS.iter().any(|begin| self.path.starts_with(begin))
     }
 
     fn takes(&self, method: &str) -> bool {
@@ -477,6 +486,21 @@ mod tests {
                 assert!(["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method), "{method}");
                 assert!(seen.insert((method, line.path)), "{method} {} twice", line.path);
             }
+        }
+    }
+
+    #[test]
+    fn what_may_cost_more_is_known_by_its_path() {
+        for (method, path, expected) in [
+            ("GET", "/api/projects/1/persons/", true),
+            ("POST", "/api/person/7/split", true),
+            ("GET", "/api/event/", true),
+            ("POST", "/api/environments/1/query/", true),
+            ("GET", "/api/projects/1/event_definitions/", false),
+            ("GET", "/api/projects/1/", false),
+            ("GET", "/api/users/@me/", false),
+        ] {
+            assert_eq!(managed(method, path).endpoint.is_analytics(), expected, "{path}");
         }
     }
 

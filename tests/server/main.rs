@@ -29,6 +29,7 @@ mod fuzz;
 mod geoip;
 mod harness;
 mod identity;
+mod isolation;
 mod lifecycle;
 mod local_evaluation;
 mod person_changes;

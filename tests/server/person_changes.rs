@@ -2,11 +2,14 @@
 //! has its place among the events and survives a crash. Expectations are those of the API
 //! specification and of PostHog's API.
 
+use std::thread;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::Answer;
 use crate::harness::KEY;
+use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
 const PERSONS: &str = "/api/projects/@current/persons/";
@@ -189,6 +192,54 @@ fn many_persons_are_deleted_at_once() {
             (answer.status, &answer.json()["detail"]),
             (400, &json!("distinct_id is required"))
         );
+    }
+}
+
+/// A person may be merged into another while a request to delete it is under way. Whichever comes
+/// first, the answer tells it: what was deleted is gone, and what was merged away is not said to be.
+#[test]
+fn who_is_merged_away_meanwhile_is_not_said_to_be_deleted() {
+    let server = TestServer::start();
+    let client = server.client();
+    for round in 0..80 {
+        let (device, user) = (format!("device {round}"), format!("user {round}"));
+        identify(&server, &device, json!({"mark": round}));
+        identify(&server, &user, json!({}));
+        let device_encoded = device.replace(' ', "%20");
+        let person = find(&server, &device_encoded).expect("a person");
+        let merge = json!({"event": "$identify", "distinct_id": user, "properties": {"$anon_distinct_id": device}});
+        let body = json!({"api_key": TOKEN, "batch": [merge]}).to_string();
+        let merge = thread::spawn(move || {
+            client.send("POST", "/batch/", &[("content-type", "application/json")], body.as_bytes())
+        });
+        let is_deleted = match round % 2 {
+            0 => {
+                let answer = server.delete(&format!("{PERSONS}{}/", person["id"]));
+                assert!(matches!(answer.status, 202 | 404), "{answer}");
+                answer.status == 202
+            }
+            _ => {
+                let ids = json!({"ids": [person["uuid"]]});
+                let told = server.post(&format!("{PERSONS}bulk_delete/"), &ids).json();
+                let (found, deleted) = (&told["persons_found"], &told["persons_deleted"]);
+                let is_told = match told["deletion_errors"].as_array().map(Vec::as_slice) {
+                    Some([]) => found == deleted,
+                    Some([gone]) => {
+                        gone["person_uuid"] == person["uuid"] && *found == 1 && *deleted == 0
+                    }
+                    _ => false,
+                };
+                assert!(is_told, "{told}");
+                *deleted == 1
+            }
+        };
+        assert_eq!(merge.join().expect("a thread").expect("an answer").status, 200);
+        let survivor = find(&server, &user.replace(' ', "%20")).expect("the user");
+        let was_merged = survivor["properties"].get("mark").is_some();
+        assert_eq!(is_deleted, !was_merged, "{round}: {survivor}");
+        if is_deleted {
+            assert_eq!(server.get(&format!("{PERSONS}{}/", person["id"])).status, 404);
+        }
     }
 }
 

@@ -268,6 +268,25 @@ fn values_are_the_most_frequent_ones() {
     assert_eq!(values(&[("key", "nothing")]), json!([]));
 }
 
+/// PostHog's order of the properties that name a person.
+#[test]
+fn a_person_has_the_first_name_that_is_given() {
+    let server = TestServer::start();
+    let names = ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
+    for first in 0..names.len() {
+        // The ones before are there and say nothing.
+        let value = |at: usize| if at < first { json!("") } else { json!(names[at]) };
+        let set = (0..names.len()).map(|at| (names[at].to_owned(), value(at))).collect();
+        identify(&server, &[("ann", Value::Object(set))]);
+        let page = list(&server, &[("distinct_id", "ann")]);
+        assert_eq!(page["results"][0]["name"], names[first]);
+    }
+    let ids = ["0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d", "bob"];
+    let merge = json!([{"event": "$identify", "distinct_id": ids[1], "properties": {"$anon_distinct_id": ids[0]}}]);
+    assert_eq!(server.capture(&merge).status, 200);
+    assert_eq!(list(&server, &[("distinct_id", ids[0])])["results"][0]["name"], "bob");
+}
+
 #[test]
 fn wrong_methods_and_wants_are_told() {
     let server = TestServer::start();
