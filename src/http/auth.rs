@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
+use hyper::Method;
+
 use crate::event::id::ProjectId;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::metadata::accounts::PersonalKey;
@@ -15,6 +18,9 @@ use crate::metadata::snapshot::Snapshot;
 
 /// What stands in a path for the project or organization that the asker uses.
 pub const CURRENT: &str = "@current";
+
+/// The field or parameter that has a key.
+const KEY: &str = "personal_api_key";
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -36,19 +42,36 @@ pub struct Principal {
     pub project: Arc<Project>,
 }
 
-/// Checks the request's key. The header goes before the query; if its key is wrong, the other is
-/// not tried.
+/// The key in the body of `request`, unless its header has one, which goes before. The body can be
+/// read afterwards.
+pub async fn key_in_body(request: &mut Request) -> Option<String> {
+    if request.method == Method::GET || bearer(request).is_some() {
+        return None;
+    }
+    Fields::peek_text(request, KEY).await
+}
+
+/// Checks the request's key: that of the header, else that of the body, which was found before, else
+/// that of the query. If it is wrong, no other is tried.
 ///
 /// # Errors
 ///
 /// 401 without a valid key.
-pub fn asker(snapshot: &Snapshot, request: &Request) -> Result<Asker, Problem> {
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    let query = request.query("personal_api_key");
-    let value = bearer.map(str::trim).or(query.as_deref()).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(Problem::not_authenticated)?;
+pub fn asker(
+    snapshot: &Snapshot,
+    request: &Request,
+    in_body: Option<&str>,
+) -> Result<Asker, Problem> {
+    let in_query = request.query(KEY);
+    let value = bearer(request).or(in_body).or(in_query.as_deref());
+    let value = value.filter(|value| !value.is_empty()).ok_or_else(Problem::not_authenticated)?;
     let key = snapshot.key_by_value(value).ok_or_else(Problem::invalid_personal_api_key)?;
     Ok(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) })
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let value = request.header("authorization")?;
+    value.strip_prefix("Bearer ").map(str::trim)
 }
 
 /// Checks the right of `asker` to the project that the path calls `project`: a number, or

@@ -147,11 +147,12 @@ impl Router {
 
     /// What all management endpoints have in common: first who asks, and whether not too often, then
     /// of which project, then whether the key may, then the form of the answer.
-    async fn manage(&self, managed: Managed, request: Request) -> Result<Response, Problem> {
+    async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, project, parameters, suffix } = managed;
         let app = &self.app;
+        let in_body = auth::key_in_body(&mut request).await;
         let snapshot = app.metadata.snapshot();
-        let asker = auth::asker(&snapshot, &request)?;
+        let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
         self.throttle.check(asker.key.id, endpoint.is_analytics())?;
         match endpoint.run {

@@ -177,13 +177,13 @@ fn a_definition_is_edited_and_comes_back_after_its_end() {
 fn lists_are_ordered_by_when_events_were_last_seen() {
     let server = TestServer::start();
     seen(&server, &["a", "b", "c"]);
-    for (name, seen) in [
-        ("a", "2026-03-01T10:00:00Z"),
-        ("b", "2026-03-01T12:00:00Z"),
-        ("c", "2026-02-01T00:00:00Z"),
+    for (name, seen, created) in [
+        ("a", "2026-03-01T10:00:00Z", "2026-01-02T00:00:00Z"),
+        ("b", "2026-03-01T12:00:00Z", "2026-01-01T00:00:00Z"),
+        ("c", "2026-02-01T00:00:00Z", "2026-01-01T01:00:00Z"),
     ] {
         let path = path_of(&by_name(&server, name));
-        let answer = server.patch(&path, &json!({"last_seen_at": seen}));
+        let answer = server.patch(&path, &json!({"last_seen_at": seen, "created_at": created}));
         assert_eq!(answer.status, 200, "{answer}");
     }
     for (query, expected) in [
@@ -192,7 +192,9 @@ fn lists_are_ordered_by_when_events_were_last_seen() {
         ("ordering=-last_seen_at", ["b", "a", "c"]),
         ("ordering=-last_seen_at::date&ordering=-name", ["b", "a", "c"]),
         ("ordering=last_seen_at::date&ordering=name", ["c", "a", "b"]),
-        ("ordering=created_at", ["a", "b", "c"]),
+        ("ordering=tags", ["a", "b", "c"]),
+        ("ordering=created_at", ["b", "c", "a"]),
+        ("ordering=-created_at::date&ordering=-name", ["a", "c", "b"]),
         ("ordering=-name", ["c", "b", "a"]),
     ] {
         assert_eq!(names(&server, query), expected, "{query}");

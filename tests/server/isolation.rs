@@ -138,16 +138,22 @@ const HARM: &str = r#"{
 
 /// A project, and what it has.
 #[derive(Debug)]
-struct Owner {
+pub(crate) struct Owner {
     project: i64,
     /// In the name of everything that is its own.
     secret: &'static str,
     /// What stands for a place in a path or a text: `feature_flags/:id`, `FLAG`.
-    ids: BTreeMap<&'static str, String>,
+    pub(crate) ids: BTreeMap<&'static str, String>,
 }
 
 impl Owner {
-    fn fill(server: &TestServer, project: i64, token: &str, secret: &'static str) -> Self {
+    /// Fills a project with some of everything.
+    pub(crate) fn fill(
+        server: &TestServer,
+        project: i64,
+        token: &str,
+        secret: &'static str,
+    ) -> Self {
         let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "properties": properties});
         let mut batch = vec![
             event("$identify", json!({"$set": {"email": format!("{secret}@x.com"), "plan": "x"}})),
@@ -238,20 +244,7 @@ impl Owner {
 
     /// A path of the table in this project, with the ids of `of`.
     fn path(&self, pattern: &str, of: &Self) -> String {
-        let mut path = format!("/api/projects/{}/", self.project);
-        let mut before = "";
-        for part in pattern.trim_start_matches("P/").split('/').filter(|part| !part.is_empty()) {
-            if part.starts_with(':') {
-                let place = format!("{before}/{part}");
-                let id = of.ids.get(place.as_str());
-                path += id.unwrap_or_else(|| panic!("{pattern}: make one of {place} above"));
-            } else {
-                path += part;
-            }
-            path.push('/');
-            before = part;
-        }
-        path
+        fill_in(pattern, &self.project.to_string(), &of.ids)
     }
 
     /// `template` with what is this project's.
@@ -289,6 +282,30 @@ impl Owner {
     }
 }
 
+/// A path of the table in a project, with these ids.
+pub(crate) fn fill_in(
+    pattern: &str,
+    project: &str,
+    ids: &BTreeMap<&'static str, String>,
+) -> String {
+    let root = pattern.replace("P/", &format!("/api/projects/{project}/"));
+    let root = root.replace("O/", "/api/organizations/@current/");
+    let mut before = "";
+    let mut path = String::new();
+    for part in root.split('/').filter(|part| !part.is_empty()) {
+        let place = format!("{before}/{part}");
+        path.push('/');
+        path += match part.starts_with(':') {
+            true => {
+                ids.get(place.as_str()).unwrap_or_else(|| panic!("{pattern}: {place} is whose?"))
+            }
+            false => part,
+        };
+        before = part;
+    }
+    path + "/"
+}
+
 /// Times of what the server does by itself.
 fn strip(value: &mut Value) {
     match value {
@@ -301,7 +318,8 @@ fn strip(value: &mut Value) {
     }
 }
 
-fn text(value: &Value) -> String {
+/// A value as it stands in a path.
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -19,6 +19,7 @@ mod crash;
 mod definitions;
 mod deletion;
 mod differential;
+mod errors;
 mod event_definitions;
 mod events;
 mod feature_flags;

@@ -124,7 +124,7 @@ fn project_of(snapshot: &Snapshot, named: &str, request: &Request) -> Result<Pro
         ("", None) => "@current".to_owned(),
         (named, _) => named.to_owned(),
     };
-    let asker = auth::asker(snapshot, request)?;
+    let asker = auth::asker(snapshot, request, None)?;
     let principal = auth::principal(snapshot, request, asker, &named)?;
     auth::require(&principal.key, "feature_flag:read")?;
     Ok(principal.project.id)
