@@ -179,6 +179,7 @@ pub const TABLE: &[Endpoint] = &[
     at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::deletions::delete)).or_csv(),
     at("GET",       "P/persons/:id/activity/",  "person:read",           of_project!(persons::activity)).or_csv(),
     at("POST",      "P/persons/:id/delete_events/", "person:write",      of_project!(persons::deletions::delete_events)),
+    at("POST",      "P/persons/:id/delete_recordings/", "person:write",  of_project!(persons::deletions::delete_recordings)),
     at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv(),
     at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)).or_csv(),
     at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)).or_csv(),

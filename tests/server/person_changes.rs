@@ -108,8 +108,14 @@ fn changes_that_cannot_be_made_are_told() {
             server.post(&format!("{path}delete_property/"), &json!({"$unset": "a"})).status,
             404
         );
+        for operation in ["delete_events", "delete_recordings", "split"] {
+            assert_eq!(server.post(&format!("{path}{operation}/"), &json!({})).status, 404);
+        }
     }
     assert_eq!(server.delete(&format!("{PERSONS}ann/")).status, 400);
+    // There are no recordings of anybody.
+    let recordings = server.post(&format!("{path}delete_recordings/"), &json!({}));
+    assert_eq!((recordings.status, recordings.body.len()), (202, 0), "{recordings}");
     // To keep the person and its events is to change nothing.
     assert_eq!(server.delete(&format!("{path}?keep_person=true")).status, 202);
     assert!(find(&server, "ann").is_some(), "nothing was deleted");

@@ -121,6 +121,12 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     delete_one(app, &call.asker, wanted, &person).await
 }
 
+/// `POST persons/:id/delete_recordings/`: there are none of anybody.
+pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    persons::find_one(app, call.asker.project.id, call.id()).await?;
+    Ok(Response::empty(StatusCode::ACCEPTED))
+}
+
 /// A person that was merged away meanwhile is not there any more, as it would be to a request that
 /// came a moment later. Who it is now is not deleted: that is not whom the request named.
 async fn delete_one(
