@@ -226,7 +226,7 @@ mod tests {
             (Method::POST, "/_internal/query", "internal_query"),
             (Method::GET, "/_internal/query/", "wrong_method"),
             (Method::GET, "/api/projects/1/persons/", "P/persons/"),
-            (Method::POST, "/api/projects/1/persons", "wrong_method"),
+            (Method::DELETE, "/api/projects/1/persons", "wrong_method"),
             (Method::GET, "/api/projects/1/feature_flags/local_evaluation/", "definitions"),
             (Method::GET, "/cohorts", "none"),
         ] {

@@ -168,6 +168,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted(),
     at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv(),
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)),
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv(),

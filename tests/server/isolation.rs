@@ -111,6 +111,7 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         r#"{"condition": {"properties": [{"key": "email", "type": "person", "value": "SECRET@x.com"}]}}"#,
         200,
     ),
+    ("POST", "P/persons/", "{}", 405),
     ("POST", "P/persons/bulk_delete/", r#"{"ids": ["PERSON"], "delete_events": true}"#, 202),
     ("POST", "P/persons/reset_person_distinct_id/", r#"{"distinct_id": "same"}"#, 202),
     (
