@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use hyper::Method;
+use hyper::header::ACCEPT_ENCODING;
 
 use crate::app::App;
 use crate::http::Handler;
@@ -13,6 +14,7 @@ use crate::http::Matched;
 use crate::http::auth;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
+use crate::http::gzip::compressed;
 use crate::http::public;
 use crate::http::public::Public;
 use crate::http::request::Request;
@@ -155,7 +157,8 @@ impl Router {
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
         self.throttle.check(asker.key.id, endpoint.is_analytics())?;
-        match endpoint.run {
+        let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
+        let response = match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &project)?;
                 auth::require(&asker.key, endpoint.scope)?;
@@ -167,7 +170,9 @@ impl Router {
                 let rendering = rendering(endpoint, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request }).await
             }
-        }
+        }?;
+        let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
+        Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
     }
 }
 

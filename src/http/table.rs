@@ -216,6 +216,10 @@ const FLAT: &[(&str, &str)] = &[
 /// What begins the paths of endpoints that read events or persons, which may cost a look at very many.
 const ANALYTICS: [&str; 3] = ["P/events/", "P/persons/", "P/query/"];
 
+/// What begins the paths of endpoints whose answers are compressed.
+const COMPRESSED: [&str; 5] =
+    ["P/event_definitions/", "P/events/", "P/persons/", "P/property_definitions/", "P/query/"];
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -273,6 +277,11 @@ impl Endpoint {
     /// Whether it is about events or persons, of which there may be very many.
     pub fn is_analytics(&self) -> bool {
         ANALYTICS.iter().any(|begin| self.path.starts_with(begin))
+    }
+
+    /// Whether its answers are compressed for clients that take that.
+    pub fn is_compressed(&self) -> bool {
+        COMPRESSED.iter().any(|begin| self.path.starts_with(begin))
     }
 
     fn takes(&self, method: &str) -> bool {

@@ -222,9 +222,10 @@ impl Owner {
         );
         patiently(|| {
             let cohort = server.get(&format!("{base}/cohorts/{cohort}/")).json();
-            (!cohort["count"].is_null()).then_some(())
+            let warnings = server.get(&format!("{base}/ingestion_warnings/")).json();
+            (!cohort["count"].is_null() && !warnings["results"][0].is_null()).then_some(())
         })
-        .expect("the cohort is counted");
+        .expect("the cohort is counted, and the warning written");
         self.ids = BTreeMap::from([
             ("cohorts/:id", cohort.clone()),
             ("event_definitions/:id", definition),

@@ -1,6 +1,8 @@
 //! Persons over HTTP: list, filters, pages, CSV, retrieve, values. Expectations are those of the API
 //! specification and of PostHog's API.
 
+use std::io::Read;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -252,6 +254,45 @@ fn lists_and_persons_are_also_csv() {
     assert_eq!(server.get(&with(PERSONS, &[("format", "xml")])).status, 404);
 }
 
+/// PostHog compresses answers about persons, definitions and queries.
+#[test]
+fn long_answers_are_compressed_for_who_takes_it() {
+    let server = TestServer::start();
+    let text = "x".repeat(2000);
+    identify(&server, &[("ann", json!({"text": text})), ("bob", json!({}))]);
+    let bearer = format!("Bearer {KEY}");
+    let ask = |method: &str, path: &str, encoding: &str, body: &str| {
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("accept-encoding", encoding),
+            ("content-type", "application/json"),
+        ];
+        let answer = server.send(method, path, &headers, body);
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+        answer
+    };
+    let query = json!({"query": "SELECT properties FROM persons", "format": "csv"}).to_string();
+    for (method, path, body) in [
+        ("GET", PERSONS, ""),
+        ("GET", "/api/projects/@current/persons.csv", ""),
+        ("GET", "/api/projects/@current/events/", ""),
+        ("POST", "/api/projects/@current/query/", query.as_str()),
+    ] {
+        let plain = ask(method, path, "identity", body);
+        assert_eq!(plain.header("content-encoding"), None, "{path}");
+        let packed = ask(method, path, "gzip, br", body);
+        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{path}");
+        assert_eq!(packed.header("vary"), Some("accept-encoding"), "{path}");
+        assert!(packed.body.len() < plain.body.len() / 2, "{path}: {}", packed.body.len());
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(packed.body.as_slice());
+        decoder.read_to_end(&mut unpacked).expect("gzip");
+        assert_eq!(unpacked, plain.body, "{path}");
+    }
+    let short = ask("GET", &with(PERSONS, &[("distinct_id", "nobody")]), "gzip", "");
+    assert_eq!((short.header("content-encoding"), &short.json()["count"]), (None, &json!(0)));
+}
+
 #[test]
 fn values_are_the_most_frequent_ones() {
     let server = TestServer::start();
@@ -292,7 +333,11 @@ fn wrong_methods_and_wants_are_told() {
     let server = TestServer::start();
     let answer = server.post(PERSONS, &json!({}));
     let detail = "Creating persons via this API is not allowed. Please create persons by sending an $identify event.";
-    check(&answer, 405, json!({"type": "invalid_request", "code": "method_not_allowed", "detail": detail, "attr": null}));
+    check(
+        &answer,
+        405,
+        json!({"type": "invalid_request", "code": "method_not_allowed", "detail": detail, "attr": null}),
+    );
     assert_eq!(answer.header("allow"), Some("GET, HEAD, OPTIONS"));
     assert_eq!(server.delete(PERSONS).header("allow"), Some("GET, HEAD, OPTIONS"));
     let bearer = format!("Bearer {KEY}");
