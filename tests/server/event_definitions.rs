@@ -326,7 +326,7 @@ fn a_definition_is_made_by_hand_before_its_events() {
     // The first such event is one of this definition.
     seen(&server, &["signed up"]);
     for state in ["at once", "after a crash"] {
-        let now = by_name(&server, "signed up");
+        let now = by_name(&server, "signed%20up");
         assert_eq!((&now["id"], &now["created_at"]), (&made["id"], &made["created_at"]), "{state}");
         assert!(now["last_seen_at"].is_string(), "{state}: {now}");
         assert_eq!(now["description"], "The first step", "{state}");
