@@ -101,7 +101,7 @@ fn gzip(pieces: Pieces) -> impl Stream<Item = Result<Bytes, StreamError>> + Send
                 return Ok(Some((Bytes::from(made), rest)));
             }
         }
-        Ok(None)
+        Ok::<_, StreamError>(None)
     })
 }
 

@@ -308,11 +308,13 @@ pub(crate) fn fill_in(
     path + "/"
 }
 
-/// Times of what the server does by itself.
+/// Times of what the server does by itself, and of the question.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.remove("last_calculation");
+            for name in ["last_calculation", "effective_date_from", "effective_date_to"] {
+                fields.remove(name);
+            }
             fields.values_mut().for_each(strip);
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
