@@ -66,7 +66,7 @@ fn send(
     server.send(method, path, &headers, body)
 }
 
-/// An error as `(type, code, detail)`.
+/// An error for which no field is to blame.
 fn error(kind: &str, code: &str, detail: &str) -> Value {
     json!({"type": kind, "code": code, "detail": detail, "attr": null})
 }
