@@ -201,6 +201,25 @@ fn many_persons_are_deleted_at_once() {
     }
 }
 
+/// Asks to delete a person, alone or as one of many, and whether the answer says that it was.
+fn says_deleted(server: &TestServer, person: &Value, alone: bool) -> bool {
+    if alone {
+        let answer = server.delete(&format!("{PERSONS}{}/", person["id"]));
+        assert!(matches!(answer.status, 202 | 404), "{answer}");
+        return answer.status == 202;
+    }
+    let ids = json!({"ids": [person["uuid"]]});
+    let told = server.post(&format!("{PERSONS}bulk_delete/"), &ids).json();
+    let (found, deleted) = (&told["persons_found"], &told["persons_deleted"]);
+    let is_told = match told["deletion_errors"].as_array().map(Vec::as_slice) {
+        Some([]) => found == deleted,
+        Some([gone]) => gone["person_uuid"] == person["uuid"] && *found == 1 && *deleted == 0,
+        _ => false,
+    };
+    assert!(is_told, "{told}");
+    *deleted == 1
+}
+
 /// A person may be merged into another while a request to delete it is under way. Whichever comes
 /// first, the answer tells it: what was deleted is gone, and what was merged away is not said to be.
 #[test]
@@ -215,31 +234,14 @@ fn who_is_merged_away_meanwhile_is_not_said_to_be_deleted() {
         let person = find(&server, &device_encoded).expect("a person");
         let merge = json!({"event": "$identify", "distinct_id": user, "properties": {"$anon_distinct_id": device}});
         let body = json!({"api_key": TOKEN, "batch": [merge]}).to_string();
-        let merge = thread::spawn(move || {
-            client.send("POST", "/batch/", &[("content-type", "application/json")], body.as_bytes())
+        let (is_deleted, merged) = thread::scope(|scope| {
+            let json_type = [("content-type", "application/json")];
+            let merge = scope.spawn(move || {
+                client.send("POST", "/batch/", &json_type, body.as_bytes()).expect("an answer")
+            });
+            (says_deleted(&server, &person, round % 2 == 0), merge.join().expect("a thread"))
         });
-        let is_deleted = match round % 2 {
-            0 => {
-                let answer = server.delete(&format!("{PERSONS}{}/", person["id"]));
-                assert!(matches!(answer.status, 202 | 404), "{answer}");
-                answer.status == 202
-            }
-            _ => {
-                let ids = json!({"ids": [person["uuid"]]});
-                let told = server.post(&format!("{PERSONS}bulk_delete/"), &ids).json();
-                let (found, deleted) = (&told["persons_found"], &told["persons_deleted"]);
-                let is_told = match told["deletion_errors"].as_array().map(Vec::as_slice) {
-                    Some([]) => found == deleted,
-                    Some([gone]) => {
-                        gone["person_uuid"] == person["uuid"] && *found == 1 && *deleted == 0
-                    }
-                    _ => false,
-                };
-                assert!(is_told, "{told}");
-                *deleted == 1
-            }
-        };
-        assert_eq!(merge.join().expect("a thread").expect("an answer").status, 200);
+        assert_eq!(merged.status, 200, "{merged}");
         let survivor = find(&server, &user.replace(' ', "%20")).expect("the user");
         let was_merged = survivor["properties"].get("mark").is_some();
         assert_eq!(is_deleted, !was_merged, "{round}: {survivor}");
