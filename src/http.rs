@@ -14,6 +14,7 @@ pub mod conditional;
 pub mod cors;
 pub mod csv;
 pub mod fields;
+pub mod gzip;
 pub mod knowledge;
 pub mod page;
 pub mod public;

@@ -6,7 +6,7 @@
 //! `feedback` remembers for senders what was odd about their events.
 //! What may not live here: HTTP, the shapes of answers, files.
 
-mod activity;
+pub mod activity;
 mod backlog;
 pub mod capture;
 pub mod capture_v1;

@@ -107,7 +107,8 @@
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
-//! | No project sees anything of another, and no key may more than its scopes. | `tests/server/accounts.rs` |
+//! | No project sees anything of another, by no endpoint of the table. | `tests/server/isolation.rs` |
+//! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | There is no change of a flag, a cohort or a definition without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |

@@ -57,7 +57,7 @@ pub mod group_types;
 pub mod hash_keys;
 pub mod members;
 pub mod properties;
-pub mod property_notes;
+pub mod property_edits;
 pub mod roles;
 pub mod schedules;
 pub mod secrets;

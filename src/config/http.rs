@@ -50,4 +50,10 @@ pub struct HttpConfig {
     /// The same in an hour [default: no limit]
     #[arg(long, env = "WEIR_KEY_REQUESTS_PER_HOUR_MAX")]
     pub key_requests_per_hour_max: Option<NonZeroU32>,
+    /// Of them, requests about persons and events, SQL included, in a minute [default: no limit]
+    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_MINUTE_MAX")]
+    pub key_analytics_requests_per_minute_max: Option<NonZeroU32>,
+    /// The same in an hour [default: no limit]
+    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX")]
+    pub key_analytics_requests_per_hour_max: Option<NonZeroU32>,
 }

@@ -1,12 +1,13 @@
 //! Who asks: a personal key becomes an [`Asker`], and with a project a [`Principal`]. Tokens of the
 //! public endpoints stand in bodies, and are looked up where those are read.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use hyper::Method;
 use hyper::header::AUTHORIZATION;
 
 use crate::event::id::ProjectId;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::metadata::accounts::PersonalKey;
@@ -18,6 +19,9 @@ use crate::metadata::snapshot::Snapshot;
 
 /// What stands in a path for the project or organization that the asker uses.
 pub const CURRENT: &str = "@current";
+
+/// The field or parameter that has a key.
+const KEY: &str = "personal_api_key";
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -39,18 +43,30 @@ pub struct Principal {
     pub project: Arc<Project>,
 }
 
-/// Checks the request's key. The header goes before the query; if its key is wrong, the other is
-/// not tried.
+/// The key in the body of `request`, unless its header has one, which goes before. The body can be
+/// read afterwards.
+pub async fn key_in_body(request: &mut Request) -> Option<String> {
+    if request.method == Method::GET || bearer(request).is_some() {
+        return None;
+    }
+    Fields::peek_text(request, KEY).await
+}
+
+/// Checks the request's key: that of the header, else that of the body, which was found before, else
+/// that of the query. If it is wrong, no other is tried.
 ///
 /// # Errors
 ///
 /// 401 without a valid key.
-pub fn asker(snapshot: &Snapshot, request: &Request) -> Result<Asker, Problem> {
-    let value = match bearer(request) {
-        Some(bearer) => Cow::Borrowed(bearer),
-        None => request.query("personal_api_key").unwrap_or_default(),
-    };
-    asker_of(snapshot, &value)
+pub fn asker(
+    snapshot: &Snapshot,
+    request: &Request,
+    in_body: Option<&str>,
+) -> Result<Asker, Problem> {
+    match bearer(request).or(in_body) {
+        Some(value) => asker_of(snapshot, value),
+        None => asker_of(snapshot, &request.query(KEY).unwrap_or_default()),
+    }
 }
 
 /// What stands behind `Bearer` in the header.

@@ -47,6 +47,15 @@ impl Fields {
         Self::parse(&content_type, &body)
     }
 
+    /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The
+    /// body can be read afterwards.
+    pub async fn peek_text(request: &mut Request, name: &str) -> Option<String> {
+        let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        let body = request.body.peek(BODY_MAX_BYTES).await?;
+        let Self(mut fields) = Self::parse(&content_type, body).ok()?;
+        fields.remove(name)?.as_str().map(str::to_owned)
+    }
+
     /// Reads a JSON object; nothing at all counts as an empty one. An empty media type is JSON.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
         if body.is_empty() {

@@ -163,6 +163,8 @@ impl BodyError {
 pub struct RequestBody {
     /// Gone once there is nothing more to read.
     incoming: Option<Incoming>,
+    /// What [`RequestBody::peek`] has read of it: all, or why not.
+    peeked: Option<Result<Bytes, BodyError>>,
     budget: Arc<BodyBudget>,
     timeout: Duration,
     /// Whether the client keeps sending even if nobody wants the body.
@@ -196,7 +198,7 @@ impl RequestBody {
         let sending = if headers.contains_key(EXPECT) { Sending::OnDemand } else { Sending::Yes };
         let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
         let budget = Arc::clone(budget);
-        Self { incoming, budget, timeout, sending, tally: Arc::default() }
+        Self { incoming, peeked: None, budget, timeout, sending, tally: Arc::default() }
     }
 
     pub(super) fn tally(&self) -> Arc<BodyTally> {
@@ -211,6 +213,25 @@ impl RequestBody {
     /// Answer with the error's problem and be done: the rest of the body is read and thrown away
     /// before the answer goes out, as far as that is reasonable, so that the client sees it.
     pub async fn read(mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
+        match self.peeked.take() {
+            Some(Ok(body)) if length(&body) > limit_bytes => {
+                Err(BodyError::TooLarge { limit_bytes })
+            }
+            Some(peeked) => peeked,
+            None => self.read_now(limit_bytes).await,
+        }
+    }
+
+    /// The body as [`RequestBody::read`] reads it, which may still do so and gets the same; `None`
+    /// if that will fail.
+    pub async fn peek(&mut self, limit_bytes: u64) -> Option<&Bytes> {
+        if self.peeked.is_none() {
+            self.peeked = Some(self.read_now(limit_bytes).await);
+        }
+        self.peeked.as_ref().and_then(|peeked| peeked.as_ref().ok())
+    }
+
+    async fn read_now(&mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
         let Some(incoming) = &self.incoming else { return Ok(Bytes::new()) };
         if incoming.size_hint().lower() > limit_bytes {
             return Err(BodyError::TooLarge { limit_bytes });

@@ -357,6 +357,11 @@ impl Problem {
         problem
     }
 
+    /// The same in other words.
+    pub fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
     /// The body of a management request is not JSON; `reason` as the parser says it.
     pub fn parse_error(reason: &dyn fmt::Display) -> Self {
         let detail = format!("JSON parse error - {reason}");

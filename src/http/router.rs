@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use hyper::Method;
+use hyper::header::ACCEPT_ENCODING;
 
 use crate::app::App;
 use crate::http::Handler;
@@ -14,6 +15,7 @@ use crate::http::auth;
 use crate::http::call::Answer;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
+use crate::http::gzip::compressed;
 use crate::http::public;
 use crate::http::public::Public;
 use crate::http::request::Request;
@@ -173,14 +175,16 @@ impl Router {
 
     /// What all management endpoints have in common: first who asks, and whether not too often, then
     /// of which project, then whether the key may, then the form of the answer.
-    async fn manage(&self, managed: Managed, request: Request) -> Result<Response, Problem> {
+    async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, project, parameters, suffix } = managed;
         let app = &self.app;
+        let in_body = auth::key_in_body(&mut request).await;
         let snapshot = app.metadata.snapshot();
-        let asker = auth::asker(&snapshot, &request)?;
+        let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
-        self.throttle.check(asker.key.id)?;
-        match endpoint.run {
+        self.throttle.check(asker.key.id, endpoint.is_analytics())?;
+        let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
+        let response = match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &project)?;
                 auth::require(&asker.key, endpoint.scope)?;
@@ -192,7 +196,9 @@ impl Router {
                 let rendering = rendering(endpoint, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request }).await
             }
-        }
+        }?;
+        let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
+        Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
     }
 }
 
@@ -255,7 +261,7 @@ mod tests {
             (Method::POST, "/_internal/query", "internal_query"),
             (Method::GET, "/_internal/query/", "wrong_method"),
             (Method::GET, "/api/projects/1/persons/", "P/persons/"),
-            (Method::POST, "/api/projects/1/persons", "wrong_method"),
+            (Method::DELETE, "/api/projects/1/persons", "wrong_method"),
             (Method::GET, "/api/projects/1/feature_flags/local_evaluation/", "definitions"),
             (Method::GET, "/cohorts", "none"),
         ] {

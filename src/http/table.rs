@@ -77,6 +77,10 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "O/resource_access/",       "organization:write",    of_account!(resource_access::create)),
     at("PATCH",     "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::update)),
     at("DELETE",    "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::delete)),
+    at("GET",       "O/projects/",              "project:read",          of_account!(projects::list)),
+    at("POST",      "O/projects/",              "project:write",         of_account!(projects::create)),
+    at("GET",       "O/projects/:id/",          "project:read",          of_account!(projects::retrieve_one)),
+    at("PUT PATCH", "O/projects/:id/",          "project:write",         of_account!(projects::update_one)),
     at("GET",       "O/roles/",                 "organization:read",     of_account!(roles::list)),
     at("POST",      "O/roles/",                 "organization:write",    of_account!(roles::create)),
     at("GET",       "O/roles/:id/",             "organization:read",     of_account!(roles::retrieve)),
@@ -117,6 +121,7 @@ pub const TABLE: &[Endpoint] = &[
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
 
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
+    at("POST",      "P/event_definitions/",     "event_definition:write", of_project!(event_definitions::create)),
     at("GET",       "P/event_definitions/activity/", "event_definition:read", of_project!(event_definitions::activity)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
@@ -169,6 +174,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
+    at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted(),
     at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv(),
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)),
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv(),
@@ -180,6 +186,7 @@ pub const TABLE: &[Endpoint] = &[
     at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::deletions::delete)).or_csv(),
     at("GET",       "P/persons/:id/activity/",  "person:read",           of_project!(persons::activity)).or_csv(),
     at("POST",      "P/persons/:id/delete_events/", "person:write",      of_project!(persons::deletions::delete_events)),
+    at("POST",      "P/persons/:id/delete_recordings/", "person:write",  of_project!(persons::deletions::delete_recordings)),
     at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv(),
     at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)).or_csv(),
     at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)).or_csv(),
@@ -211,6 +218,13 @@ const FLAT: &[(&str, &str)] = &[
     ("person", "persons"),
     ("property_definition", "property_definitions"),
 ];
+
+/// What begins the paths of endpoints that read events or persons, which may cost a look at very many.
+const ANALYTICS: [&str; 3] = ["P/events/", "P/persons/", "P/query/"];
+
+/// What begins the paths of endpoints whose answers are compressed.
+const COMPRESSED: [&str; 5] =
+    ["P/event_definitions/", "P/events/", "P/persons/", "P/property_definitions/", "P/query/"];
 
 /// One line of the table.
 #[derive(Debug)]
@@ -264,6 +278,16 @@ impl Endpoint {
     /// The methods that it takes.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
+    }
+
+    /// Whether it is about events or persons, of which there may be very many.
+    pub fn is_analytics(&self) -> bool {
+        ANALYTICS.iter().any(|begin| self.path.starts_with(begin))
+    }
+
+    /// Whether its answers are compressed for clients that take that.
+    pub fn is_compressed(&self) -> bool {
+        COMPRESSED.iter().any(|begin| self.path.starts_with(begin))
     }
 
     fn takes(&self, method: &str) -> bool {
@@ -429,142 +453,4 @@ impl<'p> Located<'p> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::Found;
-    use super::Managed;
-    use super::Rendering;
-    use super::Run;
-    use super::TABLE;
-    use super::find;
-
-    /// A path that the line's own pattern describes.
-    fn example(pattern: &str) -> String {
-        let full =
-            pattern.replace("P/", "/api/projects/1/").replace("O/", "/api/organizations/@current/");
-        full.split('/')
-            .map(|part| if part.starts_with(':') { "77" } else { part })
-            .collect::<Vec<_>>()
-            .join("/")
-    }
-
-    fn managed(method: &str, path: &str) -> Managed {
-        match find(method, path) {
-            Found::Endpoint(managed) => managed,
-            other => panic!("{method} {path}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn every_line_is_found_by_its_path_and_none_hides_another() {
-        for line in TABLE {
-            let path = example(line.path);
-            for method in line.methods.split(' ') {
-                for path in [path.as_str(), path.trim_end_matches('/')] {
-                    let found = managed(method, path);
-                    assert_eq!(found.endpoint.path, line.path, "{method} {path}");
-                    assert_eq!(found.endpoint.methods, line.methods, "{method} {path}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn lines_are_well_formed() {
-        let mut seen = HashSet::new();
-        for line in TABLE {
-            assert!(line.path.ends_with('/'), "{}", line.path);
-            let (object, action) = line.scope.split_once(':').unwrap();
-            assert!(!object.is_empty() && ["read", "write"].contains(&action), "{}", line.scope);
-            let is_of_project = matches!(line.run, Run::Project(_));
-            assert_eq!(is_of_project, line.path.starts_with("P/"), "{}", line.path);
-            for method in line.methods.split(' ') {
-                assert!(["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method), "{method}");
-                assert!(seen.insert((method, line.path)), "{method} {} twice", line.path);
-            }
-        }
-    }
-
-    #[test]
-    fn paths_have_their_aliases() {
-        for (path, pattern, project, parameters) in [
-            ("/api/projects/1/persons", "P/persons/", "1", vec![]),
-            ("/api/projects/@current/persons/", "P/persons/", "@current", vec![]),
-            ("/api/projects/%40current/persons/", "P/persons/", "@current", vec![]),
-            ("/api/environments/2/persons/7/", "P/persons/:id/", "2", vec!["7"]),
-            ("/api/person/7", "P/persons/:id/", "@current", vec!["7"]),
-            ("/api/person/", "P/persons/", "@current", vec![]),
-            ("/api/event_definition/", "P/event_definitions/", "@current", vec![]),
-            ("/api/feature_flag/3/", "P/feature_flags/:id/", "@current", vec!["3"]),
-            ("/api/environments/7/cohorts/3", "P/cohorts/:id/", "7", vec!["3"]),
-            ("/api/organizations/o/roles/r", "O/roles/:id/", "o", vec!["o", "r"]),
-        ] {
-            let found = managed("GET", path);
-            assert_eq!(found.endpoint.path, pattern, "{path}");
-            assert_eq!(
-                (found.project.as_str(), found.parameters.as_slice()),
-                (project, &parameters[..].iter().map(|p| p.to_string()).collect::<Vec<_>>()[..]),
-                "{path}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_not_there_is_not_found() {
-        for path in [
-            "/api",
-            "/api/",
-            "/api/persons",
-            "/api/projects/1/nothing",
-            "/api/projects/1/persons/7/8/9",
-            "/api/projects/1/cohorts/3/4",
-            "/api/projects/1/persons//",
-            "/api/projects//",
-            "/persons",
-            "/api/projects/1//persons",
-        ] {
-            assert!(matches!(find("GET", path), Found::Nothing), "{path}: {:?}", find("GET", path));
-        }
-    }
-
-    #[test]
-    fn other_methods_are_told_which_there_are() {
-        for (method, path, allow) in [
-            ("POST", "/api/projects/1/feature_flags/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
-            ("DELETE", "/api/projects/1/feature_flags", "GET, POST, HEAD, OPTIONS"),
-            ("GET", "/api/projects/1/query/", "POST, OPTIONS"),
-            ("PUT", "/api/projects/1/feature_flags/activity/", "GET, HEAD, OPTIONS"),
-            ("DELETE", "/api/projects/1/feature_flags/settings", "GET, PATCH, HEAD, OPTIONS"),
-            ("PUT", "/api/projects/1/feature_flags/3/role_access/4", "GET, DELETE, HEAD, OPTIONS"),
-            ("POST", "/api/projects/1/cohorts/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
-            (
-                "GET",
-                "/api/projects/1/cohorts/3/add_persons_to_static_cohort",
-                "POST, PATCH, OPTIONS",
-            ),
-            ("GET", "/api/projects/1/rotate_secret_token", "POST, OPTIONS"),
-            ("PUT", "/api/organizations/o/roles/r", "GET, PATCH, DELETE, HEAD, OPTIONS"),
-            ("GET", "/api/organizations/o/roles/r/role_memberships/m", "DELETE, OPTIONS"),
-        ] {
-            match find(method, path) {
-                Found::WrongMethod(found) => assert_eq!(found, allow, "{method} {path}"),
-                other => panic!("{method} {path}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn suffixes_count_where_there_is_a_choice() {
-        for (path, pattern, id, suffix) in [
-            ("/api/projects/1/persons.csv", "P/persons/", None, Some(Rendering::Csv)),
-            ("/api/projects/1/persons/7.json/", "P/persons/:id/", Some("7"), Some(Rendering::Json)),
-            ("/api/person.csv", "P/persons/", None, Some(Rendering::Csv)),
-            ("/api/projects/1/feature_flags/a.csv", "P/feature_flags/:id/", Some("a.csv"), None),
-        ] {
-            let found = managed("GET", path);
-            assert_eq!((found.endpoint.path, found.suffix), (pattern, suffix), "{path}");
-            assert_eq!(found.parameters.first().map(String::as_str), id, "{path}");
-        }
-    }
-}
+mod tests;

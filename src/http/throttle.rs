@@ -2,7 +2,8 @@
 //!
 //! A key that has not asked for a while may ask as often as the limit says at once, and then again
 //! as time goes on (the generic cell rate algorithm); PostHog counts the requests of the last minute,
-//! which comes to the same for who stays below. What SDKs send is not limited.
+//! which comes to the same for who stays below. Questions about persons and events may have limits of
+//! their own besides. What SDKs send is not limited.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -24,7 +25,10 @@ type Limit = RateLimiter<KeyId, DashMapStateStore<KeyId>, Time, NoOpMiddleware<D
 #[derive(Debug)]
 pub struct Throttle {
     clock: Clock,
+    /// Of all requests.
     limits: Vec<Limit>,
+    /// Of those about persons and events, which count as requests too.
+    analytics: Vec<Limit>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,20 +48,28 @@ impl Throttle {
         let limit = |max: Option<NonZeroU32>, quota: fn(NonZeroU32) -> Quota| {
             max.map(|max| RateLimiter::dashmap_with_clock(quota(max), Time(clock.clone())))
         };
-        let limits = [
-            limit(config.key_requests_per_minute_max, Quota::per_minute),
-            limit(config.key_requests_per_hour_max, Quota::per_hour),
-        ];
-        Self { clock: clock.clone(), limits: limits.into_iter().flatten().collect() }
+        let limits = |per_minute, per_hour| -> Vec<Limit> {
+            let limits = [limit(per_minute, Quota::per_minute), limit(per_hour, Quota::per_hour)];
+            limits.into_iter().flatten().collect()
+        };
+        Self {
+            clock: clock.clone(),
+            limits: limits(config.key_requests_per_minute_max, config.key_requests_per_hour_max),
+            analytics: limits(
+                config.key_analytics_requests_per_minute_max,
+                config.key_analytics_requests_per_hour_max,
+            ),
+        }
     }
 
-    /// Counts a request of a key.
+    /// Counts a request of a key, which `is_analytics` if it is about persons or events.
     ///
     /// # Errors
     ///
     /// 429: it asked too often.
-    pub fn check(&self, key: KeyId) -> Result<(), Problem> {
-        for limit in &self.limits {
+    pub fn check(&self, key: KeyId, is_analytics: bool) -> Result<(), Problem> {
+        let analytics = self.analytics.iter().filter(|_| is_analytics);
+        for limit in analytics.chain(&self.limits) {
             if let Err(too_early) = limit.check_key(&key) {
                 let wait = too_early.wait_time_from(self.clock.monotonic());
                 return Err(Problem::throttled(wait));
@@ -104,7 +116,7 @@ mod tests {
         let clock = Clock::test(UnixMicros(1_000_000));
         let limits = ["--key-requests-per-minute-max=3", "--key-requests-per-hour-max=5"];
         let throttle = throttle(&limits, &clock);
-        let ask = |key: i64| throttle.check(KeyId(key)).map_err(told);
+        let ask = |key: i64| throttle.check(KeyId(key), true).map_err(told);
         for _ in 0..3 {
             assert!(ask(1).is_ok() && ask(2).is_ok());
         }
@@ -124,8 +136,23 @@ mod tests {
     }
 
     #[test]
+    fn questions_about_persons_have_limits_of_their_own_besides() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let limits =
+            ["--key-requests-per-minute-max=4", "--key-analytics-requests-per-minute-max=2"];
+        let throttle = throttle(&limits, &clock);
+        let ask = |is_analytics| throttle.check(KeyId(1), is_analytics).map_err(told);
+        assert!(ask(true).is_ok() && ask(true).is_ok());
+        let seconds = |result: Result<(), (u16, String, serde_json::Value)>| result.unwrap_err().1;
+        // One in thirty seconds. What was refused for that does not count among all.
+        assert_eq!((seconds(ask(true)), seconds(ask(true))), ("30".to_owned(), "30".to_owned()));
+        assert!(ask(false).is_ok() && ask(false).is_ok());
+        assert_eq!(seconds(ask(false)), "15");
+    }
+
+    #[test]
     fn without_a_setting_nobody_is_limited() {
         let throttle = throttle(&[], &Clock::test(UnixMicros(0)));
-        assert!((0..10_000).all(|_| throttle.check(KeyId(1)).is_ok()));
+        assert!((0..10_000).all(|_| throttle.check(KeyId(1), true).is_ok()));
     }
 }

@@ -9,7 +9,9 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
+use crate::event::id::ProjectId;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::metadata::accounts::UserId;
@@ -18,6 +20,7 @@ use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::forgetting::Forgotten;
+use crate::storage::wal::Sequence;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
@@ -29,15 +32,13 @@ pub(super) fn entries(
     user_of: impl Fn(u64) -> Option<UserId>,
 ) -> Vec<Elsewhere> {
     let mut entries = Vec::with_capacity(effects.len());
-    let (mut sequence, mut place) = (0, 0);
+    let (mut sequence, mut place) = (0, 0_usize);
     for effect in effects {
         place = if effect.sequence == sequence { place + 1 } else { 0 };
         sequence = effect.sequence;
         let (project, at) = (effect.project, effect.at);
-        let name = format!("{project}:{sequence}:{place}:{}", at.0);
-        let id = Uuid::new_v5(&NAMESPACE, name.as_bytes());
         entries.push(Elsewhere {
-            id,
+            id: entry_id(project, at, (sequence, place)),
             project,
             user: user_of(sequence),
             at,
@@ -58,6 +59,23 @@ fn forgotten(effect: &Effect) -> Option<Forgotten> {
         }
         _ => None,
     }
+}
+
+/// The ids of the entries of an operation that was asked for at `at` and has this sequence, if each of
+/// its `persons` got one. Fewer have one if some of the persons were gone; the first of them are used.
+pub fn entry_ids(
+    project: ProjectId,
+    at: UnixMicros,
+    sequence: Sequence,
+    persons: usize,
+) -> Vec<Uuid> {
+    (0..persons).map(|place| entry_id(project, at, (sequence.0, place))).collect()
+}
+
+/// The id of the entry of the effect at `place` among those of the record with `sequence`.
+fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, usize)) -> Uuid {
+    let name = format!("{project}:{sequence}:{place}:{}", at.0);
+    Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
 
 fn change(effect: &Effect) -> Change {
@@ -118,6 +136,7 @@ mod tests {
     use crate::identity::change::Extent;
     use crate::metadata::accounts::UserId;
     use crate::metadata::forgetting::Forgotten;
+    use crate::storage::wal::Sequence;
 
     fn effect(sequence: u64, done: Done) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
@@ -169,6 +188,9 @@ mod tests {
         assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
         // After a crash the later ones come in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();
+        let told = super::entry_ids(ProjectId(1), UnixMicros(5), Sequence(1), 3);
+        assert_eq!(told[..2], [logged[0].id, logged[1].id], "who asked can look them up");
+        assert!(!logged.iter().any(|entry| entry.id == told[2]), "nobody else's");
         let ids = |entries: &[super::Elsewhere]| entries.iter().map(|e| e.id).collect::<Vec<_>>();
         assert_eq!(ids(&again), ids(&logged));
         let users: Vec<_> = logged.iter().map(|entry| entry.user.map(|user| user.0)).collect();

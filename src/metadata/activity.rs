@@ -6,6 +6,7 @@
 //! Entries are never changed, and not part of the snapshot.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -288,6 +289,23 @@ impl Metadata {
         }
         let cohorts = left.into_iter().flat_map(Left::cohorts);
         write.commit_with(|next| cohorts.for_each(|cohort| next.put_cohort(cohort))).await
+    }
+
+    /// The objects of those of the entries `ids` that there are.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn items_logged(&self, ids: &[Uuid]) -> Result<HashSet<String>, MetadataError> {
+        let mut select = QueryBuilder::<Sqlite>::new("SELECT item FROM activity WHERE id IN (");
+        let mut listed = select.separated(", ");
+        for id in ids {
+            listed.push_bind(id.to_string());
+        }
+        select.push(")");
+        let items = select.build_query_scalar().persistent(false);
+        let items: Vec<String> = items.fetch_all(self.shared.db.readers()).await?;
+        Ok(items.into_iter().collect())
     }
 
     /// The entries of a project, newest first: the `limit` after the first `offset`.

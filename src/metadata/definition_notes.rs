@@ -1,5 +1,5 @@
-//! What people noted about the events of one name: [`Notes`], beside what is known of the events
-//! themselves. The rules of hiding and verifying are here.
+//! What people noted about a definition, of events or of properties: [`Notes`], beside what is known
+//! of those themselves. The rules of hiding and verifying are here.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ use crate::metadata::flag_rules::Violation;
 /// What people noted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// What the events mean.
+    /// What the events or the values mean.
     pub description: Option<String>,
-    /// Who answers for them.
+    /// Who answers for the events; nobody does for properties.
     pub owner: Option<UserId>,
     /// Whether someone vouched for them. Never together with `hidden`.
     pub verified: bool,
@@ -34,7 +34,7 @@ pub struct Notes {
     pub updated_at: Option<UnixMicros>,
     /// Who did.
     pub updated_by: Option<UserId>,
-    /// Columns in which lists of such events are shown; kept for the client.
+    /// Columns in which lists of such events are shown, kept for the client; none for properties.
     pub default_columns: Vec<String>,
 }
 
@@ -124,8 +124,8 @@ impl Metadata {
         }
     }
 
-    /// The notes of a project's definitions, by the definitions' ids. Definitions without are
-    /// absent.
+    /// The notes of a project's definitions of either kind, by the definitions' ids. Definitions
+    /// without are absent.
     ///
     /// # Errors
     ///
@@ -134,14 +134,11 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<HashMap<Uuid, Notes>, MetadataError> {
-        let rows: Vec<NotesRow> = sqlx::query_as(
-            "SELECT n.* FROM event_definition_notes n
-             JOIN event_definitions d ON d.id = n.definition
-             WHERE d.project_id = $1",
-        )
-        .bind(project.0)
-        .fetch_all(self.shared.db.readers())
-        .await?;
+        let rows: Vec<NotesRow> =
+            sqlx::query_as("SELECT * FROM definition_notes WHERE project_id = $1")
+                .bind(project.0)
+                .fetch_all(self.shared.db.readers())
+                .await?;
         rows.into_iter().map(NotesRow::read).collect()
     }
 }
@@ -152,7 +149,7 @@ pub(super) async fn of(
     definition: Uuid,
 ) -> Result<Notes, MetadataError> {
     let row: Option<NotesRow> =
-        sqlx::query_as("SELECT * FROM event_definition_notes WHERE definition = $1")
+        sqlx::query_as("SELECT * FROM definition_notes WHERE definition = $1")
             .bind(definition.to_string())
             .fetch_optional(connection)
             .await?;
@@ -162,19 +159,21 @@ pub(super) async fn of(
 /// Writes the notes of one definition.
 pub(super) async fn put(
     connection: &mut SqliteConnection,
+    project: ProjectId,
     definition: Uuid,
     notes: &Notes,
 ) -> Result<(), MetadataError> {
     sqlx::query(
-        "INSERT INTO event_definition_notes
-         (definition, description, owner, verified, verified_at, verified_by, hidden,
+        "INSERT INTO definition_notes
+         (definition, project_id, description, owner, verified, verified_at, verified_by, hidden,
           updated_at, updated_by, default_columns)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
          ON CONFLICT (definition) DO UPDATE SET
-             description = $2, owner = $3, verified = $4, verified_at = $5, verified_by = $6,
-             hidden = $7, updated_at = $8, updated_by = $9, default_columns = $10",
+             description = $3, owner = $4, verified = $5, verified_at = $6, verified_by = $7,
+             hidden = $8, updated_at = $9, updated_by = $10, default_columns = $11",
     )
     .bind(definition.to_string())
+    .bind(project.0)
     .bind(&notes.description)
     .bind(notes.owner.map(|user| user.0))
     .bind(notes.verified)
@@ -186,6 +185,18 @@ pub(super) async fn put(
     .bind(disk::to_json(&notes.default_columns))
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Removes the notes of a definition that is deleted.
+pub(super) async fn forget(
+    connection: &mut SqliteConnection,
+    definition: Uuid,
+) -> Result<(), MetadataError> {
+    sqlx::query("DELETE FROM definition_notes WHERE definition = $1")
+        .bind(definition.to_string())
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -205,7 +216,8 @@ struct NotesRow {
 
 impl NotesRow {
     fn read(self) -> Result<(Uuid, Notes), MetadataError> {
-        let definition = disk::from_uuid("event_definition_notes", &self.definition)?;
+        const TABLE: &str = "definition_notes";
+        let definition = disk::from_uuid(TABLE, &self.definition)?;
         let notes = Notes {
             description: self.description,
             owner: self.owner.map(UserId),
@@ -215,7 +227,7 @@ impl NotesRow {
             hidden: self.hidden,
             updated_at: Some(UnixMicros(self.updated_at)),
             updated_by: self.updated_by.map(UserId),
-            default_columns: disk::from_json("event_definition_notes", &self.default_columns)?,
+            default_columns: disk::from_json(TABLE, &self.default_columns)?,
         };
         Ok((definition, notes))
     }

@@ -1,7 +1,8 @@
-//! Event definitions: the names of events that were seen, and what people noted about them.
+//! Event definitions: the names of events that were seen or are to come, and what people noted about
+//! them.
 //!
 //! Ingest reports what it saw in batches, properties included ([`Metadata::upsert_definitions`]);
-//! people edit. They are not part of the snapshot, since no hot road asks for them.
+//! people make some beforehand, and edit. They are not part of the snapshot, since no hot road asks for them.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
 use crate::metadata::activity;
@@ -49,9 +51,9 @@ pub struct EventDefinition {
     pub project: ProjectId,
     /// The name of the events.
     pub name: String,
-    /// When such an event was first seen; the client may set it.
+    /// When such an event was first seen, or the definition was made; the client may set it.
     pub created_at: UnixMicros,
-    /// When such an event was last seen; the client may set it, and later events move it on.
+    /// When such an event was last seen, if ever; the client may set it, and later events move it on.
     pub last_seen_at: Option<UnixMicros>,
     /// Labels: trimmed, lower case, each once.
     pub tags: Vec<String>,
@@ -205,15 +207,47 @@ impl Metadata {
         name: &str,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
         let mut connection = self.shared.db.readers().acquire().await?;
-        let row: Option<DefinitionRow> =
-            sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
-                .bind(project.0)
-                .bind(name)
-                .fetch_optional(&mut *connection)
-                .await?;
-        let row = row.ok_or(MetadataError::NotFound("event definition"))?;
-        let definition = EventDefinition::try_from(row)?;
+        let found = find_by_name(&mut connection, project, name).await?;
+        let definition = found.ok_or(MetadataError::NotFound("event definition"))?;
         let notes = definition_notes::of(&mut connection, definition.id).await?;
+        Ok((definition, notes))
+    }
+
+    /// Makes a definition of events that are still to come, in the name of the user `by`: what
+    /// `patch` says, besides the times.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Rejected`] as [`Metadata::update_definition`].
+    pub async fn create_definition(
+        &self,
+        project: ProjectId,
+        patch: DefinitionPatch,
+        by: UserId,
+    ) -> Result<(EventDefinition, Notes), MetadataError> {
+        let name = patch.name.unwrap_or_default();
+        check_text("name", &name, NAME_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        check_owner(&write, &patch.notes)?;
+        if find_by_name(write.connection(), project, &name).await?.is_some() {
+            let detail = format!("Event definition with name '{name}' already exists");
+            return Err(Violation { code: "invalid_input", detail, attr: Some("name") }.into());
+        }
+        let at = self.now();
+        let notes = Notes::default().edited("event", patch.notes, Edit { by, at })?;
+        let definition = EventDefinition {
+            id: insert(write.connection(), project, &name, (at, None)).await?,
+            project,
+            name,
+            created_at: at,
+            last_seen_at: None,
+            tags: patch.tags.map_or_else(Vec::new, normal_tags),
+            post_to_slack: patch.post_to_slack.unwrap_or(false),
+        };
+        update(write.connection(), &definition).await?;
+        definition_notes::put(write.connection(), project, definition.id, &notes).await?;
+        write.log(project, Some(by), definition.change(Verb::Created, Vec::new())).await?;
+        write.commit_unseen().await?;
         Ok((definition, notes))
     }
 
@@ -236,11 +270,7 @@ impl Metadata {
         }
         let mut write = self.begin().await?;
         let stored = by_id(write.connection(), project, id).await?;
-        if let Some(Some(owner)) = patch.notes.owner
-            && write.base.user(owner).is_none()
-        {
-            return Err(Violation::missing("owner", owner).into());
-        }
+        check_owner(&write, &patch.notes)?;
         let noted = definition_notes::of(write.connection(), id).await?;
         let before = stored.logged(&noted);
         let notes = noted.edited("event", patch.notes, Edit { by, at: self.now() })?;
@@ -254,7 +284,7 @@ impl Metadata {
             ..stored
         };
         update(write.connection(), &definition).await.map_err(name_is_taken)?;
-        definition_notes::put(write.connection(), id, &notes).await?;
+        definition_notes::put(write.connection(), project, id, &notes).await?;
         let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
         if !fields.is_empty() {
             let change = definition.change(Verb::Changed, fields);
@@ -285,6 +315,7 @@ impl Metadata {
             .bind(project.0)
             .execute(write.connection())
             .await?;
+        definition_notes::forget(write.connection(), id).await?;
         write.log(project, Some(by), definition.change(Verb::Deleted, Vec::new())).await?;
         write.commit_unseen().await?;
         self.note_forgotten();
@@ -310,42 +341,64 @@ fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
     std::iter::successors(Some(first), |taken| Some(Uuid::new_v5(taken, b"")))
 }
 
+/// An owner must be a user.
+fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
+    match patch.owner {
+        Some(Some(owner)) if write.base.user(owner).is_none() => {
+            Err(Violation::missing("owner", owner))
+        }
+        _ => Ok(()),
+    }
+}
+
 async fn upsert(
     connection: &mut SqliteConnection,
     seen: &DefinitionSeen,
 ) -> Result<(), MetadataError> {
-    for id in ids(seen.project, &seen.name).take(ID_ATTEMPTS) {
-        let updated = sqlx::query(
-            "UPDATE event_definitions
-             SET last_seen_at = CASE WHEN last_seen_at > $1 THEN last_seen_at ELSE $1 END
-             WHERE project_id = $2 AND name = $3",
-        )
-        .bind(seen.seen_at.0)
-        .bind(seen.project.0)
-        .bind(&seen.name)
-        .execute(&mut *connection)
-        .await?;
-        if updated.rows_affected() > 0 {
-            return Ok(());
-        }
+    let updated = sqlx::query(
+        "UPDATE event_definitions
+         SET last_seen_at = CASE WHEN last_seen_at > $1 THEN last_seen_at ELSE $1 END
+         WHERE project_id = $2 AND name = $3",
+    )
+    .bind(seen.seen_at.0)
+    .bind(seen.project.0)
+    .bind(&seen.name)
+    .execute(&mut *connection)
+    .await?;
+    if updated.rows_affected() == 0 {
+        let times = (seen.seen_at, Some(seen.seen_at));
+        insert(connection, seen.project, &seen.name, times).await?;
+    }
+    Ok(())
+}
+
+/// Adds a definition of a name that has none, and returns its id.
+async fn insert(
+    connection: &mut SqliteConnection,
+    project: ProjectId,
+    name: &str,
+    (created_at, last_seen_at): (UnixMicros, Option<UnixMicros>),
+) -> Result<Uuid, MetadataError> {
+    for id in ids(project, name).take(ID_ATTEMPTS) {
         // Inserts nothing if another definition has the id.
         let inserted = sqlx::query(
             "INSERT INTO event_definitions
              (id, project_id, name, created_at, last_seen_at, tags, post_to_slack)
-             VALUES ($1, $2, $3, $4, $4, '[]', FALSE)
+             VALUES ($1, $2, $3, $4, $5, '[]', FALSE)
              ON CONFLICT DO NOTHING",
         )
         .bind(id.to_string())
-        .bind(seen.project.0)
-        .bind(&seen.name)
-        .bind(seen.seen_at.0)
+        .bind(project.0)
+        .bind(name)
+        .bind(created_at.0)
+        .bind(last_seen_at.map(|at| at.0))
         .execute(&mut *connection)
         .await?;
         if inserted.rows_affected() > 0 {
-            return Ok(());
+            return Ok(id);
         }
     }
-    let problem = format!("no free id for an event name of project {}", seen.project);
+    let problem = format!("no free id for an event name of project {project}");
     Err(MetadataError::Corrupt { table: "event_definitions", problem })
 }
 
@@ -374,6 +427,20 @@ fn name_is_taken(error: MetadataError) -> MetadataError {
     disk::unless_taken(error, || {
         Violation::unique("name", "There is already an event definition with this name.")
     })
+}
+
+async fn find_by_name(
+    connection: &mut SqliteConnection,
+    project: ProjectId,
+    name: &str,
+) -> Result<Option<EventDefinition>, MetadataError> {
+    let row: Option<DefinitionRow> =
+        sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
+            .bind(project.0)
+            .bind(name)
+            .fetch_optional(connection)
+            .await?;
+    row.map(EventDefinition::try_from).transpose()
 }
 
 async fn by_id(

@@ -113,6 +113,8 @@ pub struct PropertyDefinition {
     pub name: String,
     /// Type of its values; `None` as long as no value told it.
     pub value_type: Option<ValueType>,
+    /// Labels: trimmed, lower case, each once.
+    pub tags: Vec<String>,
 }
 
 impl PropertyDefinition {
@@ -161,7 +163,8 @@ impl Metadata {
     ) -> Result<Vec<PropertyDefinition>, MetadataError> {
         let (kind, index) = after.map_or((0, -1), |after| after.kind.columns());
         let rows: Vec<PropertyRow> = sqlx::query_as(
-            "SELECT id, kind, group_type_index, name, property_type FROM property_definitions
+            "SELECT id, kind, group_type_index, name, property_type, tags
+             FROM property_definitions
              WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
              ORDER BY kind, group_type_index, name LIMIT $5",
         )
@@ -206,17 +209,18 @@ impl Metadata {
 
 pub(super) const TABLE: &str = "property_definitions";
 
-/// Id, kind, index of the group type, name, type.
-pub(super) type PropertyRow = (String, i64, i64, String, Option<String>);
+/// Id, kind, index of the group type, name, type, labels.
+pub(super) type PropertyRow = (String, i64, i64, String, Option<String>, String);
 
 /// Reads a row.
 pub(super) fn read(row: PropertyRow) -> Result<PropertyDefinition, MetadataError> {
-    let (id, kind, index, name, value_type) = row;
+    let (id, kind, index, name, value_type, tags) = row;
     Ok(PropertyDefinition {
         id: disk::from_uuid(TABLE, &id)?,
         kind: PropertyKind::from_columns(kind, index)?,
         name,
         value_type: value_type.map(value_type_of).transpose()?,
+        tags: disk::from_json(TABLE, &tags)?,
     })
 }
 

@@ -96,6 +96,7 @@ impl Kind {
                 optional(number("group_type_index")),
                 truth("is_numerical"),
                 optional(text("property_type")),
+                text("tags"),
             ],
             Self::Pairs => vec![text("event"), text("property")],
             Self::Warnings => vec![
@@ -209,6 +210,7 @@ fn properties_batch(page: &[PropertyDefinition]) -> Vec<ArrayRef> {
         Arc::new(Int64Array::from_iter(index)),
         Arc::new(BooleanArray::from_iter(numerical)),
         Arc::new(StringViewArray::from_iter(types)),
+        texts(page, |one| serde_json::json!(one.tags).to_string()),
     ]
 }
 

@@ -1,10 +1,13 @@
 //! Event definitions over HTTP. Expectations are those of the API specification and of PostHog's API.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::KEY;
 use crate::harness::TestServer;
+use crate::harness::within;
 
 const DEFINITIONS: &str = "/api/projects/@current/event_definitions/";
 
@@ -42,6 +45,10 @@ fn by_name(server: &TestServer, name: &str) -> Value {
     let answer = server.get(&format!("{DEFINITIONS}by_name/?name={name}"));
     assert_eq!(answer.status, 200, "{answer}");
     answer.json()
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
 }
 
 fn path_of(definition: &Value) -> String {
@@ -170,13 +177,13 @@ fn a_definition_is_edited_and_comes_back_after_its_end() {
 fn lists_are_ordered_by_when_events_were_last_seen() {
     let server = TestServer::start();
     seen(&server, &["a", "b", "c"]);
-    for (name, seen) in [
-        ("a", "2026-03-01T10:00:00Z"),
-        ("b", "2026-03-01T12:00:00Z"),
-        ("c", "2026-02-01T00:00:00Z"),
+    for (name, seen, created) in [
+        ("a", "2026-03-01T10:00:00Z", "2026-01-02T00:00:00Z"),
+        ("b", "2026-03-01T12:00:00Z", "2026-01-01T00:00:00Z"),
+        ("c", "2026-02-01T00:00:00Z", "2026-01-01T01:00:00Z"),
     ] {
         let path = path_of(&by_name(&server, name));
-        let answer = server.patch(&path, &json!({"last_seen_at": seen}));
+        let answer = server.patch(&path, &json!({"last_seen_at": seen, "created_at": created}));
         assert_eq!(answer.status, 200, "{answer}");
     }
     for (query, expected) in [
@@ -185,7 +192,9 @@ fn lists_are_ordered_by_when_events_were_last_seen() {
         ("ordering=-last_seen_at", ["b", "a", "c"]),
         ("ordering=-last_seen_at::date&ordering=-name", ["b", "a", "c"]),
         ("ordering=last_seen_at::date&ordering=name", ["c", "a", "b"]),
-        ("ordering=created_at", ["a", "b", "c"]),
+        ("ordering=tags", ["a", "b", "c"]),
+        ("ordering=created_at", ["b", "c", "a"]),
+        ("ordering=-created_at::date&ordering=-name", ["a", "c", "b"]),
         ("ordering=-name", ["c", "b", "a"]),
     ] {
         assert_eq!(names(&server, query), expected, "{query}");
@@ -253,6 +262,99 @@ fn wrong_questions_are_told() {
     ] {
         assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")), "{answer}");
     }
-    let created = server.post(DEFINITIONS, &json!({"name": "new"}));
-    assert_eq!((created.status, &created.json()["code"]), (405, &json!("method_not_allowed")));
+    let wrong = server.send("PUT", DEFINITIONS, &[("authorization", &format!("Bearer {KEY}"))], "");
+    assert_eq!((wrong.status, &wrong.json()["code"]), (405, &json!("method_not_allowed")));
+    assert_eq!(wrong.header("allow"), Some("GET, POST, HEAD, OPTIONS"));
+}
+
+/// Newer versions of PostHog: a definition of events that are still to come.
+#[test]
+fn a_definition_is_made_by_hand_before_its_events() {
+    let mut server = TestServer::start();
+    seen(&server, &["purchase"]);
+    let body = json!({
+        "name": " signed up ", "tags": ["Growth", "growth"], "description": "The first step", "owner": 1,
+        "verified": true, "default_columns": ["event"], "last_seen_at": "2020-01-01T00:00:00Z",
+    });
+    let made = server.post(DEFINITIONS, &body);
+    assert_eq!(made.status, 201, "{made}");
+    let made = made.json();
+    assert_eq!((&made["name"], &made["tags"]), (&json!("signed up"), &json!(["growth"])));
+    assert_eq!((&made["description"], &made["owner"]["id"]), (&json!("The first step"), &json!(1)));
+    assert_eq!((&made["verified"], &made["verified_by"]["id"]), (&json!(true), &json!(1)));
+    assert_eq!((&made["last_seen_at"], &made["hidden"]), (&Value::Null, &json!(false)));
+    assert!(made["created_at"].as_str().is_some_and(|at| at > "2026"), "{made}");
+    assert_eq!(server.get(&path_of(&made)).json(), made);
+    assert_eq!(names(&server, ""), ["purchase", "signed up"], "what was never seen comes last");
+    assert_eq!(names(&server, "ordering=last_seen_at"), ["signed up", "purchase"]);
+    let log = server.get(&format!("{}activity/", path_of(&made))).json();
+    assert_eq!(
+        (&log["total_count"], &log["results"][0]["activity"]),
+        (&json!(1), &json!("created"))
+    );
+    let taken = |name: &str| format!("Event definition with name '{name}' already exists");
+    for (body, attr, code, detail) in [
+        (json!({"name": "purchase"}), json!("name"), "invalid_input", taken("purchase")),
+        (json!({"name": "signed up"}), json!("name"), "invalid_input", taken("signed up")),
+        (json!({}), json!("name"), "required", "This field is required.".to_owned()),
+        (json!({"name": null}), json!("name"), "null", "This field may not be null.".to_owned()),
+        (json!({"name": " "}), json!("name"), "blank", "This field may not be blank.".to_owned()),
+        (
+            json!({"name": "n".repeat(401)}),
+            json!("name"),
+            "max_length",
+            "Ensure this field has no more than 400 characters.".to_owned(),
+        ),
+        (
+            json!({"name": "x", "owner": 99}),
+            json!("owner"),
+            "does_not_exist",
+            "Invalid pk \"99\" - object does not exist.".to_owned(),
+        ),
+        (
+            json!({"name": "x", "verified": true, "hidden": true}),
+            json!(null),
+            "invalid_input",
+            "An event cannot be both hidden and verified".to_owned(),
+        ),
+    ] {
+        let answer = server.post(DEFINITIONS, &body);
+        let expected =
+            json!({"type": "validation_error", "code": code, "detail": detail, "attr": attr});
+        assert_eq!((answer.status, answer.json()), (400, expected), "{body}");
+    }
+    // The first such event is one of this definition.
+    seen(&server, &["signed up"]);
+    for state in ["at once", "after a crash"] {
+        let now = by_name(&server, "signed%20up");
+        assert_eq!((&now["id"], &now["created_at"]), (&made["id"], &made["created_at"]), "{state}");
+        assert!(now["last_seen_at"].is_string(), "{state}: {now}");
+        assert_eq!(now["description"], "The first step", "{state}");
+        server.kill();
+        server.restart();
+    }
+}
+
+/// The time of the last event is behind by a minute at most, and by nothing after an end of any kind.
+#[test]
+fn the_time_of_the_last_event_moves() {
+    let mut server = TestServer::start();
+    let last_seen = |server: &TestServer| text_of(&by_name(server, "purchase")["last_seen_at"]);
+    seen(&server, &["purchase"]);
+    let first = last_seen(&server);
+    seen(&server, &["purchase"]);
+    let moved =
+        within(Duration::from_secs(60), || Some(last_seen(&server)).filter(|at| *at > first));
+    let mut before = moved.expect("it moves within a minute");
+    for state in ["an end", "a crash"] {
+        seen(&server, &["purchase"]);
+        match state {
+            "an end" => server.stop(),
+            _ => server.kill(),
+        }
+        server.restart();
+        let after = last_seen(&server);
+        assert!(after > before, "{state}: {after} is not later than {before}");
+        before = after;
+    }
 }

@@ -130,6 +130,37 @@ fn an_event_is_told_with_its_person_and_exactly_as_it_was_sent() {
     }
 }
 
+/// djangorestframework-csv: columns by name, nested ones with dots, lines that end with CRLF.
+#[test]
+fn events_are_also_csv() {
+    let server = TestServer::start();
+    assert_eq!(server.capture(&json!([event(1), event(2)])).status, 200);
+    let file = server.get("/api/projects/@current/events.csv");
+    assert_eq!(file.header("content-type"), Some("text/csv; charset=utf-8"), "{file}");
+    let text = String::from_utf8(file.body).expect("UTF-8");
+    let lines: Vec<Vec<&str>> =
+        text.split_terminator("\r\n").map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let mut sorted = lines[0].clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, lines[0]);
+    let cell = |line: usize, column: &str| {
+        let at = lines[0].iter().position(|name| *name == column);
+        lines[line][at.unwrap_or_else(|| panic!("{column} is not in {text}"))]
+    };
+    for (line, number) in [(1, "2"), (2, "1")] {
+        assert_eq!(cell(line, "properties.n"), number, "the newest first");
+        assert_eq!(cell(line, "properties.deep.a.0"), number);
+        assert_eq!(cell(line, "person.distinct_ids.0"), format!("person {number}"));
+    }
+    assert_eq!(cell(1, "timestamp"), "2026-03-01T02:00:00.000000Z");
+    let one = server.get(&with(
+        &format!("{EVENTS}0192f0c1-7f3a-7b9e-8a53-000000000001/"),
+        &[("format", "json")],
+    ));
+    assert_eq!(one.json()["event"], "odd");
+}
+
 #[test]
 fn values_of_properties_are_those_of_the_last_days() {
     let server = TestServer::start();
@@ -203,11 +234,23 @@ fn groups_are_listed_found_and_described() {
         &[("group_type_index", "0"), ("key", "size")],
     ));
     assert_eq!(values.json(), json!([{"name": "10", "count": 2}]));
-    for path in [
-        GROUPS.to_owned(),
-        format!("{GROUPS}find/?group_type_index=0"),
-        format!("{GROUPS}?group_type_index=x"),
+    let must = |name: &str| format!("You must pass ?{name}= in this API query");
+    for (query, attr, code, detail) in [
+        ("", "group_type_index", "required", must("group_type_index")),
+        ("find/?group_key=acme", "group_type_index", "required", must("group_type_index")),
+        ("find/?group_type_index=0", "group_key", "required", must("group_key")),
+        ("property_values/?group_type_index=0", "key", "required", must("key")),
+        ("property_values/?key=a", "group_type_index", "required", must("group_type_index")),
+        (
+            "?group_type_index=x",
+            "group_type_index",
+            "invalid_input",
+            "A valid integer is required.".to_owned(),
+        ),
     ] {
-        assert_eq!(server.get(&path).status, 400, "{path}");
+        let answer = server.get(&format!("{GROUPS}{query}"));
+        let expected =
+            json!({"type": "validation_error", "code": code, "detail": detail, "attr": attr});
+        assert_eq!((answer.status, answer.json()), (400, expected), "{query}");
     }
 }

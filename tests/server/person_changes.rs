@@ -2,11 +2,14 @@
 //! has its place among the events and survives a crash. Expectations are those of the API
 //! specification and of PostHog's API.
 
+use std::thread;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::Answer;
 use crate::harness::KEY;
+use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
 const PERSONS: &str = "/api/projects/@current/persons/";
@@ -105,8 +108,14 @@ fn changes_that_cannot_be_made_are_told() {
             server.post(&format!("{path}delete_property/"), &json!({"$unset": "a"})).status,
             404
         );
+        for operation in ["delete_events", "delete_recordings", "split"] {
+            assert_eq!(server.post(&format!("{path}{operation}/"), &json!({})).status, 404);
+        }
     }
     assert_eq!(server.delete(&format!("{PERSONS}ann/")).status, 400);
+    // There are no recordings of anybody.
+    let recordings = server.post(&format!("{path}delete_recordings/"), &json!({}));
+    assert_eq!((recordings.status, recordings.body.len()), (202, 0), "{recordings}");
     // To keep the person and its events is to change nothing.
     assert_eq!(server.delete(&format!("{path}?keep_person=true")).status, 202);
     assert!(find(&server, "ann").is_some(), "nothing was deleted");
@@ -189,6 +198,56 @@ fn many_persons_are_deleted_at_once() {
             (answer.status, &answer.json()["detail"]),
             (400, &json!("distinct_id is required"))
         );
+    }
+}
+
+/// Asks to delete a person, alone or as one of many, and whether the answer says that it was.
+fn says_deleted(server: &TestServer, person: &Value, alone: bool) -> bool {
+    if alone {
+        let answer = server.delete(&format!("{PERSONS}{}/", person["id"]));
+        assert!(matches!(answer.status, 202 | 404), "{answer}");
+        return answer.status == 202;
+    }
+    let ids = json!({"ids": [person["uuid"]]});
+    let told = server.post(&format!("{PERSONS}bulk_delete/"), &ids).json();
+    let (found, deleted) = (&told["persons_found"], &told["persons_deleted"]);
+    let is_told = match told["deletion_errors"].as_array().map(Vec::as_slice) {
+        Some([]) => found == deleted,
+        Some([gone]) => gone["person_uuid"] == person["uuid"] && *found == 1 && *deleted == 0,
+        _ => false,
+    };
+    assert!(is_told, "{told}");
+    *deleted == 1
+}
+
+/// A person may be merged into another while a request to delete it is under way. Whichever comes
+/// first, the answer tells it: what was deleted is gone, and what was merged away is not said to be.
+#[test]
+fn who_is_merged_away_meanwhile_is_not_said_to_be_deleted() {
+    let server = TestServer::start();
+    let client = server.client();
+    for round in 0..80 {
+        let (device, user) = (format!("device {round}"), format!("user {round}"));
+        identify(&server, &device, json!({"mark": round}));
+        identify(&server, &user, json!({}));
+        let device_encoded = device.replace(' ', "%20");
+        let person = find(&server, &device_encoded).expect("a person");
+        let merge = json!({"event": "$identify", "distinct_id": user, "properties": {"$anon_distinct_id": device}});
+        let body = json!({"api_key": TOKEN, "batch": [merge]}).to_string();
+        let (is_deleted, merged) = thread::scope(|scope| {
+            let json_type = [("content-type", "application/json")];
+            let merge = scope.spawn(move || {
+                client.send("POST", "/batch/", &json_type, body.as_bytes()).expect("an answer")
+            });
+            (says_deleted(&server, &person, round % 2 == 0), merge.join().expect("a thread"))
+        });
+        assert_eq!(merged.status, 200, "{merged}");
+        let survivor = find(&server, &user.replace(' ', "%20")).expect("the user");
+        let was_merged = survivor["properties"].get("mark").is_some();
+        assert_eq!(is_deleted, !was_merged, "{round}: {survivor}");
+        if is_deleted {
+            assert_eq!(server.get(&format!("{PERSONS}{}/", person["id"])).status, 404);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Persons over HTTP: list, filters, pages, CSV, retrieve, values. Expectations are those of the API
 //! specification and of PostHog's API.
 
+use std::io::Read;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -252,6 +254,45 @@ fn lists_and_persons_are_also_csv() {
     assert_eq!(server.get(&with(PERSONS, &[("format", "xml")])).status, 404);
 }
 
+/// PostHog compresses answers about persons, definitions and queries.
+#[test]
+fn long_answers_are_compressed_for_who_takes_it() {
+    let server = TestServer::start();
+    let text = "x".repeat(2000);
+    identify(&server, &[("ann", json!({"text": text})), ("bob", json!({}))]);
+    let bearer = format!("Bearer {KEY}");
+    let ask = |method: &str, path: &str, encoding: &str, body: &str| {
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("accept-encoding", encoding),
+            ("content-type", "application/json"),
+        ];
+        let answer = server.send(method, path, &headers, body);
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+        answer
+    };
+    let query = json!({"query": "SELECT properties FROM persons", "format": "csv"}).to_string();
+    for (method, path, body) in [
+        ("GET", PERSONS, ""),
+        ("GET", "/api/projects/@current/persons.csv", ""),
+        ("GET", "/api/projects/@current/events/", ""),
+        ("POST", "/api/projects/@current/query/", query.as_str()),
+    ] {
+        let plain = ask(method, path, "identity", body);
+        assert_eq!(plain.header("content-encoding"), None, "{path}");
+        let packed = ask(method, path, "gzip, br", body);
+        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{path}");
+        assert_eq!(packed.header("vary"), Some("accept-encoding"), "{path}");
+        assert!(packed.body.len() < plain.body.len() / 2, "{path}: {}", packed.body.len());
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(packed.body.as_slice());
+        decoder.read_to_end(&mut unpacked).expect("gzip");
+        assert_eq!(unpacked, plain.body, "{path}");
+    }
+    let short = ask("GET", &with(PERSONS, &[("distinct_id", "nobody")]), "gzip", "");
+    assert_eq!((short.header("content-encoding"), &short.json()["count"]), (None, &json!(0)));
+}
+
 #[test]
 fn values_are_the_most_frequent_ones() {
     let server = TestServer::start();
@@ -268,12 +309,37 @@ fn values_are_the_most_frequent_ones() {
     assert_eq!(values(&[("key", "nothing")]), json!([]));
 }
 
+/// PostHog's order of the properties that name a person.
+#[test]
+fn a_person_has_the_first_name_that_is_given() {
+    let server = TestServer::start();
+    let names = ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
+    for first in 0..names.len() {
+        // The ones before are there and say nothing.
+        let value = |at: usize| if at < first { json!("") } else { json!(names[at]) };
+        let set = (0..names.len()).map(|at| (names[at].to_owned(), value(at))).collect();
+        identify(&server, &[("ann", Value::Object(set))]);
+        let page = list(&server, &[("distinct_id", "ann")]);
+        assert_eq!(page["results"][0]["name"], names[first]);
+    }
+    let ids = ["0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d", "bob"];
+    let merge = json!([{"event": "$identify", "distinct_id": ids[1], "properties": {"$anon_distinct_id": ids[0]}}]);
+    assert_eq!(server.capture(&merge).status, 200);
+    assert_eq!(list(&server, &[("distinct_id", ids[0])])["results"][0]["name"], "bob");
+}
+
 #[test]
 fn wrong_methods_and_wants_are_told() {
     let server = TestServer::start();
     let answer = server.post(PERSONS, &json!({}));
-    assert_eq!((answer.status, answer.json()["code"].clone()), (405, json!("method_not_allowed")));
-    assert!(answer.header("allow").is_some_and(|allow| allow.starts_with("GET")), "{answer}");
+    let detail = "Creating persons via this API is not allowed. Please create persons by sending an $identify event.";
+    check(
+        &answer,
+        405,
+        json!({"type": "invalid_request", "code": "method_not_allowed", "detail": detail, "attr": null}),
+    );
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(server.delete(PERSONS).header("allow"), Some("GET, HEAD, OPTIONS"));
     let bearer = format!("Bearer {KEY}");
     let headers = [("authorization", bearer.as_str()), ("accept", "text/html")];
     let answer = server.send("GET", PERSONS, &headers, "");

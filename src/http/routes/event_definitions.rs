@@ -1,4 +1,4 @@
-//! Event definitions: listed, retrieved, edited, forgotten. They come into being by events alone.
+//! Event definitions: listed, made, retrieved, edited, forgotten. Most come into being by events.
 
 mod body;
 mod choice;
@@ -43,6 +43,22 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
     let bodies = shown.map(|(own, notes)| DefinitionBody::new(own, notes, &snapshot)).collect();
     Ok(page.answer(app, &request, rendering, count, bodies))
+}
+
+/// `POST event_definitions/`: one of events that are still to come. `created_at` is the time of the
+/// request, and `last_seen_at` null until such an event arrives, whatever the body says.
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let fields = Fields::read(request).await?;
+    fields.require("name")?;
+    let patch = patch(fields)?;
+    // An event that was acknowledged before has made one.
+    app.engine.wait().await.map_err(query::problem)?;
+    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.create_definition(project, patch, by).await };
+    let (own, notes) = store::write(app, "create-event-definition", write).await?;
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    Ok(Response::json(StatusCode::CREATED, &body))
 }
 
 /// `GET event_definitions/:id/`.

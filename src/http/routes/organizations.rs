@@ -162,7 +162,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
 }
 
 /// The organization that the path names, if it is the asker's.
-fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
+pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
     let snapshot = app.metadata.snapshot();
     let not_found = || Problem::not_found("Organization not found.");
     let id = match call.id() {

@@ -21,12 +21,18 @@ use crate::metadata::accounts::Grant;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 
-/// What scopes may be about: the objects of the endpoints, under PostHog's names.
-const OBJECTS: [&str; 16] = [
+/// What scopes may be about: the objects of the endpoints, under PostHog's names, and others of
+/// PostHog's that scripts ask for besides, for which there are no endpoints.
+const OBJECTS: [&str; 23] = [
     "*",
+    "action",
     "activity_log",
+    "annotation",
+    "batch_export",
     "cohort",
+    "dashboard",
     "event_definition",
+    "experiment",
     "feature_flag",
     "group",
     "ingestion_warning",
@@ -38,6 +44,8 @@ const OBJECTS: [&str; 16] = [
     "project",
     "property_definition",
     "query",
+    "session_recording",
+    "survey",
     "user",
 ];
 

@@ -41,6 +41,9 @@ use crate::query::people::Part;
 /// Distinct ids that a list shows of one person (PostHog's figure).
 const LISTED_IDS_MAX: usize = 1000;
 
+/// What `persons/` takes.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
 /// `GET persons/`: newest first. As CSV the whole list, whatever page was asked for.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
@@ -65,6 +68,14 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     });
     let bodies = read.await.map_err(query::problem)?;
     Ok(page.answer(app, &request, rendering, count, bodies))
+}
+
+/// `POST persons/`: refused in PostHog's words, which tell what to do instead.
+pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let detail = "Creating persons via this API is not allowed. Please create persons by sending an \
+                  $identify event.";
+    let refused = Problem::method_not_allowed(&call.request.method, ALLOW);
+    Err(refused.with_detail(detail))
 }
 
 /// `GET persons/:id/`, by number or uuid.

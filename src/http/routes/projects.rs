@@ -18,6 +18,7 @@ use crate::http::fields::Fields;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::organizations;
 use crate::http::routes::store;
 use crate::http::routes::store::wrong;
 use crate::metadata::accounts::Project;
@@ -56,8 +57,10 @@ impl<'a> ProjectBody<'a> {
     }
 }
 
-/// `GET /api/projects/`: those of the asker's organization that the key may use.
+/// `GET /api/projects/`: those of the asker's organization that the key may use. The same is
+/// `/api/organizations/:organization/projects/`, under PostHog's newer name.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    check_organization(app, &call)?;
     let Call { asker, rendering, request, .. } = call;
     let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
     let may = |project: &&Arc<Project>| {
@@ -70,8 +73,9 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, projects.len(), bodies))
 }
 
-/// `POST /api/projects/`.
+/// `POST /api/projects/`, and under the organization.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    check_organization(app, &call)?;
     auth::require_level(&call.asker.key, Level::Admin)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("name")?;
@@ -101,6 +105,33 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let write = async move { metadata.update_project(id, patch).await };
     let project = store::write(app, "update-project", write).await?;
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
+}
+
+/// `GET /api/organizations/:organization/projects/:id/`, the same as `/api/projects/:project/`.
+pub async fn retrieve_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    retrieve(app, of_organization(app, call)?).await
+}
+
+/// `PATCH` and `PUT /api/organizations/:organization/projects/:id/`.
+pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    update(app, of_organization(app, call)?).await
+}
+
+/// If the path names an organization, it must be the asker's.
+fn check_organization(app: &App, call: &Call<Asker>) -> Result<(), Problem> {
+    match call.parameters.is_empty() {
+        true => Ok(()),
+        false => organizations::own(app, call).map(|_| ()),
+    }
+}
+
+/// The call of a project that the path names behind its organization.
+fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Problem> {
+    organizations::own(app, &call)?;
+    let project = call.second_id().to_owned();
+    let Call { asker, parameters, rendering, request } = call;
+    let asker = auth::principal(&app.metadata.snapshot(), &request, asker, &project)?;
+    Ok(Call { asker, parameters, rendering, request })
 }
 
 /// `PATCH /api/projects/:project/reset_token/`: another public token. SDKs that send the old one are

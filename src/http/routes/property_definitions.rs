@@ -38,10 +38,10 @@ use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::store::wrong;
 use crate::ingest::normalize::lifts::LIFTS;
+use crate::metadata::definition_notes::Notes;
 use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::properties::ValueType;
-use crate::metadata::property_notes::PropertyNotes;
-use crate::metadata::property_notes::PropertyPatch;
+use crate::metadata::property_edits::PropertyPatch;
 use crate::query::QueryError;
 use crate::query::View;
 use crate::query::rows::json_rows;
@@ -79,13 +79,13 @@ const SEEN_MAX: usize = 1000;
 const IS_SEEN: &str = "is_seen_on_filtered_events";
 
 /// What people noted of the definitions of a project, by id.
-type AllNotes = HashMap<Uuid, PropertyNotes>;
+type AllNotes = HashMap<Uuid, Notes>;
 
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let notes = app.metadata.property_notes(asker.project.id).await.map_err(problem)?;
+    let notes = app.metadata.definition_notes(asker.project.id).await.map_err(problem)?;
     let wanted = Wanted::of(&request, &notes)?;
     let (count, found) = find(app, &asker, &wanted, page).await.map_err(query::problem)?;
     let snapshot = app.metadata.snapshot();
@@ -99,7 +99,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     app.engine.wait().await.map_err(query::problem)?;
     let found = app.metadata.property_definition(call.asker.project.id, id).await;
     let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, &notes, &app.metadata.snapshot());
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
@@ -115,7 +115,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let patch = patch(Fields::read(request).await?)?;
     let write = async move { metadata.update_property_definition(project, id, patch, by).await };
     let (own, notes) = store::write(app, "update-property-definition", write).await?;
-    let body = DefinitionBody::new(own, &notes, &app.metadata.snapshot());
+    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -218,13 +218,13 @@ impl Wanted {
         }
         let events = names(request, "event_names")?.filter(|names| !names.is_empty());
         let only_seen = boolean(request, "filter_by_event_names")? == Some(true);
-        let those = |is: &dyn Fn(&PropertyNotes) -> bool| -> Vec<Expr> {
+        let those = |is: &dyn Fn(&Notes) -> bool| -> Vec<Expr> {
             notes.iter().filter(|(_, notes)| is(notes)).map(|(id, _)| lit(id.to_string())).collect()
         };
         if boolean(request, "exclude_hidden")? == Some(true) {
-            filters.push(col("id").in_list(those(&|notes| notes.notes.hidden), true));
+            filters.push(col("id").in_list(those(&|notes| notes.hidden), true));
         }
-        let verified = those(&|notes| notes.notes.verified);
+        let verified = those(&|notes| notes.verified);
         Ok(Self { filters, events, only_seen, verified })
     }
 }

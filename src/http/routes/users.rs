@@ -12,6 +12,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::OrganizationBody;
 use crate::http::routes::store;
+use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::User;
 use crate::metadata::members::UserPatch;
 use crate::metadata::snapshot::Snapshot;
@@ -31,7 +32,7 @@ struct MeBody<'a> {
     organizations: Vec<OrganizationBody>,
 }
 
-/// The project that `@current` means.
+/// The project that `@current` means; none if the key is not for it.
 #[derive(Debug, Serialize)]
 struct TeamPart<'a> {
     id: i64,
@@ -42,10 +43,12 @@ struct TeamPart<'a> {
 }
 
 impl<'a> MeBody<'a> {
-    fn new(user: &'a User, snapshot: &'a Snapshot) -> Self {
+    /// What is told of `user` to who has this key.
+    fn new(user: &'a User, key: &PersonalKey, snapshot: &'a Snapshot) -> Self {
         let own = snapshot.organization(user.organization);
         let own = || own.map(|organization| OrganizationBody::new(organization, user.level));
-        let project = user.current_project.and_then(|id| snapshot.project(id));
+        let may_see = |id: &ProjectId| key.projects.as_ref().is_none_or(|own| own.contains(id));
+        let project = user.current_project.filter(may_see).and_then(|id| snapshot.project(id));
         Self {
             id: user.id.0,
             uuid: user.uuid.to_string(),
@@ -70,15 +73,16 @@ impl<'a> MeBody<'a> {
 /// `GET /api/users/@me/`, or by one's own uuid.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
-    let body = MeBody::new(&call.asker.user, &app.metadata.snapshot()).to_response();
-    Ok(body)
+    let Asker { key, user } = &call.asker;
+    Ok(MeBody::new(user, key, &app.metadata.snapshot()).to_response())
 }
 
 /// `PATCH /api/users/@me/`: `first_name`, `email`, and `set_current_team`, the project for
 /// `@current`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
-    let (metadata, id) = (app.metadata.clone(), call.asker.user.id);
+    let Asker { key, user } = call.asker;
+    let (metadata, id) = (app.metadata.clone(), user.id);
     let mut fields = Fields::read(call.request).await?;
     let patch = UserPatch {
         first_name: fields.text("first_name")?,
@@ -87,7 +91,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     };
     let write = async move { metadata.update_user(id, patch).await };
     let user = store::write(app, "update-user", write).await?;
-    Ok(MeBody::new(&user, &app.metadata.snapshot()).to_response())
+    Ok(MeBody::new(&user, &key, &app.metadata.snapshot()).to_response())
 }
 
 impl MeBody<'_> {

@@ -39,6 +39,9 @@ async fn what_is_logged_again_stays_as_it_was() {
     let items: Vec<_> = page.entries.iter().map(|entry| entry.item.as_str()).collect();
     assert_eq!((page.count, items), (3, vec!["c", "b", "a"]));
     assert_eq!(page.entries[0].detail["name"], "somebody");
+    let ids = [1, 3, 7].map(uuid::Uuid::from_u128);
+    let items = metadata.items_logged(&ids).await.expect("items");
+    assert_eq!(items, ["a", "c"].map(str::to_owned).into(), "of those that there are");
     assert!(page.entries[0].detail["changes"].is_null());
     let nowhere = Elsewhere { project: ProjectId(99), ..elsewhere(4, "d") };
     let all_or_none = metadata.log_elsewhere(&[elsewhere(5, "e"), nowhere]).await;

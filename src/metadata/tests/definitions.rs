@@ -178,6 +178,42 @@ async fn definitions_are_edited_and_deleted() {
 }
 
 #[tokio::test]
+async fn definitions_are_made_before_their_events() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let new = |name: &str| DefinitionPatch {
+        name: Some(name.to_owned()),
+        tags: Some(vec![" X".to_owned()]),
+        notes: NotesPatch { hidden: Some(true), ..NotesPatch::default() },
+        ..DefinitionPatch::default()
+    };
+    let (made, notes) = metadata.create_definition(PROJECT, new("a"), USER).await.expect("made");
+    assert_eq!((made.created_at, made.last_seen_at), (START, None));
+    assert_eq!((made.tags.as_slice(), notes.hidden), (&["x".to_owned()][..], true));
+    let stored = metadata.definition(PROJECT, made.id).await.expect("a");
+    assert_eq!(stored, (made.clone(), notes));
+    for (name, expected) in [("a", "invalid_input"), (" ", "blank")] {
+        let refused = metadata.create_definition(PROJECT, new(name), USER).await;
+        assert_eq!(code(refused), expected, "{name}");
+    }
+    let nobody = NotesPatch { owner: Some(Some(UserId(9))), ..NotesPatch::default() };
+    let refused = DefinitionPatch { notes: nobody, ..new("b") };
+    let refused = metadata.create_definition(PROJECT, refused, USER).await;
+    assert_eq!(code(refused), "does_not_exist");
+    metadata.upsert_definitions(&events(&[seen("a", 7)])).await.expect("upsert");
+    let all = all(metadata, PROJECT).await;
+    assert_eq!(all, [EventDefinition { last_seen_at: Some(UnixMicros(7)), ..made.clone() }]);
+    // What was noted goes with the definition.
+    metadata.delete_definition(PROJECT, made.id, USER).await.expect("deleted");
+    metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
+    let (again, notes) = metadata.definition_by_name(PROJECT, "a").await.expect("a");
+    assert_eq!((again.id, notes.hidden), (made.id, false));
+    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    assert_eq!(metadata.create_definition(other, new("a"), USER).await.expect("made").0.name, "a");
+    assert_eq!(metadata.definition_notes(PROJECT).await.expect("notes").len(), 0);
+}
+
+#[tokio::test]
 async fn property_definitions_come_from_what_was_seen() {
     use PropertyKind::Event;
     use PropertyKind::Group;

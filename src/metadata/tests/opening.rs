@@ -55,3 +55,50 @@ async fn a_newer_schema_is_refused() {
     let result = Metadata::open(&bench.path(), bench.clock.clone()).await;
     assert!(matches!(result, Err(MetadataError::Migrate(_))), "{result:?}");
 }
+
+/// Notes of definitions were in two tables once, and labels of properties among them.
+#[tokio::test]
+async fn notes_of_before_are_kept() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("metadata.db");
+    let mut of_before = sqlx::migrate!("./schemas/metadata");
+    let all = of_before.migrations.to_mut();
+    all.retain(|migration| migration.version < 60);
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let pool = sqlx::SqlitePool::connect_with(options).await.expect("a database");
+    of_before.run(&pool).await.expect("migrations");
+    let (event, property) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
+    for sql in [
+        "INSERT INTO organizations VALUES ('00000000-0000-0000-0000-000000000009', 'o', 0)",
+        "INSERT INTO projects (id, organization, name, api_token, timezone, created_at)
+         VALUES (1, '00000000-0000-0000-0000-000000000009', 'p', 't', 'UTC', 0)",
+        "INSERT INTO event_definitions
+         VALUES ('00000000-0000-0000-0000-000000000001', 1, 'e', 5, 6, '[\"x\"]', TRUE)",
+        "INSERT INTO event_definition_notes VALUES ('00000000-0000-0000-0000-000000000001', 'why',
+         NULL, TRUE, 7, NULL, FALSE, 8, NULL, '[\"event\"]')",
+        "INSERT INTO property_definitions
+         (id, project_id, kind, group_type_index, name, property_type)
+         VALUES ('00000000-0000-0000-0000-000000000002', 1, 1, -1, 'q', 'String')",
+        "INSERT INTO property_definition_notes VALUES ('00000000-0000-0000-0000-000000000002',
+         '[\"y\"]', 'what', FALSE, NULL, NULL, TRUE, 9, NULL)",
+    ] {
+        sqlx::query(sql).execute(&pool).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    pool.close().await;
+    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let (definition, notes) = metadata.definition(PROJECT, event).await.expect("the event");
+    assert_eq!(definition.tags, ["x"]);
+    assert_eq!(
+        (notes.description.as_deref(), notes.verified_at),
+        (Some("why"), Some(UnixMicros(7)))
+    );
+    assert_eq!((notes.verified, notes.hidden), (true, false));
+    assert_eq!(
+        (notes.updated_at, notes.default_columns),
+        (Some(UnixMicros(8)), vec!["event".into()])
+    );
+    let (definition, notes) = metadata.property_definition(PROJECT, property).await.expect("one");
+    assert_eq!(definition.tags, ["y"]);
+    assert_eq!((notes.description.as_deref(), notes.hidden), (Some("what"), true));
+    assert_eq!((notes.verified, notes.updated_at), (false, Some(UnixMicros(9))));
+}

@@ -47,6 +47,8 @@ enum Key {
     LastSeen,
     /// The day in UTC.
     LastSeenDay,
+    Created,
+    CreatedDay,
 }
 
 impl Choice {
@@ -121,6 +123,8 @@ impl Choice {
                 Key::Name => a.name.cmp(&b.name),
                 Key::LastSeen => a.last_seen_at.cmp(&b.last_seen_at),
                 Key::LastSeenDay => day(a.last_seen_at).cmp(&day(b.last_seen_at)),
+                Key::Created => a.created_at.cmp(&b.created_at),
+                Key::CreatedDay => day(Some(a.created_at)).cmp(&day(Some(b.created_at))),
             };
             if *descending { ascending.reverse() } else { ascending }
         };
@@ -142,6 +146,8 @@ fn ordering(text: &str) -> Option<(Key, bool)> {
         "name" => Key::Name,
         "last_seen_at" => Key::LastSeen,
         "last_seen_at::date" => Key::LastSeenDay,
+        "created_at" => Key::Created,
+        "created_at::date" => Key::CreatedDay,
         _ => return None,
     };
     Some((key, descending))
@@ -257,6 +263,8 @@ mod tests {
     fn orders_are_read() {
         assert_eq!(ordering("-last_seen_at::date"), Some((Key::LastSeenDay, true)));
         assert_eq!(ordering("name"), Some((Key::Name, false)));
-        assert_eq!(ordering("created_at"), None);
+        assert_eq!(ordering("-created_at"), Some((Key::Created, true)));
+        assert_eq!(ordering("created_at::date"), Some((Key::CreatedDay, false)));
+        assert_eq!(ordering("tags"), None);
     }
 }

@@ -8,8 +8,8 @@ use crate::identity::person::Person;
 use crate::metadata::accounts::Project;
 
 /// Properties that name a person unless the project names others, in order.
-const NAME_PROPERTIES: [&str; 7] =
-    ["email", "Email", "name", "Name", "username", "Username", "UserName"];
+const NAME_PROPERTIES: [&str; 8] =
+    ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
 
 /// The fields of the API specification in its order, then `is_identified`.
 #[derive(Debug, Serialize)]

@@ -3,6 +3,7 @@
 //! has taken effect.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
@@ -21,7 +23,10 @@ use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::http::routes::store::wrong;
+use crate::identity::person::Person;
+use crate::ingest::activity;
 use crate::ingest::operation::Action;
 use crate::ingest::operation::Operation;
 
@@ -83,16 +88,43 @@ pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Resp
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
-/// Logs an operation on persons, and waits until it has taken effect.
-pub(super) async fn operate(app: &App, asker: &Principal, action: Action) -> Result<(), Problem> {
-    let (project, by) = (asker.project.id, Some(asker.user.id));
-    let operation = Operation { project, at: app.clock.now(), by, action };
+/// Logs an operation on so many persons, and waits until it has taken effect. Returns the numbers of
+/// those that it did something to: a person that was merged away or deleted before the operation got
+/// its place in the log is not among them, nor is one that was as wanted already.
+pub(super) async fn operate(
+    app: &App,
+    asker: &Principal,
+    action: Action,
+    persons: usize,
+) -> Result<HashSet<i64>, Problem> {
+    let (project, by, at) = (asker.project.id, Some(asker.user.id), app.clock.now());
+    let operation = Operation { project, at, by, action };
     let pipeline = app.pipeline.clone();
     let operating =
         app.tasks.0.detach("operate-on-persons", async move { pipeline.operate(operation).await });
     let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
-    done.map_err(|error| Problem::of(error.kind(), &error))?;
-    app.engine.wait().await.map_err(query::problem)
+    let sequence = done.map_err(|error| Problem::of(error.kind(), &error))?;
+    app.engine.wait().await.map_err(query::problem)?;
+    // No effect without an entry in the log of changes, which was written before it.
+    let entries = activity::entry_ids(project, at, sequence, persons);
+    let changed = app.metadata.items_logged(&entries).await.map_err(problem)?;
+    Ok(changed.iter().filter_map(|number| number.parse().ok()).collect())
+}
+
+/// A person after an operation that did something to it: as it is now, or who it was merged into
+/// since.
+pub(super) async fn find_again(
+    app: &App,
+    project: ProjectId,
+    person: &Person,
+) -> Result<(Person, Vec<String>), Problem> {
+    let survivor = app.identities.overrides().get(project, person.uuid);
+    let is_here = app.identities.view().person_by_number(project, person.number);
+    let is_here = is_here.map_err(|error| Problem::of(error.kind(), &error))?.is_some();
+    match survivor.filter(|_| !is_here) {
+        Some(survivor) => persons::find_one(app, project, &survivor.to_string()).await,
+        None => persons::find_one(app, project, &person.number.to_string()).await,
+    }
 }
 
 async fn change(
@@ -105,8 +137,12 @@ async fn change(
     let project = asker.project.id;
     let (person, _) = persons::find_one(app, project, id).await?;
     let action = Action::ChangePerson { person: person.uuid.to_string(), set, unset };
-    operate(app, asker, action).await?;
-    let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
+    let changed = operate(app, asker, action, 1).await?;
+    let (person, ids) = match changed.contains(&person.number) {
+        true => find_again(app, project, &person).await?,
+        // It is as wanted already, or it is gone, which is the answer then.
+        false => persons::find_one(app, project, &person.number.to_string()).await?,
+    };
     let body = PersonBody::retrieved(&asker.project, person, ids);
     let body = if status == StatusCode::CREATED { body.succeeded() } else { body };
     Ok(csv::render(status, rendering, &body))

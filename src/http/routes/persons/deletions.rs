@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -27,6 +26,7 @@ use crate::http::routes::query;
 use crate::http::routes::store::wrong;
 use crate::identity::IdentityError;
 use crate::identity::deletions::Deletion;
+use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::ingest::operation::Action;
 
@@ -47,7 +47,13 @@ struct BulkBody {
     persons_deleted: usize,
     events_queued_for_deletion: bool,
     recordings_queued_for_deletion: bool,
-    deletion_errors: [Value; 0],
+    deletion_errors: Vec<GoneBody>,
+}
+
+/// A person that was merged away, or deleted by another request, before this one came to it.
+#[derive(Debug, Serialize)]
+struct GoneBody {
+    person_uuid: Uuid,
 }
 
 /// One request to delete the events of a person; the names are PostHog's.
@@ -58,6 +64,9 @@ struct DeletionBody {
     status: &'static str,
     delete_verified_at: Option<String>,
 }
+
+/// Uuid and number of a person.
+type Named = (Uuid, i64);
 
 /// What is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +88,8 @@ impl Wanted {
     }
 
     /// The operation that does it; `None` if nothing is to go.
-    fn action(self, uuids: &[Uuid]) -> Option<Action> {
-        let persons: Vec<String> = uuids.iter().map(Uuid::to_string).collect();
+    fn action(self, wanted: &[Named]) -> Option<Action> {
+        let persons: Vec<String> = wanted.iter().map(|(uuid, _)| uuid.to_string()).collect();
         match self {
             _ if persons.is_empty() => None,
             Self { events: true, persons: also } => {
@@ -101,8 +110,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
     let (wanted, _) = Wanted::read(call.request).await?;
-    carry_out(app, &call.asker, wanted, &[person.uuid]).await?;
-    Ok(Response::empty(StatusCode::ACCEPTED))
+    delete_one(app, &call.asker, wanted, &person).await
 }
 
 /// `POST persons/:id/delete_events/`: the person stays.
@@ -110,8 +118,28 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
     let wanted = Wanted { events: true, persons: false };
-    carry_out(app, &call.asker, wanted, &[person.uuid]).await?;
+    delete_one(app, &call.asker, wanted, &person).await
+}
+
+/// `POST persons/:id/delete_recordings/`: there are none of anybody.
+pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    persons::find_one(app, call.asker.project.id, call.id()).await?;
     Ok(Response::empty(StatusCode::ACCEPTED))
+}
+
+/// A person that was merged away meanwhile is not there any more, as it would be to a request that
+/// came a moment later. Who it is now is not deleted: that is not whom the request named.
+async fn delete_one(
+    app: &App,
+    asker: &Principal,
+    wanted: Wanted,
+    person: &Person,
+) -> Result<Response, Problem> {
+    let gone = carry_out(app, asker, wanted, &[(person.uuid, person.number)]).await?;
+    match gone.is_empty() {
+        true => Ok(Response::empty(StatusCode::ACCEPTED)),
+        false => Err(Problem::not_found("Not found.")),
+    }
 }
 
 /// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
@@ -134,14 +162,14 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
         }
         (ids, distinct_ids) => (ids.unwrap_or_default(), distinct_ids.unwrap_or_default()),
     };
-    let uuids = found(app, project, ids, distinct_ids).await?;
-    carry_out(app, &asker, wanted, &uuids).await?;
+    let found = found(app, project, ids, distinct_ids).await?;
+    let gone = carry_out(app, &asker, wanted, &found).await?;
     let body = BulkBody {
-        persons_found: uuids.len(),
-        persons_deleted: if wanted.persons { uuids.len() } else { 0 },
+        persons_found: found.len(),
+        persons_deleted: if wanted.persons { found.len() - gone.len() } else { 0 },
         events_queued_for_deletion: wanted.events,
         recordings_queued_for_deletion: false,
-        deletion_errors: [],
+        deletion_errors: gone.into_iter().map(|person_uuid| GoneBody { person_uuid }).collect(),
     };
     Ok(Response::json(StatusCode::ACCEPTED, &body))
 }
@@ -202,34 +230,38 @@ async fn found(
     project: ProjectId,
     ids: Vec<String>,
     distinct_ids: Vec<String>,
-) -> Result<Vec<Uuid>, Problem> {
+) -> Result<Vec<Named>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
     let view = app.identities.view();
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
-    let mut uuids = Vec::new();
+    let mut found = Vec::new();
     for id in ids {
         let uuid = Uuid::try_parse(&id)
             .map_err(|_| wrong("ids", "invalid_input", "Must be a valid UUID."))?;
-        uuids.extend(view.person_by_uuid(project, uuid).map_err(failed)?.map(|found| found.uuid));
+        found.extend(view.person_by_uuid(project, uuid).map_err(failed)?);
     }
     for id in distinct_ids {
-        uuids.extend(view.person_of(project, &id).map_err(failed)?.map(|found| found.uuid));
+        found.extend(view.person_of(project, &id).map_err(failed)?);
     }
-    uuids.sort_unstable();
-    uuids.dedup();
-    Ok(uuids)
+    let mut found: Vec<Named> = found.iter().map(|person| (person.uuid, person.number)).collect();
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
+/// Has it done, and returns those that were gone before it could be.
 async fn carry_out(
     app: &App,
     asker: &Principal,
     wanted: Wanted,
-    uuids: &[Uuid],
-) -> Result<(), Problem> {
-    let Some(action) = wanted.action(uuids) else { return Ok(()) };
+    persons: &[Named],
+) -> Result<Vec<Uuid>, Problem> {
+    let Some(action) = wanted.action(persons) else { return Ok(Vec::new()) };
     if wanted.events && app.identities.deletions().ids() >= PENDING_IDS_MAX {
         let detail = "Too many deletions of events are under way.";
         return Err(Problem::new(Kind::Overloaded, "overloaded", detail));
     }
-    operate(app, asker, action).await
+    let deleted = operate(app, asker, action, persons.len()).await?;
+    let gone = persons.iter().filter(|(_, number)| !deleted.contains(number));
+    Ok(gone.map(|(uuid, _)| *uuid).collect())
 }

@@ -36,11 +36,18 @@ pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem
     let (person, ids) = persons::find_one(app, project, call.id()).await?;
     let Call { asker, request, rendering, .. } = call;
     let (main_distinct_id, distinct_ids_to_split) = wanted(request, &ids).await?;
-    let person_uuid = person.uuid.to_string();
-    let action =
-        Action::SplitPerson { person: person_uuid, main_distinct_id, distinct_ids_to_split };
-    changes::operate(app, &asker, action).await?;
-    let (person, ids) = persons::find_one(app, project, &person.number.to_string()).await?;
+    let uuid = person.uuid.to_string();
+    let action = Action::SplitPerson { person: uuid, main_distinct_id, distinct_ids_to_split };
+    let is_whole = ids.len() == 1;
+    let changed = changes::operate(app, &asker, action, 1).await?;
+    let (person, ids) = match changed.contains(&person.number) {
+        true => changes::find_again(app, project, &person).await?,
+        false => persons::find_one(app, project, &person.number.to_string()).await?,
+    };
+    if !is_whole && !changed.contains(&person.number) {
+        let detail = "The distinct ids of the person changed meanwhile. Look at them again.";
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    }
     let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
     Ok(csv::render(StatusCode::CREATED, rendering, &body))
 }

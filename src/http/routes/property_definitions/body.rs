@@ -9,9 +9,9 @@ use crate::http::routes::property_definitions::AllNotes;
 use crate::http::routes::property_definitions::IS_SEEN;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
+use crate::metadata::definition_notes::Notes;
 use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::ValueType;
-use crate::metadata::property_notes::PropertyNotes;
 use crate::metadata::snapshot::Snapshot;
 
 /// The fields of PostHog's free edition in its order, then those that its enterprise edition has
@@ -22,7 +22,7 @@ pub(super) struct DefinitionBody {
     name: Value,
     is_numerical: Value,
     property_type: Value,
-    tags: Vec<String>,
+    tags: Value,
     /// Null unless a list was asked about events.
     is_seen_on_filtered_events: Value,
     description: Option<String>,
@@ -36,36 +36,36 @@ pub(super) struct DefinitionBody {
 
 impl DefinitionBody {
     /// One definition; `snapshot` has the users of its notes.
-    pub(super) fn new(own: PropertyDefinition, notes: &PropertyNotes, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(own: PropertyDefinition, notes: Notes, snapshot: &Snapshot) -> Self {
         let row = Map::from_iter([
             ("id".to_owned(), Value::from(own.id.to_string())),
             ("is_numerical".to_owned(), own.is_numerical().into()),
             ("property_type".to_owned(), own.value_type.map(ValueType::name).into()),
             ("name".to_owned(), own.name.into()),
+            ("tags".to_owned(), own.tags.into()),
         ]);
-        Self::build(row, Some(notes), snapshot)
+        Self::build(row, notes, snapshot)
     }
 
     /// A row of the table `property_definitions`, and of the question about events.
-    pub(super) fn of_row(row: Map<String, Value>, all: &AllNotes, snapshot: &Snapshot) -> Self {
+    pub(super) fn of_row(mut row: Map<String, Value>, all: &AllNotes, snapshot: &Snapshot) -> Self {
         let id = row.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
-        Self::build(row, id.and_then(|id| all.get(&id)), snapshot)
+        // The table has them as JSON text.
+        let tags = row.get("tags").and_then(Value::as_str).map(serde_json::from_str);
+        row.insert("tags".to_owned(), tags.and_then(Result::ok).unwrap_or_default());
+        let notes = id.and_then(|id| all.get(&id)).cloned().unwrap_or_default();
+        Self::build(row, notes, snapshot)
     }
 
-    fn build(
-        mut row: Map<String, Value>,
-        notes: Option<&PropertyNotes>,
-        snapshot: &Snapshot,
-    ) -> Self {
+    fn build(mut row: Map<String, Value>, notes: Notes, snapshot: &Snapshot) -> Self {
         let mut field = |name: &str| row.remove(name).unwrap_or_default();
-        let PropertyNotes { tags, notes } = notes.cloned().unwrap_or_default();
         let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
         Self {
             id: field("id"),
             name: field("name"),
             is_numerical: field("is_numerical"),
             property_type: field("property_type"),
-            tags,
+            tags: field("tags"),
             is_seen_on_filtered_events: field(IS_SEEN),
             description: notes.description,
             updated_at: notes.updated_at.map(|at| at.to_rfc3339()),

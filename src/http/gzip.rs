@@ -1,0 +1,203 @@
+//! Compressed answers: [`compressed`], for clients that take gzip. Which endpoints have them is for
+//! [`table`] to say: lists and tables, with nothing of the server's own in them that a guess in the
+//! question, repeated in the answer, could bring to light by the length (BREACH).
+//!
+//! [`table`]: crate::http::table
+
+use std::io::Write;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::Stream;
+use futures::StreamExt;
+use futures::stream;
+use hyper::HeaderMap;
+use hyper::header::CONTENT_ENCODING;
+use hyper::header::CONTENT_TYPE;
+use hyper::header::HeaderValue;
+use hyper::header::VARY;
+
+use crate::http::response::Body;
+use crate::http::response::Response;
+use crate::http::response::StreamError;
+
+/// Below that an answer fits into one packet anyway.
+const BODY_MIN_BYTES: u64 = 1024;
+
+/// Bytes compressed at once, on a thread that serves other connections too: a fraction of a
+/// millisecond.
+const PIECE_BYTES: usize = 64 * 1024;
+
+type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
+
+/// `response` as a client gets it that sent this `Accept-Encoding`: compressed while it is sent, if the
+/// client takes gzip and it is a text of some length.
+pub fn compressed(accept_encoding: Option<&str>, mut response: Response) -> Response {
+    let is_small = response.body.left().is_some_and(|left| left < BODY_MIN_BYTES);
+    if is_small || !is_text(&response.headers) {
+        return response;
+    }
+    response.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+    if !takes_gzip(accept_encoding.unwrap_or_default()) {
+        return response;
+    }
+    response.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    let pieces = match response.body {
+        Body::Full(bytes) => stream::iter([Ok(bytes)]).boxed(),
+        Body::Stream { pieces, .. } => pieces,
+    };
+    response.body = Body::Stream { pieces: Box::pin(gzip(pieces)), left: None };
+    response
+}
+
+/// Parquet and the like are compressed as they are.
+fn is_text(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|name| name.starts_with("text/") || name.contains("json"))
+}
+
+/// Whether `gzip` stands in the header, or everything does, and not with the weight 0.
+fn takes_gzip(accept_encoding: &str) -> bool {
+    accept_encoding.split(',').any(|offer| {
+        let mut parts = offer.split(';').map(str::trim);
+        let is_gzip =
+            parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip") || name == "*");
+        let is_refused = parts.any(|weight| {
+            weight
+                .strip_prefix("q=")
+                .is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0))
+        });
+        is_gzip && !is_refused
+    })
+}
+
+/// What is left to send.
+struct Rest {
+    pieces: Pieces,
+    /// Came, and is not compressed yet.
+    piece: Bytes,
+    /// Gone at the end.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+fn gzip(pieces: Pieces) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
+    let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+    let rest = Rest { pieces, piece: Bytes::new(), encoder };
+    stream::try_unfold(rest, async |mut rest: Rest| {
+        while let Some(mut encoder) = rest.encoder.take() {
+            if rest.piece.is_empty() {
+                match rest.pieces.next().await.transpose()? {
+                    Some(piece) => rest.piece = piece,
+                    None => return Ok(Some((Bytes::from(encoder.finish()?), rest))),
+                }
+            }
+            let part = rest.piece.split_to(rest.piece.len().min(PIECE_BYTES));
+            encoder.write_all(&part)?;
+            let made = std::mem::take(encoder.get_mut());
+            rest.encoder = Some(encoder);
+            if !made.is_empty() {
+                return Ok(Some((Bytes::from(made), rest)));
+            }
+        }
+        Ok::<_, StreamError>(None)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use bytes::Bytes;
+    use flate2::read::MultiGzDecoder;
+    use futures::TryStreamExt;
+    use hyper::StatusCode;
+    use hyper::header::HeaderValue;
+    use serde_json::json;
+
+    use super::compressed;
+    use super::takes_gzip;
+    use crate::http::response::Body;
+    use crate::http::response::Response;
+    use crate::http::response::StreamError;
+
+    #[test]
+    fn clients_say_what_they_take() {
+        for (header, expected) in [
+            ("gzip", true),
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP; q=0.5", true),
+            ("*", true),
+            ("", false),
+            ("identity", false),
+            ("br", false),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000, br", false),
+            ("xgzip", false),
+        ] {
+            assert_eq!(takes_gzip(header), expected, "{header}");
+        }
+    }
+
+    async fn sent(response: Response) -> Result<Vec<u8>, StreamError> {
+        match response.body {
+            Body::Full(bytes) => Ok(bytes.to_vec()),
+            Body::Stream { pieces, .. } => {
+                pieces
+                    .try_fold(Vec::new(), async |all, piece| Ok([all, piece.to_vec()].concat()))
+                    .await
+            }
+        }
+    }
+
+    fn plain(bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
+        plain
+    }
+
+    #[tokio::test]
+    async fn long_texts_are_compressed_and_nothing_else() {
+        let long = json!(vec!["value"; 100_000]);
+        let text = long.to_string().into_bytes();
+        let json = || Response::json(StatusCode::OK, &long);
+        let answer = compressed(Some("gzip"), json());
+        assert_eq!(answer.headers["content-encoding"], "gzip");
+        assert_eq!(answer.headers["vary"], "accept-encoding");
+        let bytes = sent(answer).await.unwrap();
+        assert!(bytes.len() < text.len() / 20, "{}", bytes.len());
+        assert_eq!(plain(&bytes), text);
+        let answer = compressed(None, json());
+        assert_eq!(
+            (answer.headers.get("content-encoding"), &answer.headers["vary"]),
+            (None, &HeaderValue::from_static("accept-encoding"))
+        );
+        assert_eq!(sent(answer).await.unwrap(), text);
+        let parquet = HeaderValue::from_static("application/vnd.apache.parquet");
+        for answer in [
+            Response::json(StatusCode::OK, &json!({"count": 0})),
+            Response::empty(StatusCode::NO_CONTENT),
+            Response::bytes(StatusCode::OK, parquet, vec![0; 5000]),
+        ] {
+            let answer = compressed(Some("gzip"), answer);
+            assert!(answer.headers.get("content-encoding").is_none(), "{answer:?}");
+            assert!(answer.headers.get("vary").is_none(), "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_are_compressed_as_they_come_and_break_where_they_broke() {
+        let csv = || HeaderValue::from_static("text/csv; charset=utf-8");
+        let piece = |n: u8| Bytes::from(vec![b'a' + n; 200_000]);
+        let whole: Vec<Result<Bytes, StreamError>> =
+            vec![Ok(piece(0)), Ok(Bytes::new()), Ok(piece(1))];
+        let answer = Response::stream(StatusCode::OK, csv(), futures::stream::iter(whole));
+        let bytes = sent(compressed(Some("gzip"), answer)).await.unwrap();
+        assert_eq!(plain(&bytes), [piece(0), piece(1)].concat());
+        let broken: Vec<Result<Bytes, StreamError>> = vec![Ok(piece(0)), Err("broken".into())];
+        let answer = Response::stream(StatusCode::OK, csv(), futures::stream::iter(broken));
+        let error = sent(compressed(Some("gzip"), answer)).await.unwrap_err();
+        assert_eq!(error.to_string(), "broken");
+    }
+}
