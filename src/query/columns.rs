@@ -13,8 +13,6 @@ mod build;
 mod column;
 mod select;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

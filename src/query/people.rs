@@ -5,6 +5,8 @@
 
 mod everybody;
 mod search;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::sync::Arc;
@@ -193,7 +195,7 @@ impl Engine {
 
 /// A flag that is set when this is dropped.
 #[derive(Default)]
-struct StopOnDrop(Arc<AtomicBool>);
+pub(super) struct StopOnDrop(pub(super) Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

@@ -15,16 +15,15 @@ use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
+use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::columns::Asked;
 use crate::query::columns::Columns;
 use crate::query::columns::Selection;
-use crate::query::parts::in_parts;
 use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
-use crate::query::people::StopOnDrop;
 use crate::query::people::search::Search;
 
 /// Persons that are remembered while all rows are looked at, at most; beyond it the walk goes along
@@ -35,7 +34,7 @@ const REMEMBERED_MAX: usize = 300_000;
 const COLUMNS_MAX: usize = 32;
 
 /// Persons in the order of lists, and how many there are in all.
-type First = BTreeSet<(Reverse<(UnixMicros, Uuid)>, i64)>;
+pub(super) type First = BTreeSet<(Reverse<(UnixMicros, Uuid)>, i64)>;
 
 impl Engine {
     /// The persons who answer, found by a look at everybody.
@@ -46,11 +45,12 @@ impl Engine {
         part: Part,
     ) -> Result<Found, QueryError> {
         self.wait().await?;
-        let _permit = self.permit().await?;
         let (question, now) = (Arc::new(question), self.shared.clock.now());
         let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
         keys.truncate(COLUMNS_MAX);
+        // Columns are read one after the other, so who waits for one need not keep others waiting.
         self.provide(project, keys).await?;
+        let _permit = self.permit().await?;
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
         let found = self
             .on_a_thread(move |stop| find_in_columns(&columns, project, &asked, (now, part), stop));
@@ -86,10 +86,8 @@ impl Engine {
         (now, part): (UnixMicros, Part),
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
-        let stop = StopOnDrop::default();
         let view = Arc::new(self.identities().view());
-        let numbers = 1..view.next_number()?;
-        let (own, flag) = (Arc::clone(&view), Arc::clone(&stop.0));
+        let own = Arc::clone(&view);
         if wanted_max > REMEMBERED_MAX {
             let found = self.on_a_thread(move |stop| {
                 let search = Search::new((&own, project), &question, now, stop)?;
@@ -98,14 +96,10 @@ impl Engine {
             let (count, numbers) = found.await?;
             return Ok(Found { count, numbers, project, view });
         }
-        let work = move |numbers| {
-            let search = Search::new((&own, project), &question, now, &flag)?;
-            search.scan(numbers, wanted_max)
+        let work = move |view: &View, numbers, stop: &AtomicBool| {
+            Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
         };
-        let limit = self.shared.settings.query_timeout;
-        let parts = timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await;
-        let parts = parts.map_err(|_| QueryError::Timeout(limit))?;
-        let parts = parts.map_err(|_| QueryError::Unavailable("the question was given up"))??;
+        let parts = self.view_in_parts(own, work).await?;
         let (mut count, mut first) = (0, First::new());
         for (own_count, own) in parts {
             count += own_count;
@@ -118,7 +112,7 @@ impl Engine {
 }
 
 /// The persons who answer, if columns can tell.
-fn find_in_columns(
+pub(super) fn find_in_columns(
     columns: &Columns,
     project: ProjectId,
     question: &PersonsQuestion,
@@ -183,7 +177,7 @@ fn asked_filter(filter: &Filter) -> Asked<'_> {
 impl Search<'_> {
     /// Looks at the persons with these numbers in the order of their rows, and remembers the first of
     /// the list; how many answer in all.
-    fn scan(
+    pub(super) fn scan(
         &self,
         numbers: Range<i64>,
         wanted_max: usize,
