@@ -72,6 +72,8 @@
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
 //!    persons.
+//!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
+//!    memory that [`identity::watch`] keeps as they are.
 //! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
 //!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
 //!
@@ -111,6 +113,7 @@
 //! | There is no change of a flag, a cohort or a definition without an entry in the log of changes: it is written in the same transaction. | `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
+//! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
