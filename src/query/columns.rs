@@ -89,12 +89,11 @@ impl Columns {
         let table = self.tables.lock().get(&project).cloned();
         let table = table.as_ref().map(|table| table.read());
         let refused = self.refused.lock();
-        let is_missing = |key: &&Box<str>| {
-            let is_there =
-                table.as_ref().is_some_and(|table| table.rows.columns.contains_key(*key));
-            !is_there && !refused.contains(&(project, (*key).clone()))
+        let is_missing = |key: &str| {
+            let is_there = table.as_ref().is_some_and(|table| table.rows.columns.contains_key(key));
+            !is_there && !refused.contains(&(project, key.into()))
         };
-        keys.iter().filter(is_missing).cloned().collect()
+        keys.iter().filter(|key| is_missing(key)).cloned().collect()
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there

@@ -40,11 +40,11 @@ pub(super) struct Held {
 
 impl Rows {
     pub(super) fn new(keys: &[Box<str>], asked: u64) -> Self {
-        let held = |key: &Box<str>| {
+        let held = |key: &str| {
             let (column, asked) = (Column::default(), AtomicU64::new(asked));
-            (key.clone(), Held { key: Key::new(key), column, asked })
+            (key.into(), Held { key: Key::new(key), column, asked })
         };
-        Self { columns: keys.iter().map(held).collect(), ..Self::default() }
+        Self { columns: keys.iter().map(|key| held(key)).collect(), ..Self::default() }
     }
 
     /// Adds a person with a larger number than all before.
