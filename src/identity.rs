@@ -33,14 +33,17 @@ mod illegal;
 mod overlay;
 mod tables;
 
+pub mod bits;
 pub mod change;
 pub mod decide;
 pub mod deletions;
 pub mod lifted;
 pub mod overrides;
 pub mod person;
+pub mod row;
 pub mod store;
 pub mod view;
+pub mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -73,6 +73,8 @@
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
 //!    persons.
+//!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
+//!    memory that [`identity::watch`] keeps as they are.
 //! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
 //!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
 //!
@@ -115,6 +117,7 @@
 //! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
 //! | Who may only look at flags changes none, whatever way is tried. | `tests/server/flag_rights.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
+//! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |

@@ -7,6 +7,7 @@
 
 pub mod audience;
 pub mod cohorts;
+mod columns;
 pub mod complexity;
 mod condition;
 pub mod definitions;
@@ -16,6 +17,7 @@ pub mod groups;
 pub mod latest;
 mod matches;
 pub mod merge;
+mod parts;
 pub mod people;
 pub mod persons;
 pub mod rows;
@@ -59,6 +61,7 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::query::columns::Columns;
 use crate::query::rows::Format;
 use crate::query::rows::Size;
 use crate::storage::progress::Progress;
@@ -173,8 +176,16 @@ struct Shared {
     runtime: Handle,
     base: SessionState,
     slots: Arc<Semaphore>,
+    columns: Arc<Columns>,
     clock: Clock,
     metrics: Arc<Metrics>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What is being read holds up the end of the process.
+        self.columns.stop();
+    }
 }
 
 /// What questions are asked of.
@@ -224,7 +235,9 @@ impl Engine {
             .build();
         datafusion_functions_json::register_all(&mut base)?;
         let slots = Arc::new(Semaphore::new(settings.queries_max));
-        let shared = Shared { settings, sources, runtime, base, slots, clock, metrics };
+        let columns = Columns::new(settings.person_columns_memory_max_bytes.as_u64());
+        let columns = Arc::new(columns);
+        let shared = Shared { settings, sources, runtime, base, slots, columns, clock, metrics };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -13,6 +13,9 @@ pub struct QueryConfig {
     /// Memory of all queries together for sorts, joins and aggregates; beyond it they spill
     #[arg(long, env = "WEIR_QUERY_MEMORY_MAX_BYTES", default_value = "256MiB")]
     pub query_memory_max_bytes: ByteSize,
+    /// Memory of properties of persons that are kept in columns for lists with filters; what does not fit is read from disk for each question
+    #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB")]
+    pub person_columns_memory_max_bytes: ByteSize,
     /// Queries that run at once; further ones wait
     #[arg(long, env = "WEIR_QUERIES_MAX", default_value_t = 8)]
     pub queries_max: usize,

@@ -264,6 +264,12 @@ pub(super) fn decode_person_edition(bytes: &[u8]) -> Result<(u64, u64), Identity
     Ok((u64::from_be_bytes(rest.take()?), u64::from_be_bytes(rest.take()?)))
 }
 
+/// Whether the person of a row of `persons` is identified.
+pub(super) fn decode_person_identified(bytes: &[u8]) -> Result<bool, IdentityError> {
+    const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };
+    Ok(*bytes.get(PERSON_HEAD_BYTES - 1).ok_or(DAMAGED)? != 0)
+}
+
 /// The properties of a row of `persons` as they were written: compact JSON.
 pub(super) fn person_json(bytes: &[u8]) -> Result<&str, IdentityError> {
     const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };
@@ -323,7 +329,7 @@ pub(super) fn decode_types(bytes: &[u8]) -> Result<Vec<String>, IdentityError> {
 /// Not `serde_json::from_slice`: without its feature `float_roundtrip` it may be off by one in the
 /// last digit of a double, and with its feature `raw_value` it gives a meaning to a certain key, so
 /// that a property with that name could be stored and never be read again.
-fn decode_object(json: &[u8]) -> Result<Map<String, Value>, IdentityError> {
+pub(super) fn decode_object(json: &[u8]) -> Result<Map<String, Value>, IdentityError> {
     let mut json = json.to_vec();
     match simd_json::to_borrowed_value(&mut json) {
         Ok(BorrowedValue::Object(object)) => {

@@ -198,6 +198,17 @@ impl<'s> Overlay<'s> {
         &self.effects
     }
 
+    /// Sequence of the last record that was carried out.
+    pub(super) fn sequence(&self) -> u64 {
+        self.counters.applied
+    }
+
+    /// The persons whose stored rows are written anew or go.
+    pub(super) fn rewritten(&self) -> Vec<(ProjectId, i64)> {
+        let rows = self.persons.iter().filter(|(_, row)| row.is_changed && row.is_stored);
+        rows.map(|(number, row)| (row.project, *number)).collect()
+    }
+
     /// Whether any record was carried out since `before`.
     pub(super) fn has_advanced(&self, before: Counters) -> bool {
         self.counters != before

@@ -31,6 +31,8 @@ use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
+use crate::identity::watch::Feed;
+use crate::identity::watch::Watch;
 
 /// Group types by project, in the order of their indexes. At most five per project.
 pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
@@ -82,6 +84,8 @@ struct Shared {
     /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one
     /// that came by mistake has to wait.
     writer: Mutex<Writer>,
+    /// Who wants to know which persons change.
+    feed: Feed,
     applied: watch::Sender<u64>,
     hurry: Hurry,
     overrides: ArcSwap<Overrides>,
@@ -135,6 +139,7 @@ impl Identities {
             deletions: ArcSwap::from_pointee(load_deletions(&tables)?),
             types: ArcSwap::from_pointee(load_types(&tables)?),
             writer: Mutex::new(writer),
+            feed: Feed::default(),
             decoded,
             tables,
         };
@@ -181,6 +186,9 @@ impl Identities {
         }
         let mut batch = shared.tables.database.batch();
         overlay.write(&mut batch, &shared.tables)?;
+        if shared.feed.is_watched() {
+            shared.feed.note(overlay.sequence(), &overlay.rewritten());
+        }
         batch.commit()?;
         let published = overlay.publish();
         writer.counters = published.counters;
@@ -273,6 +281,19 @@ impl Identities {
     /// A snapshot, for several reads that have to agree.
     pub fn view(&self) -> View {
         View::new(Arc::clone(&self.shared.tables), Arc::clone(&self.shared.decoded))
+    }
+
+    /// Begins to tell which persons of a project change, from the view that is given on. Waits for an
+    /// [`Identities::apply`] that is running.
+    pub fn watch(&self, project: ProjectId) -> (Watch, View) {
+        // While nothing is being applied, everything noted is committed.
+        let _writer = self.shared.writer.lock();
+        let id = self.shared.feed.register(project);
+        (Watch::new(self.clone(), id), self.view())
+    }
+
+    pub(super) fn feed(&self) -> &Feed {
+        &self.shared.feed
     }
 
     /// The overrides as of the last applied record. Memory only.

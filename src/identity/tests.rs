@@ -30,6 +30,8 @@ use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
 use crate::identity::person::Person;
+use crate::identity::row::Key;
+use crate::identity::row::Row;
 use crate::identity::store::Applied;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
@@ -366,15 +368,13 @@ fn costs() {
     println!("the first {} persons of a list: {:?}", page.len(), started.elapsed());
     let started = Instant::now();
     let (mut seen, mut found) = (0, 0);
-    let wanted = |_, json: &str| {
+    let email = Key::new("email");
+    let visit = |row: &Row<'_>| {
         seen += 1;
-        json.contains("\"email\":\"user7@example.com\"")
+        found += usize::from(row.property(&email) == Some("\"user7@example.com\""));
+        Ok(ControlFlow::Continue(()))
     };
-    let visit = |_| {
-        found += 1;
-        ControlFlow::Continue(())
-    };
-    view.scan_persons_where(PROJECTS[0], wanted, visit).expect("scans");
+    view.scan_rows(PROJECTS[0], 1..i64::MAX, visit).expect("scans");
     println!("{found} of {seen} persons by their email: {:?}", started.elapsed());
     let (entries, bytes) = identities.ids_memory();
     println!("{entries} known ids in {bytes} bytes");

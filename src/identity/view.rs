@@ -4,6 +4,7 @@
 //! the disk; async code calls them on a blocking thread unless a few hundred microseconds are fine.
 
 use std::ops::ControlFlow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fjall::Readable;
@@ -20,6 +21,7 @@ use crate::identity::codec::Counters;
 use crate::identity::deletions::Deletion;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::row::Row;
 use crate::identity::tables::Tables;
 
 /// Whether a scan goes on.
@@ -157,30 +159,73 @@ impl View {
         Ok(())
     }
 
-    /// Shows the persons of a project, the newest number first, until told to stop; of those whom
-    /// `wanted` refuses, by uuid and properties in compact JSON, only that is read.
+    /// Shows the rows of the persons of a project whose numbers are in `numbers`, by their numbers,
+    /// until told to stop.
     ///
     /// # Errors
     ///
     /// If the database fails or a row is damaged.
-    pub fn scan_persons_where(
+    pub fn scan_rows(
         &self,
         project: ProjectId,
-        mut wanted: impl FnMut(Uuid, &str) -> bool,
-        mut visit: impl FnMut(Person) -> Flow,
+        numbers: Range<i64>,
+        mut visit: impl FnMut(&Row<'_>) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
-        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])).rev() {
+        let key = |number: i64| codec::key(project, &[&number.to_be_bytes()]);
+        // A range that ends before it begins is not one that the database takes.
+        let numbers = numbers.start..numbers.end.max(numbers.start);
+        for entry in self.snapshot.range(&self.tables.persons, key(numbers.start)..key(numbers.end))
+        {
             let (key, row) = entry.into_inner()?;
-            let (uuid, _) = codec::decode_person_place(&row)?;
-            if !wanted(uuid, codec::person_json(&row)?) {
-                continue;
-            }
-            let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
-            if visit(person).is_break() {
+            if visit(&Row::new(codec::decode_person_key(&key)?.1, &row)?)?.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Shows the rows of the persons of a project, the newest number first, until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn scan_newest_rows(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(&Row<'_>) -> Result<Flow, IdentityError>,
+    ) -> Result<(), IdentityError> {
+        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])).rev() {
+            let (key, row) = entry.into_inner()?;
+            if visit(&Row::new(codec::decode_person_key(&key)?.1, &row)?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the row of one person; `None` if there is no such person.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn ask_row<T>(
+        &self,
+        project: ProjectId,
+        number: i64,
+        ask: impl FnOnce(&Row<'_>) -> T,
+    ) -> Result<Option<T>, IdentityError> {
+        let key = codec::key(project, &[&number.to_be_bytes()]);
+        let row = self.snapshot.get(&self.tables.persons, key)?;
+        row.map(|row| Ok(ask(&Row::new(number, &row)?))).transpose()
+    }
+
+    /// The number that the next new person gets, in whatever project: all persons have smaller ones.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn next_number(&self) -> Result<i64, IdentityError> {
+        Ok(self.counters()?.next_person)
     }
 
     /// Shows the numbers of the persons of a project in the order of lists, `created_at` descending

@@ -1,12 +1,12 @@
-//! How many persons or groups a rule holds for: an aggregate of a plan over the rows of one snapshot
-//! of the identity store, with the limits of queries.
+//! How many persons or groups a rule holds for, as of one snapshot of the identity store, with the
+//! limits of queries: persons by a look at their rows, groups by a plan over their table.
 //!
-//! The rule is the caller's, and a [`condition`] of the plan, not SQL: rules have operators
+//! The rule is the caller's, of groups a [`condition`] of the plan, not SQL: rules have operators
 //! (patterns with a limit, versions, the comparison of truth values) whose exact meaning is that of the
 //! evaluation of flags, and a count must be what evaluation says.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use arrow::array::Array;
@@ -31,28 +31,18 @@ use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use serde_json::Map;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::condition::condition;
 use crate::query::persons;
-
-/// Columns of a person that a rule may look at.
-fn of_person() -> [(&'static str, DataType); 5] {
-    [
-        ("id", DataType::Int64),
-        ("uuid", DataType::Utf8View),
-        ("created_at", time()),
-        ("is_identified", DataType::Boolean),
-        ("properties", DataType::Utf8View),
-    ]
-}
 
 /// Columns of a group that a rule may look at.
 fn of_group() -> [(&'static str, DataType); 3] {
@@ -73,8 +63,8 @@ pub struct Audience {
 }
 
 impl Engine {
-    /// Counts the persons of a project, as of every acknowledged event. A person is shown without its
-    /// version and the sequence of its last change, and to several threads at once.
+    /// Counts the persons of a project, as of every acknowledged event. Persons are shown to several
+    /// threads at once.
     ///
     /// # Errors
     ///
@@ -84,13 +74,20 @@ impl Engine {
         project: ProjectId,
         test: impl Fn(&View, &Person) -> bool + Send + Sync + 'static,
     ) -> Result<Audience, QueryError> {
-        self.wait().await?;
-        let view = Arc::new(self.identities().view());
-        let rows = self.rows_of(persons::persons(Arc::clone(&view), project)?)?;
-        let test = move |columns: &[ArrayRef]| {
-            each(columns, |row| Some(test(&view, &person(columns, row)?)))
+        let counting = move |view: &View, numbers, stop: &AtomicBool| {
+            let mut audience = Audience::default();
+            view.scan_rows(project, numbers, |row| {
+                audience.total += 1;
+                audience.matching += u64::from(test(view, &row.person()?));
+                Ok(flow(stop))
+            })?;
+            Ok::<_, IdentityError>(audience)
         };
-        self.count(rows, condition("holds_for_person", &of_person(), test)).await
+        let parts = self.read_in_parts(counting).await?;
+        Ok(parts.into_iter().fold(Audience::default(), |all, part| Audience {
+            matching: all.matching.saturating_add(part.matching),
+            total: all.total.saturating_add(part.total),
+        }))
     }
 
     /// Counts the groups of one type.
@@ -130,10 +127,7 @@ impl Engine {
         self.read(move |view, stop| {
             view.scan_persons(project, |person| {
                 visit(&view, &person);
-                match stop.load(Ordering::Relaxed) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                flow(stop)
             })
         })
         .await
@@ -159,26 +153,16 @@ impl Engine {
     }
 }
 
+fn flow(stop: &AtomicBool) -> Flow {
+    if stop.load(Ordering::Relaxed) { Flow::Break(()) } else { Flow::Continue(()) }
+}
+
 /// Asks `test` for every row; `None` is a row that cannot be read.
 fn each(columns: &[ArrayRef], mut test: impl FnMut(usize) -> Option<bool>) -> Result<BooleanArray> {
     let rows = columns.first().map_or(0, |column| column.len());
     let answers = (0..rows).map(&mut test).collect::<Option<Vec<bool>>>();
     answers.map(BooleanArray::from).ok_or_else(|| {
         DataFusionError::Internal("a row of persons or groups has other columns".to_owned())
-    })
-}
-
-fn person(columns: &[ArrayRef], row: usize) -> Option<Person> {
-    let [number, uuid, created_at, is_identified, properties] = columns else { return None };
-    let created_at = created_at.as_primitive_opt::<TimestampMicrosecondType>()?;
-    Some(Person {
-        number: number.as_primitive_opt::<Int64Type>()?.value(row),
-        uuid: Uuid::try_parse(uuid.as_string_view_opt()?.value(row)).ok()?,
-        created_at: UnixMicros(created_at.value(row)),
-        properties: object(properties, row)?,
-        is_identified: is_identified.as_boolean_opt()?.value(row),
-        version: 0,
-        changed_sequence: 0,
     })
 }
 

@@ -6,7 +6,7 @@
 //! last one wanted is found first, going back from the newest event in windows that grow, and
 //! reading nothing but times and what the filters need. Files, row groups and pages outside of a
 //! window are left out by their bounds. Only then are the rows since that time read whole. Both
-//! steps see the same snapshot.
+//! steps see the same snapshot. Of one person all events are looked for at once.
 
 use std::sync::Arc;
 
@@ -146,10 +146,14 @@ impl Engine {
         }
         let (after, before) = (question.after, question.before);
         let name = question.event.clone();
+        // One person's events are few and anywhere, so a second pass would cost as much as the first.
+        let is_of_one = question.distinct_id.is_some() || question.person.is_some();
         let source = self.source(project, self.condition(project, question));
-        let Some(since) = source.since(wanted, (after, before), name.as_deref()).await? else {
-            return Ok(Vec::new());
+        let since = match is_of_one {
+            true => after.map(|after| after.0).or(Some(i64::MIN)),
+            false => source.since(wanted, (after, before), name.as_deref()).await?,
         };
+        let Some(since) = since else { return Ok(Vec::new()) };
         let rows = source.table(&source.files(since, i64::MAX, name.as_deref()))?;
         let rows = rows.filter(col("timestamp").gt_eq(time(since)))?;
         let rows = within(rows, after, before)?;

@@ -49,11 +49,6 @@ pub fn tables(view: Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn
     tables.collect()
 }
 
-/// The table of persons alone.
-pub(super) fn persons(view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
-    table(Kind::Persons, view, project)
-}
-
 /// The table of groups alone.
 pub(super) fn groups(view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
     table(Kind::Groups, view, project)

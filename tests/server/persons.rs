@@ -418,3 +418,59 @@ fn persons_are_listed_by_cohort_and_cohorts_by_person() {
         assert_eq!((answer.status, &answer.json()["code"]), (status, &json!(code)), "{query:?}");
     }
 }
+
+#[test]
+fn filters_and_values_see_what_was_acknowledged_just_before() {
+    // In columns, without room for any, and with room for persons but not for the property.
+    for bytes in ["512MiB", "0B", "40KiB"] {
+        let server = TestServer::start_with(&[("WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", bytes)]);
+        identify(&server, &people());
+        let having = |plan: &str| {
+            let filter = json!([{"key": "plan", "value": plan, "operator": "exact"}]).to_string();
+            let page = list(&server, &[("properties", &filter)]);
+            assert_eq!(page["count"], first_ids(&page).len());
+            first_ids(&page).iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+        };
+        let without = json!([{"key": "plan", "operator": "is_not_set"}]).to_string();
+        let without = || list(&server, &[("properties", without.as_str())])["count"].clone();
+        let capture = |event: Value| assert_eq!(server.capture(&event).status, 200);
+        assert_eq!(having("free"), ["eve", "bob"]);
+        for round in 0..20 {
+            let plan = format!("plan {round} {}", "long ".repeat(1000));
+            capture(
+                json!({"event": "$set", "distinct_id": "bob", "properties": {"$set": {"plan": plan}}}),
+            );
+            assert_eq!(having(&plan), ["bob"], "{bytes} {round}");
+            assert_eq!(having("free"), ["eve"]);
+            let new = format!("new {round}");
+            capture(
+                json!({"event": "$set", "distinct_id": new, "properties": {"$set": {"plan": plan}}}),
+            );
+            assert_eq!(having(&plan), [new.as_str(), "bob"], "{bytes} {round}");
+            let told = server
+                .get(&with(&format!("{PERSONS}values/"), &[("key", "plan"), ("value", &plan)]));
+            assert_eq!(told.json(), json!([{"name": plan, "count": 2}]));
+            capture(
+                json!({"event": "$merge_dangerously", "distinct_id": "bob", "properties": {"alias": new}}),
+            );
+            assert_eq!(having(&plan).len(), 1, "{bytes} {round}");
+            assert_eq!(without(), 0);
+            capture(
+                json!({"event": "$set", "distinct_id": "bob", "properties": {"$unset": ["plan"]}}),
+            );
+            assert_eq!(having(&plan), [] as [&str; 0]);
+            assert_eq!(without(), 1);
+        }
+        let eve = list(&server, &[("distinct_id", "eve")])["results"][0]["id"].to_string();
+        let answer = server.send(
+            "DELETE",
+            &format!("{PERSONS}{eve}/"),
+            &[("authorization", &format!("Bearer {KEY}"))],
+            "",
+        );
+        assert_eq!(answer.status, 202, "{answer}");
+        assert_eq!(having("free"), [] as [&str; 0]);
+        let found = list(&server, &[("search", "CORP")]);
+        assert_eq!(found["count"], 2, "{found}");
+    }
+}

@@ -1,9 +1,6 @@
 //! `GET persons/values/`: which values a property has, for someone who writes a filter.
 
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -42,27 +39,9 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
         let none: [ValueBody; 0] = [];
         return Ok(csv::render(StatusCode::OK, call.rendering, &none));
     }
-    let counted = app.engine.read(move |view, stop| {
-        let needle = format!("{}:", Value::from(key.as_str()));
-        let mut tally = Tally::new(&part);
-        let seen = Cell::new(0_usize);
-        let wanted = |_, json: &str| {
-            seen.set(seen.get() + 1);
-            // One too many is read, which brings the scan to its end.
-            seen.get() > PERSONS_MAX || json.contains(&needle)
-        };
-        view.scan_persons_where(project, wanted, |person| {
-            if seen.get() > PERSONS_MAX || stop.load(Ordering::Relaxed) {
-                return ControlFlow::Break(());
-            }
-            if let Some(value) = person.properties.get(&key) {
-                tally.count(value);
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(tally.told())
-    });
-    let told = counted.await.map_err(query::problem)?;
+    let tally = (Tally::new(&part), Tally::count);
+    let counted = app.engine.person_values(project, key, PERSONS_MAX, tally);
+    let told = counted.await.map_err(query::problem)?.told();
     Ok(csv::render(StatusCode::OK, call.rendering, &told))
 }
 
@@ -80,8 +59,8 @@ impl Tally {
         Self { part: part.to_lowercase(), counts: HashMap::new() }
     }
 
-    /// Counts a value. Null and the empty text are no values.
-    pub(in crate::http::routes) fn count(&mut self, value: &Value) {
+    /// Counts the persons that have a value. Null and the empty text are no values.
+    pub(in crate::http::routes) fn count(&mut self, value: &Value, persons: usize) {
         let name = match value {
             Value::Null => return,
             Value::String(text) => text.clone(),
@@ -91,9 +70,9 @@ impl Tally {
             return;
         }
         if let Some(count) = self.counts.get_mut(&name) {
-            *count += 1;
+            *count += persons;
         } else if self.counts.len() < VALUES_MAX {
-            self.counts.insert(name, 1);
+            self.counts.insert(name, persons);
         }
     }
 
@@ -127,7 +106,7 @@ mod tests {
             json!({"z": 1, "a": [2]}),
             json!(1.5),
         ] {
-            tally.count(&value);
+            tally.count(&value, 1);
         }
         let told = [("b", 2), ("1.5", 1), ("true", 1), ("{\"a\":[2],\"z\":1}", 1)];
         let told: Vec<_> =
@@ -139,7 +118,7 @@ mod tests {
     fn parts_match_in_any_case() {
         let mut tally = Tally::new("oo");
         for value in ["Foo", "bar", "FOOD"] {
-            tally.count(&json!(value));
+            tally.count(&json!(value), 1);
         }
         assert_eq!(tally.told().len(), 2);
     }

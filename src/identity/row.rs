@@ -1,0 +1,218 @@
+//! A row of a person as it lies in the database: what is asked of it is read without the rest. Of a
+//! hundred properties a question wants one, and to make a map of them takes longer than all else.
+
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::identity::IdentityError;
+use crate::identity::codec;
+use crate::identity::person::Person;
+
+/// The name of a property, as it is written in rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(Box<str>);
+
+impl Key {
+    /// The property with this name.
+    pub fn new(name: &str) -> Self {
+        // What rows are written with, so the same name has the same escapes.
+        Self(Value::from(name).to_string().into())
+    }
+}
+
+/// A row that was not decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The number of the person.
+    pub number: i64,
+    /// The uuid of the person.
+    pub uuid: Uuid,
+    /// Time of the event that created it.
+    pub created_at: UnixMicros,
+    /// Whether a merge event ever named it.
+    pub is_identified: bool,
+    bytes: &'a [u8],
+    properties: &'a str,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(number: i64, bytes: &'a [u8]) -> Result<Self, IdentityError> {
+        let (uuid, created_at) = codec::decode_person_place(bytes)?;
+        let is_identified = codec::decode_person_identified(bytes)?;
+        let properties = codec::person_json(bytes)?;
+        Ok(Self { number, uuid, created_at, is_identified, bytes, properties })
+    }
+
+    /// The value of a property, compact JSON; `None` if the person does not have it.
+    pub fn property(&self, key: &Key) -> Option<&'a str> {
+        member(self.properties, &key.0)
+    }
+
+    /// The whole person.
+    ///
+    /// # Errors
+    ///
+    /// If the row is damaged.
+    pub fn person(&self) -> Result<Person, IdentityError> {
+        codec::decode_person(self.number, self.bytes)
+    }
+}
+
+/// The value that [`Row::property`] found.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn value(json: &str) -> Result<Value, IdentityError> {
+    Ok(match json {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        "null" => Value::Null,
+        json => match json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(text) if !text.contains('\\') => Value::String(text.to_owned()),
+            _ => {
+                let object: Map<String, Value> =
+                    codec::decode_object(format!("{{\"\":{json}}}").as_bytes())?;
+                object.into_iter().next().map_or(Value::Null, |(_, value)| value)
+            }
+        },
+    })
+}
+
+/// The value of a member of a compact JSON object, by the JSON text of its name.
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = object.strip_prefix('{')?;
+    while rest.starts_with('"') {
+        let own = rest.get(..text_end(rest)?)?;
+        let value = rest.get(own.len()..)?.strip_prefix(':')?;
+        let end = value_end(value)?;
+        if own == name {
+            return value.get(..end);
+        }
+        rest = value.get(end..)?.strip_prefix(',')?;
+    }
+    None
+}
+
+/// Where the JSON value at the front ends.
+fn value_end(json: &str) -> Option<usize> {
+    match json.as_bytes().first()? {
+        b'"' => text_end(json),
+        b'{' | b'[' => container_end(json),
+        _ => json.bytes().position(|byte| byte == b',' || byte == b'}' || byte == b']'),
+    }
+}
+
+/// Where the JSON string at the front ends, behind its last quote.
+fn text_end(json: &str) -> Option<usize> {
+    let mut from = 1;
+    loop {
+        let quote = from + json.get(from..)?.find('"')?;
+        let before = json.as_bytes().get(1..quote)?;
+        let escapes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        if escapes.is_multiple_of(2) {
+            return Some(quote + 1);
+        }
+        from = quote + 1;
+    }
+}
+
+/// Where the array or object at the front ends.
+fn container_end(json: &str) -> Option<usize> {
+    let (mut at, mut depth) = (0_usize, 0_usize);
+    loop {
+        match json.as_bytes().get(at)? {
+            b'"' => {
+                at += text_end(json.get(at..)?)?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::Just;
+    use proptest::prelude::Strategy;
+    use proptest::prelude::any;
+    use proptest::prop_oneof;
+    use proptest::proptest;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Key;
+    use super::Row;
+    use super::value;
+    use crate::clock::UnixMicros;
+    use crate::identity::codec;
+    use crate::identity::person::Person;
+
+    fn names() -> impl Strategy<Value = String> {
+        let hard = ["", "a", "\"", "\\", "a\\\"", ",", ":", "\",\"a", "{", "é\u{0}", "}"];
+        prop_oneof![(0..hard.len()).prop_map(move |at| hard[at].to_owned()), "[ab\"\\\\]{0,3}"]
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            names().prop_map(Value::from),
+            Just(json!({"$serde_json::private::Number": "1"})),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(names(), inner, 0..4)
+                    .prop_map(|object| Value::Object(object.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Goal: what is found in a row is what its person has, to the bit, however it is written.
+        #[test]
+        fn properties_are_those_of_the_person(
+            object in proptest::collection::btree_map(names(), values(), 0..6),
+            other in names(),
+        ) {
+            let person = Person {
+                number: 7,
+                uuid: uuid::Uuid::from_u128(5),
+                created_at: UnixMicros(-3),
+                properties: object.into_iter().collect(),
+                is_identified: true,
+                version: 1,
+                changed_sequence: 2,
+            };
+            let bytes = codec::encode_person(&person).unwrap();
+            let row = Row::new(7, &bytes).unwrap();
+            assert_eq!((row.uuid, row.created_at), (person.uuid, person.created_at));
+            assert!(row.is_identified);
+            let person = row.person().unwrap();
+            for name in person.properties.keys().chain([&other]) {
+                let found = row.property(&Key::new(name)).map(|json| value(json).unwrap());
+                assert_eq!(found.as_ref(), person.properties.get(name), "{name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_rows_have_no_property_and_no_end() {
+        for text in
+            ["", "{", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":\"", "{\"a\":[", "{\"b\":1", "[]"]
+        {
+            assert_eq!(super::member(text, "\"a\""), None, "{text}");
+        }
+    }
+}

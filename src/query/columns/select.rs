@@ -1,0 +1,333 @@
+//! Who answers a question, found in columns: for 64 persons at a time, who certainly does, and who may
+//! as far as columns can tell.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Predicate;
+use crate::identity::IdentityError;
+use crate::identity::bits::Bits;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+use crate::query::columns::column::Column;
+use crate::query::columns::table::Rows;
+use crate::query::people::Part;
+
+/// Values that a question may be asked of, over all its filters; filters beyond are asked of persons.
+const VALUES_MAX: usize = 1 << 27;
+
+/// If more persons than one in this many are left to be read, it is quicker to read all in a row.
+const READ_SHARE: usize = 16;
+
+/// Persons that may be read whatever their share.
+const READ_MIN: usize = 256;
+
+/// The part of a list up to which its order is found in memory; beyond, along the list.
+const ORDERED_MAX: usize = 300_000;
+
+/// What is asked of everybody.
+#[derive(Debug)]
+pub(in crate::query) enum Asked<'q> {
+    /// All of it holds; nothing does no harm.
+    All(Vec<Self>),
+    /// At least one of it holds.
+    Any(Vec<Self>),
+    /// It does not hold.
+    Not(Box<Self>),
+    /// Of the property that the predicate names.
+    Property(&'q Predicate),
+    /// Of `is_identified`.
+    Identified(&'q Predicate),
+    /// Of `created_at`.
+    Created(&'q Predicate),
+    /// The property `email` contains this text in lower case, compared without case.
+    EmailPart(&'q str),
+    /// The person has one of these numbers.
+    Numbers(&'q [i64]),
+    /// The same of everybody.
+    Constant(bool),
+    /// Nothing that columns know.
+    Unknown,
+}
+
+/// The same, as columns answer it.
+enum Node<'a> {
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Not(Box<Self>),
+    /// One of these codes.
+    Codes(&'a Column, Bits),
+    /// The answers for those who are identified, and for the others.
+    Identified(bool, bool),
+    Created(&'a Predicate),
+    Places(Bits),
+    Constant(bool),
+    Unknown,
+}
+
+/// How a question is asked.
+pub(in crate::query) struct Selection<'a> {
+    pub(in crate::query) rows: &'a Rows,
+    /// The view that the rows are as of.
+    pub(in crate::query) view: &'a View,
+    pub(in crate::query) project: ProjectId,
+    /// The number of the question.
+    pub(in crate::query) asked_at: u64,
+    pub(in crate::query) now: UnixMicros,
+    /// Who was created later is not there.
+    pub(in crate::query) newest: UnixMicros,
+    pub(in crate::query) stop: &'a AtomicBool,
+}
+
+impl<'a> Selection<'a> {
+    /// The places of those who answer. `decide` says it of a person whom columns leave open, by the
+    /// number. `None` if so many are left open that it is better to look at everybody.
+    pub(in crate::query) fn choose(
+        &self,
+        asked: &Asked<'a>,
+        mut decide: impl FnMut(i64) -> Result<bool, IdentityError>,
+    ) -> Result<Option<Bits>, IdentityError> {
+        let node = self.node(asked, &mut 0)?;
+        let may_read = (self.rows.len() / READ_SHARE).max(READ_MIN);
+        let (mut chosen, mut open) = (Bits::default(), Vec::new());
+        for (at, present) in self.rows.present().words().iter().enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let first = at * 64;
+            let (must, may) = self.word(&node, first);
+            let (must, may) = (must & present, may & present & !must);
+            chosen.extend(&[self.without_future(must, first)]);
+            open.extend(bits(self.without_future(may, first)).map(|bit| first + bit));
+            if open.len() > may_read {
+                return Ok(None);
+            }
+        }
+        for place in open {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if decide(self.rows.number(place))? {
+                chosen.insert(place);
+            }
+        }
+        Ok(Some(chosen))
+    }
+
+    fn without_future(&self, word: u64, first: usize) -> u64 {
+        let is_future = |bit: &usize| self.rows.created_at(first + bit) > self.newest;
+        bits(word).filter(is_future).fold(word, |word, bit| word & !(1 << bit))
+    }
+
+    fn node(&self, asked: &Asked<'a>, values: &mut usize) -> Result<Node<'a>, IdentityError> {
+        let mut nodes = |all: &[Asked<'a>]| -> Result<Vec<Node<'a>>, IdentityError> {
+            all.iter().map(|asked| self.node(asked, values)).collect()
+        };
+        Ok(match asked {
+            Asked::All(all) => Node::All(nodes(all)?),
+            Asked::Any(all) => Node::Any(nodes(all)?),
+            Asked::Not(asked) => Node::Not(Box::new(self.node(asked, values)?)),
+            Asked::Property(predicate) => {
+                let test = |value: Option<&Value>| predicate.matches_value(value, self.now);
+                self.codes(&predicate.key, values, test)?
+            }
+            Asked::EmailPart(part) => {
+                let test = |value: Option<&Value>| {
+                    let email = value.and_then(Value::as_str);
+                    email.is_some_and(|email| email.to_lowercase().contains(part))
+                };
+                self.codes("email", values, test)?
+            }
+            Asked::Identified(predicate) => {
+                let test = |is| predicate.matches_value(Some(&Value::Bool(is)), self.now);
+                Node::Identified(test(true), test(false))
+            }
+            Asked::Created(predicate) => Node::Created(predicate),
+            Asked::Numbers(numbers) => {
+                let mut places = Bits::default();
+                numbers
+                    .iter()
+                    .filter_map(|number| self.rows.place(*number))
+                    .for_each(|place| places.insert(place));
+                Node::Places(places)
+            }
+            Asked::Constant(holds) => Node::Constant(*holds),
+            Asked::Unknown => Node::Unknown,
+        })
+    }
+
+    fn codes(
+        &self,
+        key: &str,
+        values: &mut usize,
+        test: impl FnMut(Option<&Value>) -> bool,
+    ) -> Result<Node<'a>, IdentityError> {
+        let Some(column) = self.rows.column(key, self.asked_at) else { return Ok(Node::Unknown) };
+        *values = values.saturating_add(column.different());
+        if *values > VALUES_MAX {
+            return Ok(Node::Unknown);
+        }
+        Ok(Node::Codes(column, column.codes_where(test)?))
+    }
+
+    /// Who of the 64 persons from `first` certainly answers, and who may.
+    fn word(&self, node: &Node<'a>, first: usize) -> (u64, u64) {
+        let known = |word| (word, word);
+        match node {
+            Node::All(nodes) => {
+                let mut answer = known(u64::MAX);
+                for node in nodes.iter() {
+                    if answer.1 == 0 {
+                        break;
+                    }
+                    let (must, may) = self.word(node, first);
+                    answer = (answer.0 & must, answer.1 & may);
+                }
+                answer
+            }
+            Node::Any(nodes) => {
+                let mut answer = known(0);
+                for node in nodes.iter() {
+                    if answer.0 == u64::MAX {
+                        break;
+                    }
+                    let (must, may) = self.word(node, first);
+                    answer = (answer.0 | must, answer.1 | may);
+                }
+                answer
+            }
+            Node::Not(node) => {
+                let (must, may) = self.word(node, first);
+                (!may, !must)
+            }
+            Node::Codes(column, codes) => known(column.word(codes, first)),
+            Node::Identified(is, is_not) => {
+                let identified = word_of(self.rows.identified(), first);
+                let of = |holds: bool, word: u64| if holds { word } else { 0 };
+                known(of(*is, identified) | of(*is_not, !identified))
+            }
+            Node::Created(predicate) => {
+                let present = word_of(self.rows.present(), first);
+                let holds = |bit: &usize| {
+                    let created = self.rows.created_at(first + bit).to_rfc3339();
+                    predicate.matches_value(Some(&Value::from(created)), self.now)
+                };
+                known(bits(present).filter(holds).fold(0, |word, bit| word | 1 << bit))
+            }
+            Node::Places(places) => known(word_of(places, first)),
+            Node::Constant(holds) => known(if *holds { u64::MAX } else { 0 }),
+            Node::Unknown => (0, u64::MAX),
+        }
+    }
+
+    /// The numbers of a part of the list of those at the places `chosen`.
+    pub(in crate::query) fn listed(
+        &self,
+        chosen: &Bits,
+        part: Part,
+    ) -> Result<Vec<i64>, IdentityError> {
+        let end = part.offset.saturating_add(part.limit);
+        if end > ORDERED_MAX {
+            let all = self.along(self.newest, chosen, end)?;
+            return Ok(all.into_iter().skip(part.offset).collect());
+        }
+        // The times of the first `end`, the newest at the top of what is kept.
+        let mut times = BinaryHeap::new();
+        for place in chosen.iter().rev() {
+            let created = self.rows.created_at(place);
+            if times.len() < end {
+                times.push(Reverse(created));
+            } else if times.peek().is_some_and(|Reverse(oldest)| created > *oldest) {
+                times.pop();
+                times.push(Reverse(created));
+            }
+        }
+        let Some(Reverse(oldest)) = times.peek().copied() else { return Ok(Vec::new()) };
+        let wanted = times.len();
+        drop(times);
+        let mut first: Vec<(UnixMicros, usize)> = Vec::with_capacity(wanted);
+        let mut ties = 0_usize;
+        for place in chosen.iter() {
+            let created = self.rows.created_at(place);
+            if created > oldest || (created == oldest && first.len() < wanted) {
+                first.push((created, place));
+            }
+            ties += usize::from(created == oldest);
+        }
+        // Those who are as old as the oldest may be more than there is room for.
+        first.sort_unstable_by_key(|(created, _)| Reverse(*created));
+        first.truncate(wanted);
+        self.ordered(&first, (oldest, ties), chosen, part)
+    }
+
+    /// The part of those in `first`, who are in the order of their times. Of those with one time the
+    /// list tells the order; `ties` are as old as the oldest.
+    fn ordered(
+        &self,
+        first: &[(UnixMicros, usize)],
+        (oldest, ties): (UnixMicros, usize),
+        chosen: &Bits,
+        part: Part,
+    ) -> Result<Vec<i64>, IdentityError> {
+        let (mut numbers, mut at) = (Vec::new(), 0_usize);
+        for same in first.chunk_by(|a, b| a.0 == b.0) {
+            let Some((created, place)) = same.first().copied() else { continue };
+            let is_alone = same.len() == 1 && (created != oldest || ties == 1);
+            let skipped = part.offset.saturating_sub(at).min(same.len());
+            at += same.len();
+            if skipped == same.len() {
+                continue;
+            }
+            if is_alone {
+                numbers.push(self.rows.number(place));
+            } else {
+                let own = self.along(created, chosen, same.len())?;
+                numbers.extend(own.into_iter().skip(skipped));
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// The first `count` of the chosen who were not created after `newest`, along the list.
+    fn along(
+        &self,
+        newest: UnixMicros,
+        chosen: &Bits,
+        count: usize,
+    ) -> Result<Vec<i64>, IdentityError> {
+        let mut numbers = Vec::new();
+        if count == 0 {
+            return Ok(numbers);
+        }
+        self.view.scan_listed(self.project, newest, |number| {
+            if self.rows.place(number).is_some_and(|place| chosen.contains(place)) {
+                numbers.push(number);
+            }
+            if numbers.len() < count && !self.stop.load(Ordering::Relaxed) {
+                Flow::Continue(())
+            } else {
+                Flow::Break(())
+            }
+        })?;
+        Ok(numbers)
+    }
+}
+
+fn word_of(bits: &Bits, first: usize) -> u64 {
+    bits.words().get(first / 64).copied().unwrap_or(0)
+}
+
+/// The bits of a word that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = usize::try_from(word.trailing_zeros()).ok().filter(|_| word != 0)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}

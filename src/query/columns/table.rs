@@ -1,0 +1,228 @@
+//! The columns of one project and the persons they are of, as of one moment, and how they get to a
+//! later one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::bits::Bits;
+use crate::identity::row::Key;
+use crate::identity::row::Row;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+use crate::identity::watch::Watch;
+use crate::query::columns::column::Column;
+use crate::query::columns::column::TooLarge;
+use crate::query::columns::column::push;
+
+/// Persons by place, rising by their numbers, with some columns. Places are never taken away: who is
+/// gone is only marked so.
+#[derive(Debug, Default)]
+pub(in crate::query) struct Rows {
+    numbers: Vec<u32>,
+    created: Vec<i64>,
+    /// Who is still there.
+    present: Bits,
+    identified: Bits,
+    pub(super) columns: BTreeMap<Box<str>, Held>,
+}
+
+/// A column and when it was asked last, in questions.
+#[derive(Debug)]
+pub(super) struct Held {
+    key: Key,
+    pub(super) column: Column,
+    pub(super) asked: AtomicU64,
+}
+
+impl Rows {
+    pub(super) fn new(keys: &[Box<str>], asked: u64) -> Self {
+        let held = |key: &str| {
+            let (column, asked) = (Column::default(), AtomicU64::new(asked));
+            (key.into(), Held { key: Key::new(key), column, asked })
+        };
+        Self { columns: keys.iter().map(|key| held(key)).collect(), ..Self::default() }
+    }
+
+    /// Adds a person with a larger number than all before.
+    pub(super) fn push(&mut self, row: &Row<'_>) -> Result<(), TooLarge> {
+        let place = self.numbers.len();
+        push(&mut self.numbers, u32::try_from(row.number).map_err(|_| TooLarge)?);
+        push(&mut self.created, row.created_at.0);
+        self.present.insert(place);
+        self.identified.set(place, row.is_identified);
+        let mut columns = self.columns.values_mut();
+        columns.try_for_each(|held| held.column.push(row.property(&held.key)))
+    }
+
+    /// Says how a person is now; `None` if it is gone.
+    fn set(&mut self, place: usize, row: Option<&Row<'_>>) -> Result<(), TooLarge> {
+        self.present.set(place, row.is_some());
+        if let Some(row) = row {
+            self.identified.set(place, row.is_identified);
+            if let Some(created) = self.created.get_mut(place) {
+                *created = row.created_at.0;
+            }
+        }
+        let mut columns = self.columns.values_mut();
+        columns.try_for_each(|held| {
+            held.column.set(place, row.and_then(|row| row.property(&held.key)))
+        })
+    }
+
+    /// Adds persons with larger numbers and the same columns.
+    pub(super) fn append(&mut self, other: Self) -> Result<(), TooLarge> {
+        let before = self.numbers.len();
+        self.numbers.reserve_exact(other.numbers.len());
+        self.created.reserve_exact(other.created.len());
+        self.numbers.extend_from_slice(&other.numbers);
+        self.created.extend_from_slice(&other.created);
+        for place in other.present.iter() {
+            self.present.insert(before + place);
+        }
+        for place in other.identified.iter() {
+            self.identified.insert(before + place);
+        }
+        let places = other.numbers.len();
+        for (key, held) in other.columns {
+            if let Some(own) = self.columns.get_mut(&key) {
+                own.column.append(&held.column, (0..places).map(Some))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the columns of `other`, whose persons may be more or fewer. Who is missing there gets
+    /// no value.
+    fn adopt(&mut self, other: Self) -> Result<(), TooLarge> {
+        for (key, held) in other.columns {
+            let mut column = Column::default();
+            let mut at = 0;
+            let place = |number: &u32| {
+                let rest = other.numbers.get(at..)?;
+                at += rest.iter().take_while(|theirs| *theirs < number).count();
+                (other.numbers.get(at) == Some(number)).then_some(at)
+            };
+            column.append(&held.column, self.numbers.iter().map(place))?;
+            self.columns.insert(key, Held { column, ..held });
+        }
+        Ok(())
+    }
+
+    /// Persons, those included who are gone.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    pub(super) fn number(&self, place: usize) -> i64 {
+        self.numbers.get(place).copied().map_or(0, i64::from)
+    }
+
+    pub(super) fn place(&self, number: i64) -> Option<usize> {
+        self.numbers.binary_search(&u32::try_from(number).ok()?).ok()
+    }
+
+    pub(super) fn created_at(&self, place: usize) -> UnixMicros {
+        UnixMicros(self.created.get(place).copied().unwrap_or(i64::MIN))
+    }
+
+    pub(super) fn present(&self) -> &Bits {
+        &self.present
+    }
+
+    pub(super) fn identified(&self) -> &Bits {
+        &self.identified
+    }
+
+    /// A column that is here, which was asked for now.
+    pub(super) fn column(&self, key: &str, asked: u64) -> Option<&Column> {
+        let held = self.columns.get(key)?;
+        held.asked.fetch_max(asked, Ordering::Relaxed);
+        Some(&held.column)
+    }
+
+    /// The name of the column that takes the most memory.
+    pub(super) fn largest(&self) -> Box<str> {
+        let largest = self.columns.iter().max_by_key(|(_, held)| held.column.memory());
+        largest.map(|(key, _)| key.clone()).unwrap_or_default()
+    }
+
+    /// Memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let places = self.numbers.capacity().saturating_mul(4);
+        let created = self.created.capacity().saturating_mul(8);
+        let bits = self.present.memory().saturating_add(self.identified.memory());
+        let columns = self.columns.values().map(|held| held.column.memory());
+        columns.fold(places.saturating_add(created).saturating_add(bits), usize::saturating_add)
+    }
+}
+
+/// Why persons cannot be kept in columns.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// They would be too large.
+    TooLarge,
+    /// The store failed.
+    Failed(IdentityError),
+}
+
+impl From<TooLarge> for Refusal {
+    fn from(TooLarge: TooLarge) -> Self {
+        Self::TooLarge
+    }
+}
+
+impl From<IdentityError> for Refusal {
+    fn from(error: IdentityError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Rows that can be brought up to date.
+#[derive(Debug)]
+pub(super) struct Table {
+    project: ProjectId,
+    pub(super) rows: Rows,
+    watch: Watch,
+    /// The persons with smaller numbers are in the rows.
+    next: i64,
+}
+
+impl Table {
+    /// Rows that were read from the view that `watch` came with, up to the number `next`.
+    pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
+        Self { project, rows, watch, next }
+    }
+
+    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing.
+    pub(super) fn refresh(&mut self) -> Result<View, Refusal> {
+        let (view, changed) = self.watch.changes()?;
+        for number in changed.iter() {
+            let Ok(number) = i64::try_from(number) else { continue };
+            // New persons come below.
+            let Some(place) = self.rows.place(number) else { continue };
+            let set = view.ask_row(self.project, number, |row| self.rows.set(place, Some(row)))?;
+            set.unwrap_or_else(|| self.rows.set(place, None))?;
+        }
+        let next = view.next_number()?;
+        let mut too_large = Ok(());
+        view.scan_rows(self.project, self.next..next, |row| {
+            too_large = self.rows.push(row);
+            Ok(if too_large.is_ok() { Flow::Continue(()) } else { Flow::Break(()) })
+        })?;
+        too_large?;
+        self.next = next;
+        Ok(view)
+    }
+
+    /// Takes over the columns of a table that was read later or at the same time as this one.
+    pub(super) fn adopt(&mut self, mut other: Self) -> Result<(), Refusal> {
+        // What changed before this is in the other's columns; what changed since this table was brought
+        // up to date last is asked for again with the next question.
+        drop(other.refresh()?);
+        Ok(self.rows.adopt(other.rows)?)
+    }
+}

@@ -1,0 +1,141 @@
+//! Work on all persons, cut into ranges of their numbers and done by as many threads as queries have.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::JoinError;
+use tokio::time::timeout;
+
+use crate::identity::IdentityError;
+use crate::identity::view::View;
+use crate::query::Engine;
+use crate::query::QueryError;
+use crate::query::people::StopOnDrop;
+
+/// Ranges for each thread: persons of several projects lie unevenly.
+const RANGES_PER_THREAD: usize = 8;
+
+impl Engine {
+    /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
+    /// persons. What they give is in the order of the ranges.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub(super) async fn read_in_parts<T: Send + 'static>(
+        &self,
+        work: impl Fn(&View, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        self.wait().await?;
+        let _permit = self.permit().await?;
+        self.view_in_parts(Arc::new(self.identities().view()), work).await
+    }
+
+    /// The same of a view, by someone who has the right to run a question.
+    pub(super) async fn view_in_parts<T: Send + 'static>(
+        &self,
+        view: Arc<View>,
+        work: impl Fn(&View, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let stop = StopOnDrop::default();
+        let (flag, numbers) = (Arc::clone(&stop.0), 1..view.next_number()?);
+        let work = move |numbers| work(&view, numbers, &flag);
+        let limit = self.shared.settings.query_timeout;
+        match timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
+            Ok(Ok(parts)) => Ok(parts?),
+            Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+}
+
+/// Does `work` for ranges that together are `numbers`, and gives the results in their order, or an
+/// error, after which no further range is begun. `work` should look now and then whether anybody still
+/// wants it.
+///
+/// # Errors
+///
+/// The work panicked, or the runtime is going down.
+pub(super) async fn in_parts<T: Send + 'static, E: Send + 'static>(
+    runtime: &Handle,
+    numbers: Range<i64>,
+    work: impl Fn(Range<i64>) -> Result<T, E> + Send + Sync + 'static,
+) -> Result<Result<Vec<T>, E>, JoinError> {
+    let threads = runtime.metrics().num_workers().max(1);
+    let ranges = ranges(numbers, threads.saturating_mul(RANGES_PER_THREAD));
+    let shared = Arc::new((work, ranges, AtomicUsize::new(0), Mutex::new(Vec::new())));
+    let worker = |_| {
+        let shared = Arc::clone(&shared);
+        runtime.spawn_blocking(move || {
+            let (work, ranges, next, done) = &*shared;
+            while let Some((at, range)) = take(ranges, next) {
+                match work(range) {
+                    Ok(result) => done.lock().push((at, result)),
+                    Err(error) => {
+                        next.store(ranges.len(), Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(())
+        })
+    };
+    let workers: Vec<_> = (0..threads).map(worker).collect();
+    let mut outcome = Ok(());
+    for worker in workers {
+        outcome = outcome.and(worker.await?);
+    }
+    let mut done = std::mem::take(&mut *shared.3.lock());
+    done.sort_unstable_by_key(|(at, _)| *at);
+    Ok(outcome.map(|()| done.into_iter().map(|(_, result)| result).collect()))
+}
+
+fn take(ranges: &[Range<i64>], next: &AtomicUsize) -> Option<(usize, Range<i64>)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    Some((at, ranges.get(at)?.clone()))
+}
+
+fn ranges(numbers: Range<i64>, count: usize) -> Vec<Range<i64>> {
+    let length = numbers.end.saturating_sub(numbers.start).max(0);
+    let count = i64::try_from(count.max(1)).unwrap_or(i64::MAX);
+    let step = (length / count).saturating_add(1);
+    let starts = (0..count).map(|at| numbers.start.saturating_add(step.saturating_mul(at)));
+    let ranges = starts.map(|start| start..start.saturating_add(step).min(numbers.end));
+    ranges.filter(|range| !range.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use tokio::runtime::Handle;
+
+    use super::in_parts;
+
+    #[tokio::test]
+    async fn every_number_is_worked_on_once_and_in_order() {
+        for numbers in [1..1, 1..2, 5..6, 1..1000, 7..20_000] {
+            let all: Vec<i64> = numbers.clone().collect();
+            let work = |range: Range<i64>| Ok::<Vec<i64>, ()>(range.collect());
+            let parts = in_parts(&Handle::current(), numbers, work).await.unwrap().unwrap();
+            assert_eq!(parts.concat(), all);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_is_the_result() {
+        let work = |range: Range<i64>| if range.contains(&500) { Err("no") } else { Ok(()) };
+        assert_eq!(in_parts(&Handle::current(), 1..1000, work).await.unwrap(), Err("no"));
+    }
+}

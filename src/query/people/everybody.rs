@@ -1,0 +1,220 @@
+//! Questions that are about everybody: asked of columns, or of all rows by several threads.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::Tree;
+use crate::identity::IdentityError;
+use crate::identity::view::View;
+use crate::query::Engine;
+use crate::query::QueryError;
+use crate::query::columns::Asked;
+use crate::query::columns::Columns;
+use crate::query::columns::Selection;
+use crate::query::people::Found;
+use crate::query::people::Part;
+use crate::query::people::PersonsQuestion;
+use crate::query::people::search::Search;
+
+/// Persons that are remembered while all rows are looked at, at most; beyond it the walk goes along
+/// the list, which takes longer and needs no memory.
+const REMEMBERED_MAX: usize = 300_000;
+
+/// Properties of one question that may get columns.
+const COLUMNS_MAX: usize = 32;
+
+/// Persons in the order of lists, and how many there are in all.
+pub(super) type First = BTreeSet<(Reverse<(UnixMicros, Uuid)>, i64)>;
+
+impl Engine {
+    /// The persons who answer, found by a look at everybody.
+    pub(super) async fn find_everybody(
+        &self,
+        project: ProjectId,
+        question: PersonsQuestion,
+        part: Part,
+    ) -> Result<Found, QueryError> {
+        self.wait().await?;
+        let (question, now) = (Arc::new(question), self.shared.clock.now());
+        let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
+        keys.truncate(COLUMNS_MAX);
+        // Columns are read one after the other, so who waits for one need not keep others waiting.
+        self.provide(project, keys).await?;
+        let _permit = self.permit().await?;
+        let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
+        let found = self
+            .on_a_thread(move |stop| find_in_columns(&columns, project, &asked, (now, part), stop));
+        match found.await? {
+            Some(found) => Ok(found),
+            None => self.find_in_rows(project, question, (now, part)).await,
+        }
+    }
+
+    /// Reads columns that are missing. Whoever waits too long leaves them to the next one who asks: they
+    /// are read nevertheless.
+    pub(super) async fn provide(
+        &self,
+        project: ProjectId,
+        keys: Vec<Box<str>>,
+    ) -> Result<(), QueryError> {
+        let store = (self.identities().clone(), self.shared.runtime.clone());
+        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys);
+        let reading = self.shared.runtime.spawn(reading);
+        let limit = self.shared.settings.query_timeout;
+        match timeout(limit, reading).await {
+            Ok(Ok(provided)) => provided,
+            Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+
+    /// The persons who answer, from all rows.
+    async fn find_in_rows(
+        &self,
+        project: ProjectId,
+        question: Arc<PersonsQuestion>,
+        (now, part): (UnixMicros, Part),
+    ) -> Result<Found, QueryError> {
+        let wanted_max = part.offset.saturating_add(part.limit);
+        let view = Arc::new(self.identities().view());
+        let own = Arc::clone(&view);
+        if wanted_max > REMEMBERED_MAX {
+            let found = self.on_a_thread(move |stop| {
+                let search = Search::new((&own, project), &question, now, stop)?;
+                search.walk(part)
+            });
+            let (count, numbers) = found.await?;
+            return Ok(Found { count, numbers, project, view });
+        }
+        let work = move |view: &View, numbers, stop: &AtomicBool| {
+            Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
+        };
+        let parts = self.view_in_parts(own, work).await?;
+        let (mut count, mut first) = (0, First::new());
+        for (own_count, own) in parts {
+            count += own_count;
+            first.extend(own);
+        }
+        let numbers = first.into_iter().map(|(_, number)| number);
+        let numbers = numbers.skip(part.offset).take(part.limit).collect();
+        Ok(Found { count, numbers, project, view })
+    }
+}
+
+/// The persons who answer, if columns can tell.
+pub(super) fn find_in_columns(
+    columns: &Columns,
+    project: ProjectId,
+    question: &PersonsQuestion,
+    (now, part): (UnixMicros, Part),
+    stop: &AtomicBool,
+) -> Result<Option<Found>, IdentityError> {
+    let found = columns.ask(project, |rows, view, asked_at| {
+        let search = Search::new((&view, project), question, now, stop)?;
+        let newest = search.newest();
+        let selection = Selection { rows, view: &view, project, asked_at, now, newest, stop };
+        let decide = |number| {
+            let person = view.person_by_number(project, number)?;
+            Ok(person.is_some_and(|person| search.is_kept(&person)))
+        };
+        let Some(chosen) = selection.choose(&asked(question, &search), decide)? else {
+            return Ok(None);
+        };
+        let (count, numbers) = (chosen.count(), selection.listed(&chosen, part)?);
+        drop(search);
+        Ok(Some((count, numbers, view)))
+    });
+    let found = found?.flatten();
+    Ok(found.map(|(count, numbers, view)| Found { count, numbers, project, view: Arc::new(view) }))
+}
+
+/// The question as columns are asked it.
+fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
+    let mut all = Vec::new();
+    // Emails have a way of their own, which a question with one takes.
+    all.extend(question.email.iter().map(|_| Asked::Unknown));
+    all.extend(question.cohort.map(|_| Asked::Unknown));
+    all.extend(search.sought.as_ref().map(|sought| {
+        Asked::Any(vec![Asked::EmailPart(&sought.email), Asked::Numbers(&sought.numbers)])
+    }));
+    all.extend(question.properties.iter().map(asked_tree));
+    Asked::All(all)
+}
+
+fn asked_tree(tree: &Tree) -> Asked<'_> {
+    match tree {
+        Tree::All(trees) => Asked::All(trees.iter().map(asked_tree).collect()),
+        Tree::Any(trees) if trees.is_empty() => Asked::Constant(true),
+        Tree::Any(trees) => Asked::Any(trees.iter().map(asked_tree).collect()),
+        Tree::Leaf { filter, negated: false } => asked_filter(filter),
+        Tree::Leaf { filter, negated: true } => Asked::Not(Box::new(asked_filter(filter))),
+    }
+}
+
+fn asked_filter(filter: &Filter) -> Asked<'_> {
+    match filter {
+        Filter::Property { scope: Scope::Person, predicate } => Asked::Property(predicate),
+        Filter::Property { scope: Scope::PersonMetadata, predicate } => match &*predicate.key {
+            "created_at" => Asked::Created(predicate),
+            "is_identified" => Asked::Identified(predicate),
+            _ => Asked::Unknown,
+        },
+        Filter::Property { .. } | Filter::Flag { .. } => Asked::Constant(false),
+        Filter::Cohort { .. } => Asked::Unknown,
+    }
+}
+
+impl Search<'_> {
+    /// Looks at the persons with these numbers in the order of their rows, and remembers the first of
+    /// the list; how many answer in all.
+    pub(super) fn scan(
+        &self,
+        numbers: Range<i64>,
+        wanted_max: usize,
+    ) -> Result<(usize, First), IdentityError> {
+        let newest = self.newest();
+        let (mut count, mut first) = (0, First::new());
+        self.view.scan_rows(self.project, numbers, |row| {
+            if row.created_at <= newest && self.is_row_kept(row)? {
+                count += 1;
+                first.insert((Reverse((row.created_at, row.uuid)), row.number));
+                if first.len() > wanted_max {
+                    first.pop_last();
+                }
+            }
+            Ok(self.flow(true))
+        })?;
+        Ok((count, first))
+    }
+
+    /// Looks at all persons in the order of the list.
+    fn walk(&self, part: Part) -> Result<(usize, Vec<i64>), IdentityError> {
+        let mut count: usize = 0;
+        let mut numbers = Vec::new();
+        let mut failed = None;
+        self.view.scan_listed(self.project, self.newest(), |number| {
+            match self.view.person_by_number(self.project, number) {
+                Ok(Some(person)) if self.is_kept(&person) => {
+                    if count >= part.offset && numbers.len() < part.limit {
+                        numbers.push(number);
+                    }
+                    count += 1;
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            self.flow(failed.is_none())
+        })?;
+        failed.map_or(Ok((count, numbers)), Err)
+    }
+}

@@ -1,0 +1,384 @@
+//! Random questions between random changes: columns, rows and a naive look at every person agree.
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::PersonId;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Membership;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::Tree;
+use crate::identity::change::Extent;
+use crate::identity::change::Force;
+use crate::identity::change::Keep;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::person::Person;
+use crate::identity::store::Identities;
+use crate::identity::store::Limits;
+use crate::identity::view::View;
+use crate::query::columns::Columns;
+use crate::query::people::Found;
+use crate::query::people::Part;
+use crate::query::people::PersonsQuestion;
+use crate::query::people::everybody::find_in_columns;
+use crate::query::people::search::Search;
+
+const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
+const LIMITS: Limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
+const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
+const DAY: i64 = 86_400_000_000;
+const KEYS: [&str; 4] = ["plan", "email", "n", "odd \"key\\\":"];
+const AMPLE: u64 = 1 << 30;
+
+struct World {
+    random: StdRng,
+    identities: Identities,
+    /// Distinct ids that may be in use.
+    ids: u32,
+    sequence: u64,
+}
+
+impl World {
+    fn new(seed: u64, directory: &Path) -> Self {
+        let identities = Identities::open(directory, LIMITS).unwrap();
+        Self { random: StdRng::seed_from_u64(seed), identities, ids: 12, sequence: 0 }
+    }
+
+    fn id(&mut self) -> String {
+        format!("id{}", self.random.random_range(0..self.ids))
+    }
+
+    fn value(&mut self) -> Value {
+        let all = [
+            json!("pro"),
+            json!("Free"),
+            json!("ann@corp.com"),
+            json!("Bob@Home.org"),
+            json!("a \"quoted\" \\ \u{1} é"),
+            json!(""),
+            json!(null),
+            json!(true),
+            json!(3),
+            json!(-2.5),
+            json!("12"),
+            json!(["pro", 3]),
+            json!({"email": "ann@corp.com", "plan": {"n": 3}}),
+        ];
+        match self.random.random_range(0..20) {
+            0 => json!("x".repeat(self.random.random_range(0..3000))),
+            1..4 => json!(self.random.random::<u16>()),
+            _ => all.choose(&mut self.random).unwrap().clone(),
+        }
+    }
+
+    fn kind(&mut self) -> OpKind {
+        let person = PersonId::of(PROJECTS[0], &self.id()).0;
+        let mut set = Map::new();
+        for _ in 0..self.random.random_range(0..4) {
+            let key = (*KEYS.choose(&mut self.random).unwrap()).to_owned();
+            let value = self.value();
+            set.insert(key, value);
+        }
+        let unset = match self.random.random_bool(0.3) {
+            true => vec![(*KEYS.choose(&mut self.random).unwrap()).to_owned()],
+            false => Vec::new(),
+        };
+        let update = Update { set, unset, ..Update::default() };
+        match self.random.random_range(0..12) {
+            0..6 => OpKind::Update(update),
+            6 => OpKind::Touch,
+            7 => OpKind::Merge { other: self.id(), force: Force::Yes, update },
+            8 => OpKind::Delete {
+                person,
+                extent: *[Extent::Person, Extent::Both].choose(&mut self.random).unwrap(),
+            },
+            9 => OpKind::Split { person, keep: Keep::Own },
+            _ => OpKind::Change { person, update },
+        }
+    }
+
+    /// Applies some changes as one batch.
+    fn change(&mut self, ops: usize) {
+        let mut records = Vec::new();
+        for _ in 0..self.random.random_range(1..3) {
+            self.sequence += 1;
+            let mut own = Vec::new();
+            for _ in 0..ops {
+                let kind = self.kind();
+                let is_operator = matches!(
+                    kind,
+                    OpKind::Delete { .. } | OpKind::Split { .. } | OpKind::Change { .. }
+                );
+                // Few times, so that persons share them; two of them are too far in the future.
+                let day = self.random.random_range(-6..4);
+                own.push(Op {
+                    distinct_id: if is_operator { String::new() } else { self.id() },
+                    event_id: Uuid::from_u128(self.random.random()),
+                    timestamp: UnixMicros(NOW.0 + day * DAY),
+                    kind,
+                });
+            }
+            let project = PROJECTS[usize::from(self.random.random_bool(0.2))];
+            records.push(Record { sequence: self.sequence, project, ops: own });
+        }
+        self.identities.apply(&records).unwrap();
+    }
+
+    fn filter(&mut self) -> Value {
+        let operators = [
+            "exact",
+            "is_not",
+            "is_set",
+            "is_not_set",
+            "icontains",
+            "not_icontains",
+            "gt",
+            "lt",
+            "regex",
+            "not_regex",
+        ];
+        let operator = *operators.choose(&mut self.random).unwrap();
+        let value = match operator {
+            "regex" | "not_regex" => json!("^[a-z]+@|1"),
+            _ => self.value(),
+        };
+        let negation = self.random.random_bool(0.2);
+        match self.random.random_range(0..10) {
+            0 => json!({"type": "cohort", "key": "id", "value": self.random.random_range(2..4),
+                "operator": "in", "negation": negation}),
+            1 => json!({"type": "person_metadata", "key": "is_identified", "value": true,
+                "operator": "exact", "negation": negation}),
+            2 => json!({"type": "person_metadata", "key": "created_at", "value": "2023-11-13",
+                "operator": "is_date_before", "negation": negation}),
+            3 => json!({"type": "person_metadata", "key": "uuid", "operator": "icontains",
+                "value": "1", "negation": negation}),
+            _ => json!({"key": *KEYS.choose(&mut self.random).unwrap(), "value": value,
+                "operator": operator, "negation": negation}),
+        }
+    }
+
+    fn tree(&mut self, depth: u32) -> Value {
+        if depth == 0 || self.random.random_bool(0.4) {
+            return self.filter();
+        }
+        let values: Vec<Value> =
+            (0..self.random.random_range(0..4)).map(|_| self.tree(depth - 1)).collect();
+        json!({"type": if self.random.random_bool(0.5) { "AND" } else { "OR" }, "values": values})
+    }
+
+    fn question(&mut self) -> PersonsQuestion {
+        let searches = ["CORP", "home", "id3", "a", "nobody"];
+        let search = self.random.random_bool(0.2);
+        let properties = !search || self.random.random_bool(0.5);
+        let tree = json!([self.tree(3)]);
+        PersonsQuestion {
+            search: search.then(|| (*searches.choose(&mut self.random).unwrap()).to_owned()),
+            properties: properties.then(|| Tree::parse(&tree, "person", Matching::Legacy).unwrap()),
+            cohort: self.random.random_bool(0.1).then_some(2),
+            in_cohort: Some(Box::new(|_, id, person| is_member(id, person))),
+            ..PersonsQuestion::default()
+        }
+    }
+
+    fn part(&mut self) -> Part {
+        let offset = *[0, 0, 1, 7, 400_000].choose(&mut self.random).unwrap();
+        Part { offset, limit: self.random.random_range(0..12) }
+    }
+}
+
+fn is_member(cohort: i64, person: &Person) -> bool {
+    person.number % cohort == 0
+}
+
+/// The answer by a look at every person, with none of what questions are answered with.
+fn naive(view: &View, project: ProjectId, question: &PersonsQuestion) -> Vec<i64> {
+    let holds = |filter: &Filter, person: &Person| match filter {
+        Filter::Property { scope: Scope::PersonMetadata, predicate } => {
+            let mut row = Map::new();
+            row.insert("created_at".to_owned(), json!(person.created_at.to_rfc3339()));
+            row.insert("uuid".to_owned(), json!(person.uuid.to_string()));
+            row.insert("is_identified".to_owned(), json!(person.is_identified));
+            predicate.matches(&row, NOW)
+        }
+        Filter::Property { predicate, .. } => predicate.matches(&person.properties, NOW),
+        Filter::Cohort { id, membership } => {
+            is_member(*id, person) == (*membership == Membership::In)
+        }
+        Filter::Flag { .. } => false,
+    };
+    let mut found = Vec::new();
+    let visit = |person: Person| {
+        let ids = view.distinct_ids(project, person.uuid).unwrap();
+        let email = person.properties.get("email").and_then(Value::as_str);
+        let email = email.map(str::to_lowercase).unwrap_or_default();
+        let search = question.search.as_deref();
+        let is_found = search.is_none_or(|text| {
+            ids.iter().any(|id| id == text) || email.contains(&text.to_lowercase())
+        });
+        if is_found
+            && person.created_at.0 <= NOW.0 + DAY
+            && question.cohort.is_none_or(|id| is_member(id, &person))
+            && question
+                .properties
+                .as_ref()
+                .is_none_or(|tree| tree.holds(&mut |filter| holds(filter, &person)))
+        {
+            found.push(person);
+        }
+        ControlFlow::Continue(())
+    };
+    view.scan_persons(project, visit).unwrap();
+    found.sort_by_key(|person| Reverse((person.created_at, person.uuid)));
+    found.iter().map(|person| person.number).collect()
+}
+
+fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &PersonsQuestion) {
+    let keys = question.keys().into_iter().map(Into::into).collect();
+    let store = (world.identities.clone(), runtime.handle().clone());
+    runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys)).unwrap();
+}
+
+fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
+    let stop = AtomicBool::new(false);
+    find_in_columns(columns, PROJECTS[0], question, (NOW, part), &stop).unwrap()
+}
+
+fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
+    let all = naive(&found.view, PROJECTS[0], question);
+    let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
+    assert_eq!((found.count, &found.numbers), (all.len(), &expected), "{context} {question:?}");
+}
+
+/// Goal: an answer is that of the persons as they are, whatever changed since the columns were read,
+/// and whether or not they fit.
+#[test]
+fn columns_rows_and_a_naive_look_agree() {
+    let runtime = Runtime::new().unwrap();
+    let mut from_columns = 0;
+    for seed in 0..24 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(seed, directory.path());
+        let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
+        let columns = Arc::new(Columns::new(bytes_max));
+        if seed % 3 == 0 {
+            // So many that not all of them are read for what columns leave open.
+            world.ids = 1500;
+            world.change(1000);
+        }
+        for step in 0..60 {
+            if world.random.random_bool(0.7) {
+                let ops = world.random.random_range(0..8);
+                world.change(ops);
+            }
+            if world.random.random_bool(0.1) {
+                world.ids += 3;
+            }
+            let (question, part) = (world.question(), world.part());
+            provide(&runtime, &columns, &world, &question);
+            let context = format!("seed {seed} step {step}");
+            let found = in_columns(&columns, &question, part);
+            assert!(u64::try_from(columns.memory()).unwrap() <= bytes_max, "{context}");
+            if let Some(found) = found {
+                check(&found, &question, part, &context);
+                from_columns += 1;
+            } else if bytes_max == AMPLE && world.ids < 200 {
+                assert!(question.keys().is_empty(), "{context}");
+            }
+            let view = world.identities.view();
+            let stop = AtomicBool::new(false);
+            let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
+            let (count, first) = search.scan(1..view.next_number().unwrap(), 20).unwrap();
+            let all = naive(&view, PROJECTS[0], &question);
+            let first: Vec<i64> = first.into_iter().map(|(_, number)| number).collect();
+            assert_eq!(count, all.len(), "{context}");
+            assert_eq!(first, all[..all.len().min(20)], "{context}");
+        }
+    }
+    assert!(from_columns > 400, "{from_columns}");
+}
+
+/// Goal: an answer is that of one moment while persons are changing.
+#[test]
+fn answers_are_of_one_moment_beside_a_writer() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(99, directory.path());
+    let mut asker = World {
+        random: StdRng::seed_from_u64(7),
+        ids: 12,
+        sequence: 0,
+        identities: world.identities.clone(),
+    };
+    let columns = Arc::new(Columns::new(AMPLE));
+    world.change(8);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            for _ in 0..600 {
+                world.change(4);
+            }
+        });
+        let mut rounds = 0;
+        while !writer.is_finished() || rounds < 20 {
+            let (question, part) = (asker.question(), asker.part());
+            provide(&runtime, &columns, &asker, &question);
+            if let Some(found) = in_columns(&columns, &question, part) {
+                check(&found, &question, part, &format!("round {rounds}"));
+                rounds += 1;
+            }
+        }
+    });
+}
+
+/// Goal: values are counted of the newest persons, whoever changed or went.
+#[test]
+fn values_are_those_of_the_newest_persons() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new(5, directory.path());
+    let columns = Arc::new(Columns::new(AMPLE));
+    world.ids = 40;
+    let store = (world.identities.clone(), runtime.handle().clone());
+    let reading = Arc::clone(&columns).provide(store, PROJECTS[0], vec!["plan".into()]);
+    runtime.block_on(reading).unwrap();
+    for _ in 0..50 {
+        world.change(6);
+        for persons_max in [3, 1000] {
+            let counted = columns.values(PROJECTS[0], "plan", persons_max).unwrap().unwrap();
+            let mut persons = Vec::new();
+            let visit = |person: Person| {
+                persons.push(person);
+                ControlFlow::Continue(())
+            };
+            world.identities.scan_persons(PROJECTS[0], visit).unwrap();
+            let newest = persons.iter().rev().take(persons_max);
+            let values: Vec<_> =
+                newest.filter_map(|person| person.properties.get("plan")).collect();
+            assert_eq!(counted.iter().map(|(_, count)| count).sum::<usize>(), values.len());
+            for (value, count) in &counted {
+                let expected = values.iter().filter(|own| **own == value).count();
+                assert_eq!(*count, expected, "{value}");
+            }
+        }
+    }
+    assert!(columns.values(PROJECTS[0], "other", 5).unwrap().is_none());
+    assert!(columns.values(PROJECTS[1], "plan", 5).unwrap().is_none());
+}
