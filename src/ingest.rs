@@ -50,7 +50,6 @@ use crate::identity::store::Identities;
 use crate::ingest::commit::Commit;
 use crate::ingest::commit::LogFailed;
 use crate::ingest::commit::LogThread;
-use crate::ingest::commit::Stock;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
@@ -269,13 +268,7 @@ impl Pipeline {
             replay.remember(recent().into_iter());
             replay.run();
         })?;
-        let stock = Stock {
-            files: files.clone(),
-            segment_bytes: config.storage.wal_segment_max_bytes.as_u64(),
-            health: Arc::clone(&health),
-            shutdown: tasks.shutdown().clone(),
-        };
-        tasks.spawn_background_thread("log-stock", move || stock.run())?;
+        commit::keep_stock(tasks, (files.clone(), config), Arc::clone(&health))?;
         let log_thread = LogThread {
             wal,
             inbox,
@@ -289,8 +282,7 @@ impl Pipeline {
         let budget_units = u32::try_from(units).unwrap_or(u32::MAX >> 3);
         let budget = Arc::new(Semaphore::new(usize::try_from(budget_units).unwrap_or(1)));
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
-        let skew_ignored_millis = config.ingest.clock_skew_ignored.as_millis();
-        let skew_ignored_millis = u32::try_from(skew_ignored_millis).unwrap_or(u32::MAX);
+        let skew = config.ingest.clock_skew_ignored.as_millis();
         let event_max_bytes = config.ingest.event_max_bytes.as_u64();
         Ok(Self {
             shared: Arc::new(Shared {
@@ -303,7 +295,7 @@ impl Pipeline {
                 budget,
                 budget_units,
                 wal_max_bytes,
-                skew_ignored_millis,
+                skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
                 health,

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::publish::Missing;
@@ -24,14 +25,15 @@ use crate::storage::wal::WalError;
 use crate::storage::wal::files::WalFiles;
 use crate::storage::wal::writer::Wal;
 use crate::tasks::Pause;
-use crate::tasks::Shutdown;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 
 /// Bytes that are appended before a sync, so that one sync does not take longer and longer.
 const GROUP_MAX_BYTES: usize = 16 << 20;
 
-/// Time between two looks whether the spare segment is used up. At full load a segment lasts for
-/// some seconds.
+/// Time before a look whether the spare segment is used up. At full load a segment lasts for some
+/// seconds.
 const STOCK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two writes to it, in which the disk is for the log.
@@ -141,31 +143,30 @@ impl LogThread {
     }
 }
 
-/// Keeps a spare segment of the log in stock.
-#[derive(Debug)]
-pub(super) struct Stock {
-    pub(super) files: WalFiles,
-    pub(super) segment_bytes: u64,
-    pub(super) health: Arc<Health>,
-    pub(super) shutdown: Shutdown,
-}
-
-impl Stock {
-    /// Goes on until the shutdown.
-    pub(super) fn run(self) {
-        let pause = |duration| self.shutdown.pause_thread(duration) == Pause::Elapsed;
-        loop {
-            if !self.health.is_disk_low()
-                && let Err(error) =
-                    self.files.keep_spare(self.segment_bytes, &mut || pause(STOCK_STEP_PAUSE))
-            {
+/// Keeps a spare segment of the log in stock until the shutdown, on a thread of its own.
+///
+/// # Errors
+///
+/// The operating system refuses the thread.
+pub(super) fn keep_stock(
+    tasks: &Tasks,
+    (files, config): (WalFiles, &Config),
+    health: Arc<Health>,
+) -> Result<(), TaskError> {
+    let segment_bytes = config.storage.wal_segment_max_bytes.as_u64();
+    let shutdown = tasks.shutdown().clone();
+    let goes_on_after = move |pause| shutdown.pause_thread(pause) == Pause::Elapsed;
+    tasks.spawn_background_thread("log-stock", move || {
+        while goes_on_after(STOCK_PAUSE) {
+            if health.is_disk_low() {
+                continue;
+            }
+            let kept = files.keep_spare(segment_bytes, &mut || goes_on_after(STOCK_STEP_PAUSE));
+            if let Err(error) = kept {
                 tracing::warn!(%error, "the log has no spare segment; it goes on without");
             }
-            if !pause(STOCK_PAUSE) {
-                return;
-            }
         }
-    }
+    })
 }
 
 #[cfg(test)]
