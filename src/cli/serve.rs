@@ -88,9 +88,13 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
         .build()?;
     let query = query_runtime(&config)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
-    let (app, lock) = main.block_on(serve(args, config, runtimes, lock, clock))?;
+    let (app, back, lock) = main.block_on(serve(args, config, runtimes, lock, clock))?;
     // Flushing blocks on the runtime, so it happens outside of it.
     app.close()?;
+    // The deriver writes the last of what it knows when nobody can send it anything any more.
+    if let Err(error) = main.block_on(back.wait(THREADS_END)) {
+        tracing::warn!(%error, "not everything came to its end");
+    }
     tracing::info!("stopped");
     query.shutdown_background();
     main.shutdown_timeout(THREADS_END);
@@ -109,14 +113,15 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Opens, serves, drains. Returns the app for its last step, and the lock to hold until after it.
+/// Opens, serves, drains. Returns the app for its last step, the tasks that end with it, and the lock to
+/// hold until after that.
 async fn serve(
     args: ServeArgs,
     config: Config,
     runtimes: Runtimes,
     mut lock: DirectoryLock,
     clock: Clock,
-) -> anyhow::Result<(App, DirectoryLock)> {
+) -> anyhow::Result<(App, Tasks, DirectoryLock)> {
     let metrics = Arc::new(Metrics::new());
     // The front end ends first, then the threads behind it.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
@@ -156,7 +161,7 @@ async fn serve(
     app.pipeline.drain(PIPELINE_DRAIN).await;
     let _ = app.engine.wait().await;
     back.shutdown().begin();
-    Ok((app, lock))
+    Ok((app, back, lock))
 }
 
 async fn stop_signal() -> anyhow::Result<()> {

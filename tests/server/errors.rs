@@ -31,11 +31,15 @@ fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
     let membership = server.post(&memberships, &json!({"user_uuid": me}));
     assert_eq!(membership.status, 201, "{membership}");
     let key = server.get("/api/personal_api_keys/@current/").json();
+    let rule = json!({"resource": "feature flags", "access_level": 37});
+    let rule = server.post("/api/organizations/@current/resource_access/", &rule);
+    assert_eq!(rule.status, 201, "{rule}");
     ids.extend([
         ("feature_flags/:key", "of-alpha".to_owned()),
         ("members/:uuid", text(&me)),
         ("personal_api_keys/:id", text(&key["id"])),
         ("projects/:id", "1".to_owned()),
+        ("resource_access/:id", text(&rule.json()["id"])),
         ("role_memberships/:membership", text(&membership.json()["id"])),
         ("roles/:id", role),
         ("users/:uuid", text(&me)),

@@ -433,7 +433,7 @@ fn filters_and_values_see_what_was_acknowledged_just_before() {
         };
         let without = json!([{"key": "plan", "operator": "is_not_set"}]).to_string();
         let without = || list(&server, &[("properties", without.as_str())])["count"].clone();
-        let capture = |event: Value| assert_eq!(server.capture(&event).status, 200);
+        let capture = |event: Value| assert_eq!(server.capture(&json!([event])).status, 200);
         assert_eq!(having("free"), ["eve", "bob"]);
         for round in 0..20 {
             let plan = format!("plan {round} {}", "long ".repeat(1000));
