@@ -13,7 +13,6 @@ use criterion::Throughput;
 use serde_json::Value;
 use serde_json::json;
 use weir::clock::UnixMicros;
-use weir::event::predicate::Matching;
 use weir::flags::cohorts::CohortSet;
 use weir::flags::cohorts::Memberships;
 use weir::flags::definition::Stored;
@@ -29,18 +28,7 @@ const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 
 fn set(filters: &Value) -> FlagSet {
     let entry = |id: i64| {
-        Arc::new(Entry::read(&Stored {
-            id,
-            key: &format!("flag-{id}"),
-            version: 1,
-            active: true,
-            continuity: false,
-            bucketing: None,
-            runtime: None,
-            contexts: &[],
-            filters,
-            matching: Matching::Legacy,
-        }))
+        Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), filters)))
     };
     FlagSet::new((1..=FLAGS).map(entry))
 }

@@ -10,5 +10,7 @@ pub mod parquet;
 pub mod progress;
 pub mod rows;
 pub mod sort;
+#[cfg(test)]
+mod spied;
 pub mod store;
 pub mod wal;

@@ -40,6 +40,24 @@ pub struct Stored<'a> {
     pub matching: Matching,
 }
 
+impl<'a> Stored<'a> {
+    /// An active flag of which only this is known.
+    pub fn new(id: i64, key: &'a str, filters: &'a Value) -> Self {
+        Self {
+            id,
+            key,
+            version: 1,
+            active: true,
+            continuity: false,
+            bucketing: None,
+            runtime: None,
+            contexts: &[],
+            filters,
+            matching: Matching::Legacy,
+        }
+    }
+}
+
 /// A flag that can be evaluated.
 #[derive(Debug)]
 pub struct Definition {
@@ -359,21 +377,13 @@ mod tests {
     use super::Holdout;
     use super::Runtime;
     use super::Stored;
-    use crate::event::predicate::Matching;
     use crate::event::predicate::PredicateError;
 
     fn parse(filters: &Value) -> Result<Definition, DefinitionError> {
         Definition::parse(&Stored {
-            id: 1,
-            key: "beta",
-            version: 1,
-            active: true,
-            continuity: false,
             bucketing: Some("device_id"),
             runtime: Some("client"),
-            contexts: &[],
-            filters,
-            matching: Matching::Legacy,
+            ..Stored::new(1, "beta", filters)
         })
     }
 

@@ -83,24 +83,11 @@ mod tests {
     use serde_json::json;
 
     use super::Effort;
-    use crate::event::predicate::Matching;
     use crate::flags::definition::Definition;
     use crate::flags::definition::Stored;
 
     fn effort(filters: &Value) -> Effort {
-        let stored = Stored {
-            id: 1,
-            key: "flag",
-            version: 1,
-            active: true,
-            continuity: false,
-            bucketing: None,
-            runtime: None,
-            contexts: &[],
-            filters,
-            matching: Matching::Legacy,
-        };
-        Effort::of(&Definition::parse(&stored).unwrap())
+        Effort::of(&Definition::parse(&Stored::new(1, "flag", filters)).unwrap())
     }
 
     /// Each of these asks for more than the one before.

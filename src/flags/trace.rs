@@ -181,7 +181,6 @@ mod tests {
 
     use super::trace;
     use crate::clock::UnixMicros;
-    use crate::event::predicate::Matching;
     use crate::flags::cohorts::CohortSet;
     use crate::flags::cohorts::Memberships;
     use crate::flags::definition::Definition;
@@ -207,19 +206,7 @@ mod tests {
              "rollout_percentage": 0},
             {"properties": []},
         ]});
-        let flag = Definition::parse(&Stored {
-            id: 1,
-            key: "beta",
-            version: 1,
-            active: true,
-            continuity: false,
-            bucketing: None,
-            runtime: None,
-            contexts: &[],
-            filters: &filters,
-            matching: Matching::Legacy,
-        })
-        .expect("readable");
+        let flag = Definition::parse(&Stored::new(1, "beta", &filters)).expect("readable");
         let Value::Object(person) = json!({"plan": "pro"}) else { panic!("an object") };
         let person: Map<String, Value> = person;
         let mut subject = Subject::new("user-1", UnixMicros(0));

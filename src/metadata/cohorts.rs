@@ -117,6 +117,27 @@ pub struct CohortPatch {
 }
 
 impl StoredCohort {
+    /// One of which a test says only this.
+    #[cfg(test)]
+    pub(crate) fn sample(id: i64, filters: Value) -> Self {
+        Self {
+            id: CohortId(id),
+            project: ProjectId(1),
+            name: format!("c{id}"),
+            description: String::new(),
+            filters,
+            is_static: false,
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            version: 1,
+            count: None,
+            last_calculation: None,
+            errors_calculating: 0,
+            members: Arc::from([]),
+        }
+    }
+
     /// As flags read it.
     pub(super) fn evaluable(&self, matching: Matching) -> Cohort {
         if self.is_static {

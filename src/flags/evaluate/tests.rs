@@ -18,7 +18,6 @@ use super::UnknownCohort;
 use super::Verdict;
 use super::evaluate;
 use crate::clock::UnixMicros;
-use crate::event::predicate::Matching;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Definition;
@@ -28,18 +27,7 @@ use crate::flags::subject::HashKeys;
 use crate::flags::subject::Subject;
 
 fn stored(filters: &Value) -> Stored<'_> {
-    Stored {
-        id: 1,
-        key: "beta-feature",
-        version: 1,
-        active: true,
-        continuity: false,
-        bucketing: None,
-        runtime: None,
-        contexts: &[],
-        filters,
-        matching: Matching::Legacy,
-    }
+    Stored::new(1, "beta-feature", filters)
 }
 
 fn flag(filters: &Value) -> Definition {

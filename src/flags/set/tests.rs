@@ -24,18 +24,8 @@ use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
 
 fn stored<'a>(id: i64, key: &'a str, active: bool, filters: &'a Value) -> Stored<'a> {
-    Stored {
-        id,
-        key,
-        version: id + 100,
-        active,
-        continuity: key.starts_with("kept"),
-        bucketing: None,
-        runtime: None,
-        contexts: &[],
-        filters,
-        matching: Matching::Legacy,
-    }
+    let continuity = key.starts_with("kept");
+    Stored { version: id + 100, active, continuity, ..Stored::new(id, key, filters) }
 }
 
 fn set(flags: &[(i64, &str, bool, Value)]) -> FlagSet {

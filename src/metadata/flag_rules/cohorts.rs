@@ -77,28 +77,11 @@ mod tests {
     use serde_json::json;
 
     use super::check;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::cohorts::CohortId;
     use crate::metadata::cohorts::StoredCohort;
 
     fn cohort(id: i64, is_static: bool, value: Value) -> Arc<StoredCohort> {
-        Arc::new(StoredCohort {
-            id: CohortId(id),
-            project: ProjectId(1),
-            name: format!("c{id}"),
-            description: String::new(),
-            filters: json!({"properties": {"type": "OR", "values": [value]}}),
-            is_static,
-            deleted: false,
-            created_by: None,
-            created_at: UnixMicros(0),
-            version: 1,
-            count: None,
-            last_calculation: None,
-            errors_calculating: 0,
-            members: Arc::from([]),
-        })
+        let filters = json!({"properties": {"type": "OR", "values": [value]}});
+        Arc::new(StoredCohort { is_static, ..StoredCohort::sample(id, filters) })
     }
 
     /// Behavioral ones are refused directly and inside others; of a list no rule counts.

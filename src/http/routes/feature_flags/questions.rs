@@ -218,18 +218,8 @@ pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, 
         "groups": [{"properties": properties, "rollout_percentage": 100}],
         "aggregation_group_type_index": index,
     });
-    let stored = Stored {
-        id: 0,
-        key: "",
-        version: 1,
-        active: true,
-        continuity: false,
-        bucketing: None,
-        runtime: None,
-        contexts: &[],
-        filters: &filters,
-        matching: snapshot.matching(project),
-    };
+    let stored =
+        Stored { matching: snapshot.matching(project), ..Stored::new(0, "", &filters) };
     let condition = Definition::parse(&stored).map_err(|error| invalid(&error.to_string()))?;
     let audience = match condition.aggregation {
         Aggregation::Person => count_persons(app, &snapshot, project, condition).await?,

@@ -145,28 +145,10 @@ mod tests {
     use serde_json::json;
 
     use super::inlined;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::cohorts::CohortId;
     use crate::metadata::cohorts::StoredCohort;
 
     fn cohort(rule: Value) -> Arc<StoredCohort> {
-        Arc::new(StoredCohort {
-            id: CohortId(7),
-            project: ProjectId(1),
-            name: "cohort".to_owned(),
-            description: String::new(),
-            filters: json!({"properties": rule}),
-            is_static: false,
-            deleted: false,
-            created_by: None,
-            created_at: UnixMicros(0),
-            version: 1,
-            count: None,
-            last_calculation: None,
-            errors_calculating: 0,
-            members: Arc::from([]),
-        })
+        Arc::new(StoredCohort::sample(7, json!({"properties": rule})))
     }
 
     fn property(key: &str) -> Value {

@@ -1,26 +1,12 @@
 //! The table as others see it: the library's own reader, the protocol's words, stores that answer
 //! late or twice.
 
-use std::ops::Range;
-
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures::stream::BoxStream;
-use object_store::CopyOptions;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
 use object_store::memory::InMemory;
-use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use super::*;
+use crate::storage::spied::Fault;
+use crate::storage::spied::Spied;
 
 async fn commit_lines(store: &Arc<dyn ObjectStore>, version: u64) -> Vec<Json> {
     let path = Path::from(format!("_delta_log/{version:020}.json"));
@@ -209,102 +195,14 @@ async fn a_newer_protocol_is_refused() {
     assert_eq!(table.current().version, 0);
 }
 
-/// How the next put of a commit goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// It is done, and the answer is lost.
-    AnswerLost,
-    /// It is done, the answer is lost, and the client tries again by itself, as for S3.
-    DoneTwice,
-    /// Nothing is done.
-    NotDone,
-}
-
-/// A store with faults.
-#[derive(Debug)]
-struct Faulty {
-    inner: InMemory,
-    next: Mutex<Option<Fault>>,
-}
-
-impl fmt::Display for Faulty {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Faulty")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Faulty {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        let lost = || object_store::Error::Generic { store: "Faulty", source: "timeout".into() };
-        let fault =
-            if location.as_ref().ends_with(".json") { self.next.lock().take() } else { None };
-        if fault == Some(Fault::NotDone) {
-            return Err(lost());
-        }
-        let put = self.inner.put_opts(location, payload.clone(), options.clone()).await;
-        match fault {
-            Some(Fault::AnswerLost) => put.and(Err(lost())),
-            Some(_) => self.inner.put_opts(location, payload, options).await,
-            None => put,
-        }
-    }
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, options).await
-    }
-    async fn get_opts(
-        &self,
-        location: &Path,
-        options: GetOptions,
-    ) -> object_store::Result<GetResult> {
-        self.inner.get_opts(location, options).await
-    }
-    async fn get_ranges(
-        &self,
-        location: &Path,
-        ranges: &[Range<u64>],
-    ) -> object_store::Result<Vec<Bytes>> {
-        self.inner.get_ranges(location, ranges).await
-    }
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-    async fn copy_opts(
-        &self,
-        from: &Path,
-        to: &Path,
-        options: CopyOptions,
-    ) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
 #[tokio::test]
 async fn a_lost_answer_is_no_lost_and_no_double_commit() {
     for fault in [Fault::AnswerLost, Fault::DoneTwice, Fault::NotDone] {
-        let faulty = Arc::new(Faulty { inner: InMemory::new(), next: Mutex::new(None) });
+        let faulty = Arc::new(Spied::default());
         let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
         let table = open(&store, &Clock::test(NOW)).await.expect("a new table");
         let edit = append(vec![written(&store, "a", &[1]).await], Some(("node/1", 1)));
-        *faulty.next.lock() = Some(fault);
+        *faulty.fault.lock() = Some(fault);
         match (fault, table.commit(edit.clone()).await) {
             (Fault::DoneTwice, committed) => assert_eq!(committed.expect("a commit").version, 1),
             (_, Err(TableError::InDoubt { version: 1, .. })) => {

@@ -1,10 +1,6 @@
 //! Files of tables against the rows that were written, and against what they said of themselves.
 
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 
 use arrow::array::Array;
 use arrow::array::AsArray;
@@ -17,22 +13,7 @@ use arrow::datatypes::Field;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures::stream::BoxStream;
-use object_store::CopyOptions;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
 use object_store::ObjectStore;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::memory::InMemory;
-use object_store::path::Path;
 use parquet::errors::ParquetError;
 
 use super::PagedFile;
@@ -41,78 +22,7 @@ use crate::storage::delta::TableSpec;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
-
-/// A store that notes the most bytes that were asked for at once.
-#[derive(Debug, Default)]
-struct Measured {
-    inner: InMemory,
-    most: AtomicU64,
-}
-
-impl fmt::Display for Measured {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Measured")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Measured {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        self.inner.put_opts(location, payload, options).await
-    }
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, options).await
-    }
-    async fn get_opts(
-        &self,
-        location: &Path,
-        options: GetOptions,
-    ) -> object_store::Result<GetResult> {
-        let is_head = options.head;
-        let got = self.inner.get_opts(location, options).await?;
-        let bytes = if is_head { 0 } else { got.range.end - got.range.start };
-        self.most.fetch_max(bytes, Ordering::Relaxed);
-        Ok(got)
-    }
-    async fn get_ranges(
-        &self,
-        location: &Path,
-        ranges: &[Range<u64>],
-    ) -> object_store::Result<Vec<Bytes>> {
-        let most = ranges.iter().map(|range| range.end - range.start).max().unwrap_or(0);
-        self.most.fetch_max(most, Ordering::Relaxed);
-        self.inner.get_ranges(location, ranges).await
-    }
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-    async fn copy_opts(
-        &self,
-        from: &Path,
-        to: &Path,
-        options: CopyOptions,
-    ) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
+use crate::storage::spied::Spied;
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
@@ -175,8 +85,8 @@ async fn written(
     Arc::new(writer.finish().await.expect("a file"))
 }
 
-fn store() -> (Arc<Measured>, Arc<dyn ObjectStore>) {
-    let measured = Arc::new(Measured::default());
+fn store() -> (Arc<Spied>, Arc<dyn ObjectStore>) {
+    let measured = Arc::new(Spied::default());
     let store = Arc::clone(&measured) as Arc<dyn ObjectStore>;
     (measured, store)
 }
@@ -222,7 +132,7 @@ async fn a_large_row_group_is_read_by_the_page() {
     for batch in paged.rows(100).expect("a reader") {
         batch.expect("a batch");
     }
-    let most = measured.most.load(Ordering::Relaxed);
+    let most = measured.most_read();
     assert!((1..512 << 10).contains(&most), "{most} bytes at once");
 }
 
