@@ -17,6 +17,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use criterion::BatchSize;
 use criterion::Criterion;
@@ -65,7 +66,7 @@ const BATCH_EVENTS: usize = 500;
 /// Bodies of the memtable that is written to a file: 50,000 rows.
 const MEMTABLE_BATCHES: u64 = 100;
 /// Rows that the flush gathers at a time.
-const GATHER_ROWS: usize = 4096;
+const GATHER_ROWS: usize = 2048;
 /// Largest event and body of the default configuration.
 const EVENT_MAX_BYTES: u32 = 1 << 20;
 const BODY_MAX_BYTES: u64 = 100 << 20;
@@ -257,17 +258,26 @@ fn files(criterion: &mut Criterion) {
     let batches = memtable.batches();
     let schema = events_schema();
     let places = sort::sorted(batches, &SORT_COLUMNS).expect("columns fit");
-    let gather = || -> Vec<_> {
-        let gather = sort::Gather::new(batches, &schema);
-        let chunks = places.chunks(GATHER_ROWS);
-        chunks.map(|places| gather.rows(places).expect("columns fit")).collect()
+    let gather = sort::Gather::new(batches, &schema);
+    let positions = || 0..schema.fields().len();
+    let column = |position: usize| {
+        let parts = places.chunks(GATHER_ROWS);
+        let gather = &gather;
+        parts.map(move |places| gather.column(position, places))
     };
-    let sorted = gather();
+    let rows = |places: &[sort::Place]| {
+        let columns = positions().map(|position| gather.column(position, places));
+        let columns = columns.collect::<Result<Vec<_>, _>>().expect("columns fit");
+        RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns fit")
+    };
+    let sorted: Vec<RecordBatch> = places.chunks(GATHER_ROWS).map(rows).collect();
 
     let mut group = criterion.benchmark_group("flush");
     group.sample_size(10).throughput(elements(memtable.rows()));
     group.bench_function("sort", |bencher| bencher.iter(|| sort::sorted(batches, &SORT_COLUMNS)));
-    group.bench_function("gather", |bencher| bencher.iter(gather));
+    group.bench_function("gather", |bencher| {
+        bencher.iter(|| positions().flat_map(column).filter(Result::is_ok).count());
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let layout = Layout {
         sort: SORT_COLUMNS.to_vec(),
@@ -276,15 +286,21 @@ fn files(criterion: &mut Criterion) {
         unique: vec![column::UUID, column::PROPERTIES, column::ELEMENTS_CHAIN],
     };
     let spec = TableSpec { name: "events", schema: events_schema(), partition_column: None };
-    for (name, effort) in [("encode", Effort::Flush), ("encode as a merge does", Effort::Merge)] {
+    let efforts = [("gather and encode", Effort::Flush), ("encode as a merge does", Effort::Merge)];
+    for (name, effort) in efforts {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
                 let write = async {
                     let place = (None, "bench.parquet");
                     let mut file = FileWriter::new(&store, &spec, &layout, effort, place)?;
-                    for batch in &sorted {
-                        file.write(batch).await?;
+                    match effort {
+                        Effort::Flush => file.write_group(places.len(), column).await?,
+                        Effort::Merge => {
+                            for batch in &sorted {
+                                file.write(batch).await?;
+                            }
+                        }
                     }
                     file.finish().await
                 };

@@ -4,21 +4,28 @@
 //!
 //! Files carry no Arrow schema of their own, so every reader sees plain Parquet types; text is
 //! plain UTF-8 and times are UTC microseconds, which every engine reads alike. A flush compresses
-//! with zstd 1, because its files are soon merged; a merge uses zstd 3 and adds bloom filters.
+//! with Snappy, because its files are soon merged; a merge uses zstd 3 and adds bloom filters.
 
 pub mod pages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
+use parquet::arrow::arrow_writer::ArrowColumnWriter;
+use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_writer::compute_leaves;
 #[expect(
     deprecated,
     reason = "its successor is an example to copy; this is kept until that is a crate"
@@ -26,7 +33,6 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::async_reader::ParquetObjectReader;
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
-use parquet::arrow::async_writer::AsyncArrowWriter;
 use parquet::basic::Compression;
 use parquet::basic::Encoding;
 use parquet::basic::ZstdLevel;
@@ -36,7 +42,9 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::EnabledStatistics;
 use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use tokio::io::AsyncWriteExt;
 
 use crate::clock::UnixMicros;
 use crate::storage::delta::DataFile;
@@ -47,7 +55,7 @@ use crate::storage::delta::stats::Value;
 
 /// Rows of a row group at most: large enough to compress and skip well, small enough to be read in
 /// parallel (DuckDB advises 100,000 to 1,000,000).
-const ROW_GROUP_MAX_ROWS: usize = 512 * 1024;
+pub const GROUP_MAX_ROWS: usize = 512 * 1024;
 
 /// Size of a page before compression. Small enough to be built and packed in the processor's cache:
 /// 1 MiB, the usual size, took a tenth more time.
@@ -84,7 +92,13 @@ pub enum Effort {
 
 /// A file being written; nothing is visible before [`FileWriter::finish`].
 pub struct FileWriter {
-    writer: AsyncArrowWriter<BufWriter>,
+    /// Has the bytes that do not go to the object yet.
+    file: SerializedFileWriter<Vec<u8>>,
+    columns: ArrowRowGroupWriterFactory,
+    /// The row group under way by column of the file; empty if none is.
+    group: Vec<ArrowColumnWriter>,
+    group_rows: usize,
+    object: BufWriter,
     store: Arc<dyn ObjectStore>,
     schema: SchemaRef,
     statistics: Vec<usize>,
@@ -121,11 +135,22 @@ impl FileWriter {
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
         let schema = Arc::clone(&spec.schema);
-        let writer = AsyncArrowWriter::try_new_with_options(object, Arc::clone(&schema), options)?;
-        let statistics = layout.statistics.clone();
-        let store = Arc::clone(store);
-        let group_bytes = GROUP_BYTES;
-        Ok(Self { writer, store, schema, statistics, path, partition, rows: 0, group_bytes })
+        let file = ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options)?;
+        let (file, columns) = file.into_serialized_writer()?;
+        Ok(Self {
+            file,
+            columns,
+            group: Vec::new(),
+            group_rows: 0,
+            object,
+            store: Arc::clone(store),
+            schema,
+            statistics: layout.statistics.clone(),
+            path,
+            partition,
+            rows: 0,
+            group_bytes: GROUP_BYTES,
+        })
     }
 
     /// Ends row groups as soon as they take `group_bytes` of memory, however few rows they have.
@@ -135,25 +160,99 @@ impl FileWriter {
         Self { group_bytes, ..self }
     }
 
-    /// Adds rows, which must continue the order of the layout. A row group may exceed its memory by
-    /// one batch.
+    /// Adds rows, which must continue the order of the layout. A row group may exceed its memory
+    /// and its rows by one batch.
     ///
     /// # Errors
     ///
     /// The store fails, or the rows do not fit the schema.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
-        self.rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
-        self.writer.write(batch).await?;
-        let memory = u64::try_from(self.writer.memory_size()).unwrap_or(u64::MAX);
-        if memory >= self.group_bytes {
-            self.writer.flush().await?;
+        if self.group.is_empty() {
+            self.group = self.new_group()?;
+        }
+        let mut writers = self.group.iter_mut();
+        for (field, array) in self.schema.fields().iter().zip(batch.columns()) {
+            for leaf in compute_leaves(field, array)? {
+                writers.next().ok_or_else(misfit)?.write(&leaf)?;
+            }
+        }
+        self.group_rows += batch.num_rows();
+        let memory = self.group.iter().map(ArrowColumnWriter::memory_size).sum::<usize>();
+        let memory = u64::try_from(memory).unwrap_or(u64::MAX);
+        if memory >= self.group_bytes || self.group_rows >= GROUP_MAX_ROWS {
+            self.end_group().await?;
         }
         Ok(())
     }
 
+    /// Adds a row group of `rows` rows, which must continue the order of the layout, one column
+    /// after the other: `column` gives the arrays of the column at a position of a schema that has
+    /// no nested columns. So the texts and the dictionary of one column, not of all of them, must
+    /// fit into the processor's cache.
+    ///
+    /// # Errors
+    ///
+    /// The store fails, or the arrays do not fit the schema.
+    pub async fn write_group<A>(
+        &mut self,
+        rows: usize,
+        column: impl Fn(usize) -> A,
+    ) -> Result<(), ParquetError>
+    where
+        A: Iterator<Item = Result<ArrayRef, ArrowError>>,
+    {
+        self.end_group().await?;
+        let mut chunks = Vec::with_capacity(self.schema.fields().len());
+        let writers = self.new_group()?.into_iter().zip(self.schema.fields());
+        for (position, (mut writer, field)) in writers.enumerate() {
+            for array in column(position) {
+                for leaf in compute_leaves(field, &array?)? {
+                    writer.write(&leaf)?;
+                }
+            }
+            chunks.push(writer.close()?);
+        }
+        self.append(rows, chunks).await
+    }
+
+    fn new_group(&self) -> Result<Vec<ArrowColumnWriter>, ParquetError> {
+        self.columns.create_column_writers(self.file.flushed_row_groups().len())
+    }
+
+    /// Ends the row group under way, if one is.
+    async fn end_group(&mut self) -> Result<(), ParquetError> {
+        let writers = std::mem::take(&mut self.group);
+        if writers.is_empty() {
+            return Ok(());
+        }
+        let chunks = writers.into_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
+        let rows = std::mem::take(&mut self.group_rows);
+        self.append(rows, chunks).await
+    }
+
+    async fn append(
+        &mut self,
+        rows: usize,
+        chunks: Vec<ArrowColumnChunk>,
+    ) -> Result<(), ParquetError> {
+        self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
+        let mut group = self.file.next_row_group()?;
+        for chunk in chunks {
+            chunk.append_to_row_group(&mut group)?;
+        }
+        group.close()?;
+        self.send().await
+    }
+
+    /// Hands the bytes that are complete to the object.
+    async fn send(&mut self) -> Result<(), ParquetError> {
+        let bytes = std::mem::take(self.file.inner_mut());
+        Ok(self.object.put(bytes.into()).await?)
+    }
+
     /// Bytes written so far, the row group under way not counted.
     pub fn written_bytes(&self) -> u64 {
-        u64::try_from(self.writer.bytes_written()).unwrap_or(u64::MAX)
+        u64::try_from(self.file.bytes_written()).unwrap_or(u64::MAX)
     }
 
     /// Completes the file. When this returns it is durable, and in no table yet.
@@ -162,7 +261,10 @@ impl FileWriter {
     ///
     /// The store fails.
     pub async fn finish(mut self) -> Result<DataFile, ParquetError> {
-        let metadata = self.writer.finish().await?;
+        self.end_group().await?;
+        let metadata = self.file.finish()?;
+        self.send().await?;
+        self.object.shutdown().await?;
         let object = self.store.head(&Path::from(self.path.as_str())).await;
         let object = object.map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(DataFile {
@@ -173,6 +275,10 @@ impl FileWriter {
             path: self.path,
         })
     }
+}
+
+fn misfit() -> ParquetError {
+    ParquetError::General("the rows have more columns than the file".to_owned())
 }
 
 /// The named columns of a file, batch by batch, in the file's types (text as Utf8).
@@ -235,9 +341,9 @@ fn properties(
     layout: &Layout,
     effort: Effort,
 ) -> Result<WriterProperties, ParquetError> {
-    let level = match effort {
-        Effort::Flush => 1,
-        Effort::Merge => 3,
+    let compression = match effort {
+        Effort::Flush => Compression::SNAPPY,
+        Effort::Merge => Compression::ZSTD(ZstdLevel::try_new(3)?),
     };
     let name = |position: &usize| {
         schema.fields().get(*position).map(|field| ColumnPath::from(field.name().as_str()))
@@ -247,8 +353,7 @@ fn properties(
         .map(|column| SortingColumn { column_idx: column, descending: false, nulls_first: false })
         .collect();
     let mut builder = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
-        .set_max_row_group_row_count(Some(ROW_GROUP_MAX_ROWS))
+        .set_compression(compression)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_statistics_enabled(match effort {
             // Comparing every value of every column costs more than it saves in a file that soon

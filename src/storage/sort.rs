@@ -1,4 +1,4 @@
-//! The order of rows in a file: from batches in log order to sorted record batches.
+//! The order of rows in a file: from batches in log order to sorted columns.
 //!
 //! Sort columns become whole numbers that compare as the values do (text by its rank among the
 //! distinct texts), so that sorting moves small fixed-size keys and the rows are gathered once.
@@ -9,7 +9,6 @@ use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::ByteView;
-use arrow::array::RecordBatch;
 use arrow::array::StringViewArray;
 use arrow::array::new_null_array;
 use arrow::buffer::BooleanBuffer;
@@ -29,10 +28,9 @@ use crate::storage::rows::Rows;
 /// Most sort columns of a table.
 const SORT_COLUMNS_MAX: usize = 4;
 
-/// A row by batch and by position in it, with its place in the order.
-#[derive(Clone, Copy, Debug)]
+/// A row by batch and by position in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    key: [u64; SORT_COLUMNS_MAX],
     batch: u32,
     row: u32,
 }
@@ -56,26 +54,27 @@ impl Place {
 ///
 /// A sort column has a type other than whole number, time or text, or is missing.
 pub fn sorted(batches: &[Arc<Rows>], sort_columns: &[usize]) -> Result<Vec<Place>, ArrowError> {
-    let mut places = Vec::with_capacity(batches.iter().map(|rows| rows.len).sum());
+    let rows = batches.iter().map(|rows| rows.len).sum();
+    let mut places: Vec<([u64; SORT_COLUMNS_MAX], Place)> = Vec::with_capacity(rows);
     for (batch, rows) in batches.iter().enumerate() {
         let batch = u32::try_from(batch).map_err(|_| too_many())?;
         let len = u32::try_from(rows.len).map_err(|_| too_many())?;
-        places.extend((0..len).map(|row| Place { key: [0; SORT_COLUMNS_MAX], batch, row }));
+        places.extend((0..len).map(|row| ([0; SORT_COLUMNS_MAX], Place { batch, row })));
     }
     for (slot, position) in sort_columns.iter().take(SORT_COLUMNS_MAX).enumerate() {
         let ranks = text_ranks(batches, *position);
         let mut rest = places.iter_mut();
         for rows in batches {
             let keys = keys(rows, *position, &ranks)?;
-            for (key, place) in keys.into_iter().zip(&mut rest) {
-                if let Some(to) = place.key.get_mut(slot) {
+            for (key, (place_key, _)) in keys.into_iter().zip(&mut rest) {
+                if let Some(to) = place_key.get_mut(slot) {
                     *to = key;
                 }
             }
         }
     }
-    places.sort_unstable_by_key(|place| (place.key, place.batch, place.row));
-    Ok(places)
+    places.sort_unstable();
+    Ok(places.into_iter().map(|(_, place)| place).collect())
 }
 
 fn too_many() -> ArrowError {
@@ -120,7 +119,7 @@ fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, Arr
     })
 }
 
-/// The columns of all batches of a sort, side by side, from which sorted batches are gathered.
+/// The columns of all batches of a sort, side by side, from which sorted columns are gathered.
 #[derive(Debug)]
 pub struct Gather {
     schema: SchemaRef,
@@ -155,24 +154,25 @@ impl Gather {
         Self { schema: Arc::clone(schema), columns: columns.collect() }
     }
 
-    /// The rows at `places`, in their order.
+    /// The values of the column at `position` at `places`, in their order.
     ///
     /// # Errors
     ///
-    /// The batches do not fit the schema: a programmer error.
-    pub fn rows(&self, places: &[Place]) -> Result<RecordBatch, ArrowError> {
-        let indices: Vec<(usize, usize)> =
-            places.iter().map(|place| (place.batch(), place.row())).collect();
-        let columns = self.columns.iter().zip(self.schema.fields()).map(|(source, field)| {
-            let arrays = match source {
-                None => return Ok(new_null_array(field.data_type(), indices.len())),
-                Some(Source::Text(texts)) => return Ok(texts.rows(places)),
-                Some(Source::Other(arrays)) => arrays,
-            };
-            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-            interleave(&arrays, &indices)
-        });
-        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_, _>>()?)
+    /// The batches do not fit the schema, or it has no such column: a programmer error.
+    pub fn column(&self, position: usize, places: &[Place]) -> Result<ArrayRef, ArrowError> {
+        let missing = || ArrowError::SchemaError(format!("there is no column {position}"));
+        match self.columns.get(position).ok_or_else(missing)? {
+            Some(Source::Text(texts)) => Ok(texts.rows(places)),
+            Some(Source::Other(arrays)) => {
+                let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+                let index = |place: &Place| (place.batch(), place.row());
+                interleave(&arrays, &places.iter().map(index).collect::<Vec<_>>())
+            }
+            None => {
+                let field = self.schema.fields().get(position).ok_or_else(missing)?;
+                Ok(new_null_array(field.data_type(), places.len()))
+            }
+        }
     }
 }
 
@@ -319,16 +319,18 @@ mod tests {
                 })
                 .collect();
             expected.sort();
-            let batch = Gather::new(&rows, &schema).rows(&places).unwrap();
-            prop_assert_eq!(batch.num_rows(), expected.len());
-            prop_assert_eq!(batch.column(3).null_count(), expected.len());
-            let notes = batch.column(4).as_string_view();
+            let gather = Gather::new(&rows, &schema);
+            let columns: Vec<_> =
+                (0..5).map(|position| gather.column(position, &places).unwrap()).collect();
+            prop_assert!(columns.iter().all(|column| column.len() == expected.len()));
+            prop_assert_eq!(columns[3].null_count(), expected.len());
+            let notes = columns[4].as_string_view();
             for (row, (number, text, other, note)) in expected.iter().enumerate() {
                 let found = notes.is_valid(row).then(|| notes.value(row));
                 prop_assert_eq!(found, note.as_deref());
-                prop_assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(row), *number);
-                prop_assert_eq!(batch.column(1).as_string_view().value(row), text);
-                prop_assert_eq!(batch.column(2).as_primitive::<Int64Type>().value(row), *other);
+                prop_assert_eq!(columns[0].as_primitive::<Int64Type>().value(row), *number);
+                prop_assert_eq!(columns[1].as_string_view().value(row), text);
+                prop_assert_eq!(columns[2].as_primitive::<Int64Type>().value(row), *other);
             }
         }
     }

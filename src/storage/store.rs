@@ -27,6 +27,7 @@ use crate::storage::memtable::Memtable;
 use crate::storage::naming;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
+use crate::storage::parquet::GROUP_MAX_ROWS;
 use crate::storage::parquet::Layout;
 use crate::storage::rows::Rows;
 use crate::storage::sort;
@@ -34,8 +35,8 @@ use crate::storage::sort::Gather;
 use crate::storage::sort::Place;
 use crate::storage::wal::Sequence;
 
-/// Rows that are gathered and handed to the Parquet writer at once: their text fits into the
-/// processor's cache, which every column goes through once more.
+/// Values of a column that are gathered and handed to the Parquet writer at once: their text fits
+/// into the processor's cache, where the writer finds it.
 const GATHER_ROWS: usize = 2048;
 
 /// How rows are spread over partitions.
@@ -338,8 +339,13 @@ impl Store {
                 Effort::Flush,
                 (Some(partition), &name),
             )?;
-            for places in places.chunks(GATHER_ROWS) {
-                file.write(&gather.rows(places)?).await?;
+            for places in places.chunks(GROUP_MAX_ROWS) {
+                let column = |position| {
+                    let parts = places.chunks(GATHER_ROWS);
+                    let gather = &gather;
+                    parts.map(move |places| gather.column(position, places))
+                };
+                file.write_group(places.len(), column).await?;
             }
             files.push(file.finish().await?);
         }
