@@ -1,8 +1,9 @@
-//! Arrow columns of events, built row by row without copying text: [`Columns`].
+//! Arrow columns of events, built row by row: [`Columns`].
 //!
 //! A text value is a 16-byte view. Up to 12 bytes stand in the view itself; longer text is a range
-//! of the request body, which the column keeps alive, or of the `side` buffer, for text that is
-//! not in the body as such (unescaped strings, ids the server made). No rules of events here.
+//! of one buffer that all text columns share. Values of a column that come again are kept once. The
+//! body of the request is not kept: of a body that is referred to every byte stays in memory, and
+//! what is stored of it would be there twice. No rules of events here.
 //!
 //! Columns that no row of a batch sets do not exist in it; readers take them as NULL.
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::BooleanArray;
+use arrow::array::ByteView;
 use arrow::array::Float64Array;
 use arrow::array::Int64Array;
 use arrow::array::StringViewArray;
@@ -20,10 +22,12 @@ use arrow::buffer::Buffer;
 use arrow::buffer::NullBuffer;
 use arrow::buffer::ScalarBuffer;
 
-/// Buffer number of the request body in a view.
-const BODY_BUFFER: u32 = 0;
-/// Buffer number of the side buffer in a view.
-const SIDE_BUFFER: u32 = 1;
+/// Bytes of text that fit into a view.
+const INLINE_MAX_BYTES: usize = 12;
+
+/// Long values of a column that a new one is compared with: of the pages, agents and sessions of a
+/// batch there are a few at a time.
+const RECENT_MAX: usize = 8;
 
 /// A text value, ready to be put into any text column of the same [`Columns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub struct View(u128);
 #[derive(Debug)]
 pub struct Columns {
     columns: Vec<Column>,
-    side: Vec<u8>,
+    text: Vec<u8>,
     rows: usize,
     capacity: usize,
 }
@@ -41,7 +45,7 @@ pub struct Columns {
 #[derive(Debug)]
 enum Column {
     Absent,
-    Text { views: Vec<u128>, valid: Bits },
+    Text { views: Vec<u128>, valid: Bits, recent: Recent },
     Int(Vec<i64>),
     Time(Vec<i64>),
     Double { values: Vec<f64>, valid: Bits },
@@ -52,13 +56,13 @@ impl Columns {
     /// No rows yet; room for `capacity` of them.
     pub fn new(columns: usize, capacity: usize) -> Self {
         let columns = std::iter::repeat_with(|| Column::Absent).take(columns).collect();
-        Self { columns, side: Vec::new(), rows: 0, capacity }
+        Self { columns, text: Vec::new(), rows: 0, capacity }
     }
 
-    /// Makes room for `bytes` of text that is not in the body as such. Growing step by step would
-    /// copy the text and touch new memory at each step.
-    pub fn reserve_side(&mut self, bytes: usize) {
-        self.side.reserve(bytes);
+    /// Makes room for `bytes` of text. Growing step by step would copy the text and touch new
+    /// memory at each step.
+    pub fn reserve_text(&mut self, bytes: usize) {
+        self.text.reserve(bytes);
     }
 
     /// Rows finished so far; also the number of the row under construction.
@@ -85,44 +89,47 @@ impl Columns {
         }
     }
 
-    /// The view of `text`, which stands at `offset` of the body.
-    pub fn body_view(text: &[u8], offset: u32) -> View {
-        View(make_view(text, BODY_BUFFER, offset))
+    /// The view of `text`, for more than one column or row. `None` if all text would pass 4 GiB.
+    pub fn view(&mut self, text: &str) -> Option<View> {
+        append(&mut self.text, text.as_bytes()).map(View)
     }
 
-    /// The view of `text`, copied into the side buffer if it does not fit into the view.
-    /// `None` if the side buffer would pass 4 GiB.
-    pub fn side_view(&mut self, text: &[u8]) -> Option<View> {
-        let offset = u32::try_from(self.side.len()).ok()?;
-        u32::try_from(self.side.len() + text.len()).ok()?;
-        if text.len() > 12 {
-            self.side.extend_from_slice(text);
-        }
-        Some(View(make_view(text, SIDE_BUFFER, offset)))
-    }
-
-    /// The view of the text that `write` appends to the side buffer.
-    pub fn write_side(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<View> {
-        let start = self.side.len();
-        write(&mut self.side);
+    /// The view of the text that `write` appends. `None` if all text would pass 4 GiB.
+    pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<View> {
+        let start = self.text.len();
+        write(&mut self.text);
         let offset = u32::try_from(start).ok()?;
-        u32::try_from(self.side.len()).ok()?;
-        let view = View(make_view(self.side.get(start..)?, SIDE_BUFFER, offset));
-        Some(view)
+        u32::try_from(self.text.len()).ok()?;
+        Some(View(make_view(self.text.get(start..)?, 0, offset)))
     }
 
     /// Sets a text column of the row under construction.
     pub fn set_text(&mut self, position: usize, View(view): View) {
         let (rows, capacity) = (self.rows, self.capacity);
-        let Some(column) = self.columns.get_mut(position) else { return };
-        if let Column::Absent = column {
-            *column = Column::Text { views: Vec::with_capacity(capacity), valid: Bits::default() };
-        }
-        if let Column::Text { views, valid } = column {
+        let column = self.columns.get_mut(position);
+        if let Some((views, valid, _)) = column.and_then(|column| column.as_text(capacity)) {
             views.resize(rows, 0);
             views.push(view);
             valid.set(rows);
         }
+    }
+
+    /// Sets a text column of the row under construction to a value that may come again. `None` if
+    /// all text would pass 4 GiB.
+    pub fn put_text(&mut self, position: usize, text: &str) -> Option<()> {
+        let (rows, capacity) = (self.rows, self.capacity);
+        let column = self.columns.get_mut(position);
+        if let Some((views, valid, recent)) = column.and_then(|column| column.as_text(capacity)) {
+            let known = recent.find(text.as_bytes(), &self.text);
+            let view = match known {
+                Some(view) => view,
+                None => recent.add(append(&mut self.text, text.as_bytes())?),
+            };
+            views.resize(rows, 0);
+            views.push(view);
+            valid.set(rows);
+        }
+        Some(())
     }
 
     /// Sets a whole-number column of the row under construction.
@@ -183,24 +190,80 @@ impl Columns {
         }
     }
 
-    /// Ends the batch: one array per column that any row set, all of the same length. `body` is
-    /// the buffer that [`Columns::body_view`] offsets refer to; it must be valid UTF-8 in every
-    /// range that was given to it.
-    pub fn finish(mut self, body: Buffer) -> Vec<Option<ArrayRef>> {
-        if self.side.len() < self.side.capacity() / 2 {
-            self.side.shrink_to_fit();
+    /// Ends the batch: one array per column that any row set, all of the same length.
+    pub fn finish(mut self) -> Vec<Option<ArrayRef>> {
+        if self.text.len() < self.text.capacity() / 2 {
+            self.text.shrink_to_fit();
         }
-        let buffers = [body, Buffer::from_vec(self.side)];
+        let text = Buffer::from_vec(self.text);
         let rows = self.rows;
-        self.columns.into_iter().map(|column| column.finish(rows, &buffers)).collect()
+        self.columns.into_iter().map(|column| column.finish(rows, &text)).collect()
+    }
+}
+
+/// The view of `bytes`, which go to the end of `text` if they do not fit into it.
+fn append(text: &mut Vec<u8>, bytes: &[u8]) -> Option<u128> {
+    let offset = u32::try_from(text.len()).ok()?;
+    u32::try_from(text.len() + bytes.len()).ok()?;
+    if bytes.len() > INLINE_MAX_BYTES {
+        text.extend_from_slice(bytes);
+    }
+    Some(make_view(bytes, 0, offset))
+}
+
+/// Views of the long values that a column had last.
+#[derive(Debug, Default)]
+struct Recent {
+    views: [u128; RECENT_MAX],
+    /// The one that makes room for the next.
+    oldest: usize,
+}
+
+impl Recent {
+    /// The view of a value that is `bytes`.
+    fn find(&self, bytes: &[u8], text: &[u8]) -> Option<u128> {
+        if bytes.len() <= INLINE_MAX_BYTES {
+            return Some(make_view(bytes, 0, 0));
+        }
+        let head = make_view(bytes, 0, 0);
+        let stored = |view: u128| {
+            let start = usize::try_from(ByteView::from(view).offset).ok()?;
+            text.get(start..start.checked_add(bytes.len())?)
+        };
+        // The lower half of a view has the length and the first four bytes.
+        let is_same = |view: &&u128| (**view ^ head) << 64 == 0 && stored(**view) == Some(bytes);
+        self.views.iter().find(is_same).copied()
+    }
+
+    fn add(&mut self, view: u128) -> u128 {
+        if let Some(place) = self.views.get_mut(self.oldest) {
+            *place = view;
+        }
+        self.oldest = (self.oldest + 1) % RECENT_MAX;
+        view
     }
 }
 
 impl Column {
+    /// The parts of a text column; it becomes one of `capacity` rows if nothing was set yet.
+    fn as_text(&mut self, capacity: usize) -> Option<(&mut Vec<u128>, &mut Bits, &mut Recent)> {
+        if let Self::Absent = self {
+            *self = Self::Text {
+                views: Vec::with_capacity(capacity),
+                valid: Bits::default(),
+                recent: Recent::default(),
+            };
+        }
+        match self {
+            Self::Text { views, valid, recent } => Some((views, valid, recent)),
+            _ => None,
+        }
+    }
+
     fn truncate(&mut self, rows: usize) {
         match self {
             Self::Absent => {}
-            Self::Text { views, valid } => {
+            Self::Text { views, valid, .. } => {
                 views.truncate(rows);
                 valid.truncate(rows);
             }
@@ -216,12 +279,12 @@ impl Column {
         }
     }
 
-    fn finish(self, rows: usize, buffers: &[Buffer; 2]) -> Option<ArrayRef> {
+    fn finish(self, rows: usize, text: &Buffer) -> Option<ArrayRef> {
         Some(match self {
             Self::Absent => return None,
-            Self::Text { mut views, valid } => {
+            Self::Text { mut views, valid, .. } => {
                 views.resize(rows, 0);
-                text_array(views, buffers, valid.into_nulls(rows))
+                text_array(views, text, valid.into_nulls(rows))
             }
             Self::Int(mut values) => {
                 values.resize(rows, 0);
@@ -244,13 +307,13 @@ impl Column {
 
 #[expect(
     unsafe_code,
-    reason = "views come from body_view, side_view and write_side alone: each was made from the \
-              very bytes it points to, which simd-json or Rust's str had checked as UTF-8; a second \
-              check of every byte costs a fifth of the whole build"
+    reason = "views come from this file alone: each was made from the very bytes it points to, \
+              which simd-json or Rust's str had checked as UTF-8; a second check of every byte \
+              costs a fifth of the whole build"
 )]
-fn text_array(views: Vec<u128>, buffers: &[Buffer; 2], nulls: Option<NullBuffer>) -> ArrayRef {
+fn text_array(views: Vec<u128>, text: &Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
     let views = ScalarBuffer::from(views);
-    let buffers = buffers.to_vec();
+    let buffers = vec![text.clone()];
     // SAFETY: see the reason above.
     Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) })
 }
@@ -299,15 +362,15 @@ impl Bits {
 mod tests {
     use arrow::array::Array;
     use arrow::array::AsArray;
-    use arrow::buffer::Buffer;
+    use proptest::prelude::*;
 
     use super::Columns;
+    use super::RECENT_MAX;
 
     #[test]
     fn rows_that_were_abandoned_leave_nothing() {
-        let body = b"a text that is longer than twelve bytes".to_vec();
-        let long = Columns::body_view(&body, 0);
         let mut columns = Columns::new(4, 8);
+        let long = columns.view("a text that is longer than twelve bytes").unwrap();
         for row in 0..20_i64 {
             if row % 3 == 0 {
                 columns.set_text(0, long);
@@ -316,7 +379,7 @@ mod tests {
             columns.set_int(1, row);
             if row % 2 == 0 { columns.finish_row() } else { columns.abandon_row() }
         }
-        let arrays = columns.finish(Buffer::from_vec(body));
+        let arrays = columns.finish();
         assert_eq!(arrays.len(), 4);
         assert!(arrays[3].is_none());
         let kept: Vec<i64> = (0..20).filter(|row| row % 2 == 0).collect();
@@ -352,7 +415,7 @@ mod tests {
                     columns.set_int(0, -1);
                     columns.abandon_row();
                 }
-                let arrays = columns.finish(Buffer::from_vec(Vec::<u8>::new()));
+                let arrays = columns.finish();
                 let total = usize::try_from(values + gap).unwrap();
                 for array in arrays.iter().skip(1).flatten() {
                     assert_eq!(array.len(), total);
@@ -365,19 +428,66 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_side_text_reads_back() {
+    fn short_and_long_text_reads_back() {
         let mut columns = Columns::new(1, 2);
         let views = ["", "short", "exactly12byt", "thirteen byte", "a good deal longer than that"]
-            .map(|text| (text, columns.side_view(text.as_bytes()).unwrap()));
+            .map(|text| (text, columns.view(text).unwrap()));
         for (_, view) in views {
             columns.set_text(0, view);
             columns.finish_row();
         }
-        let arrays = columns.finish(Buffer::from_vec(Vec::<u8>::new()));
+        let arrays = columns.finish();
         let array = arrays[0].as_ref().unwrap().as_string_view();
         assert_eq!(array.null_count(), 0);
         for (row, (text, _)) in views.into_iter().enumerate() {
             assert_eq!(array.value(row), text);
+        }
+    }
+
+    proptest! {
+        /// Values that come again read as they were put, and those that came a moment ago are
+        /// stored once.
+        #[test]
+        fn values_that_come_again_read_back(
+            rows in prop::collection::vec(
+                (prop::option::of("[ab]{0,3}|same beginning [a-d]{1,2}"), any::<bool>()),
+                0..60,
+            ),
+        ) {
+            let mut columns = Columns::new(1, 8);
+            let mut expected = Vec::new();
+            for (text, stays) in rows {
+                if let Some(text) = &text {
+                    columns.put_text(0, text).unwrap();
+                }
+                if stays {
+                    columns.finish_row();
+                    expected.push(text);
+                } else {
+                    columns.abandon_row();
+                }
+            }
+            let arrays = columns.finish();
+            let found = arrays[0].as_ref().map(|array| array.as_string_view());
+            for (row, text) in expected.iter().enumerate() {
+                let found = found.filter(|array| array.is_valid(row)).map(|array| array.value(row));
+                prop_assert_eq!(found, text.as_deref(), "row {}", row);
+            }
+        }
+    }
+
+    #[test]
+    fn recent_values_are_stored_once() {
+        let text = |number: usize| format!("a long value with the number {number}");
+        for (values, times, stored) in [(1, 5, 1), (RECENT_MAX, 3, RECENT_MAX)] {
+            let mut columns = Columns::new(1, 8);
+            for row in 0..values * times {
+                columns.put_text(0, &text(row % values)).unwrap();
+                columns.finish_row();
+            }
+            let arrays = columns.finish();
+            let buffers = arrays[0].as_ref().unwrap().as_string_view().data_buffers();
+            assert_eq!(buffers[0].len(), stored * text(0).len());
         }
     }
 }

@@ -145,9 +145,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     pub(super) fn reserve(&mut self, events: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
-        // Person ids, and properties that are rewritten: about as much as the body. What is left
-        // over goes back at the end.
-        self.columns.reserve_side(body_bytes + rows * PERSON_ID_BYTES);
+        // The properties are most of the body, and what has columns stands there once more. What is
+        // left over goes back at the end.
+        self.columns.reserve_text(body_bytes + body_bytes / 4 + rows * PERSON_ID_BYTES);
         self.event_ids.reserve(rows);
         self.client_address();
     }
@@ -232,10 +232,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
-                (PropertyType::Text, Value::String(text)) => {
-                    let view = self.text(current, text)?;
-                    self.columns.set_text(position, view);
-                }
+                (PropertyType::Text, Value::String(text)) => self.put(position, text)?,
                 (PropertyType::Double, Value::Number(number)) => {
                     self.columns.set_double(position, number);
                 }
@@ -263,10 +260,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 _ => None,
             };
             match (position, current.value()) {
-                (Some(position), Value::String(text)) => {
-                    let view = self.text(current, text)?;
-                    self.columns.set_text(position, view);
-                }
+                (Some(position), Value::String(text)) => self.put(position, text)?,
                 (Some(position), _) => self.columns.unset(position),
                 (None, _) => {}
             }
@@ -293,19 +287,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.define((key, self.keys.hash(key)), self.keys.get(key), value);
     }
 
-    /// The view of a string of the document, without a copy where it stands in the body as such.
-    fn text(&mut self, cursor: Cursor<'a>, text: &str) -> Result<View, PrepareError> {
-        if text.len() <= 12 {
-            return Ok(Columns::body_view(text.as_bytes(), 0));
-        }
-        match cursor.verbatim(text) {
-            Some(offset) => Ok(Columns::body_view(text.as_bytes(), offset)),
-            None => self.side(text),
-        }
+    /// Sets a text column to a value that may come again.
+    fn put(&mut self, position: usize, text: &str) -> Result<(), PrepareError> {
+        self.columns.put_text(position, text).ok_or(PrepareError::TooLarge)
     }
 
-    fn side(&mut self, text: &str) -> Result<View, PrepareError> {
-        self.columns.side_view(text.as_bytes()).ok_or(PrepareError::TooLarge)
+    fn view(&mut self, text: &str) -> Result<View, PrepareError> {
+        self.columns.view(text).ok_or(PrepareError::TooLarge)
     }
 
     /// Decides about the event and sets its fixed columns. `Some` is why it is not taken.
@@ -351,7 +339,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             return Ok(Some(Drop::PersonlessMerge));
         }
         let is_uuid_wrong;
-        (event.event_id, is_uuid_wrong) = self.event_id(cursor, fields, timestamp)?;
+        (event.event_id, is_uuid_wrong) = self.event_id(fields, timestamp)?;
         for (kind, applies) in [
             (Kind::EventNameCut, name.is_cut),
             (Kind::DistinctIdCut, distinct_id.is_cut),
@@ -381,15 +369,14 @@ impl<'a, 'r> Batch<'a, 'r> {
         fields: &Fields<'a>,
         mut event: Accepted<'a, '_>,
     ) -> Result<(), PrepareError> {
-        self.fixed_columns(cursor, &event)?;
+        self.fixed_columns(&event)?;
         event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
         if event.name != "$snapshot"
             && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
         {
             if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
-                let view = self.text(os, text)?;
-                self.columns.set_text(position, view);
+                self.put(position, text)?;
             }
             self.define_added("$os", os.value());
             event.os = Some(place);
@@ -419,8 +406,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             return Ok(());
         };
         if !elements.is_empty() {
-            let view = self.side(&elements::chain(&elements))?;
-            self.columns.set_text(column::ELEMENTS_CHAIN, view);
+            self.put(column::ELEMENTS_CHAIN, &elements::chain(&elements))?;
         }
         Ok(())
     }
@@ -457,17 +443,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    fn fixed_columns(
-        &mut self,
-        cursor: Cursor<'a>,
-        event: &Accepted<'a, '_>,
-    ) -> Result<(), PrepareError> {
+    fn fixed_columns(&mut self, event: &Accepted<'a, '_>) -> Result<(), PrepareError> {
         self.columns.set_int(column::PROJECT_ID, self.project.id.0);
-        let name = self.text(cursor, event.name)?;
-        self.columns.set_text(column::EVENT, name);
-        let distinct_id = event.distinct_id.as_str();
-        let view = self.text(cursor, distinct_id)?;
-        self.columns.set_text(column::DISTINCT_ID, view);
+        self.put(column::EVENT, event.name)?;
+        self.put(column::DISTINCT_ID, event.distinct_id.as_str())?;
         let person = self.person(event.distinct_id)?;
         self.columns.set_text(column::PERSON_ID, person);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);

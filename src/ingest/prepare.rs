@@ -146,6 +146,8 @@ pub struct Prepared {
     pub anonymize_ips: bool,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
+    /// Length of the body, which `ops` may keep.
+    pub body_bytes: usize,
     /// The operator whose operation it is, and no events.
     pub by: Option<UserId>,
 }
@@ -168,6 +170,7 @@ impl Prepared {
             places: Vec::new(),
             anonymize_ips: false,
             memory_bytes: 0,
+            body_bytes: 0,
             by: None,
         }
     }
@@ -332,8 +335,8 @@ impl Default for Preparer {
 
 impl Preparer {
     /// Reads `body`. `project` finds the project of the token in it, which is empty by a protocol
-    /// that has the token in a header. Text in the columns refers to `body`, which therefore lives
-    /// as long as they do.
+    /// that has the token in a header. What is said of persons refers to `body`, which therefore
+    /// lives as long as that.
     ///
     /// # Errors
     ///
@@ -390,7 +393,7 @@ impl Preparer {
     ) -> Result<Prepared, PrepareError> {
         let body = Buffer::from_vec(body);
         match self.build(&body, received, project, scratch) {
-            Ok(built) => built.map(|built| built.finish(body)),
+            Ok(built) => built.map(|built| built.finish(body.len())),
             Err(_) => self.read_damaged(body, received, project, scratch),
         }
     }
@@ -407,7 +410,7 @@ impl Preparer {
         if let Some(repaired) = repair(&body) {
             body = Buffer::from_vec(repaired);
             if let Ok(built) = self.build(&body, received, project, scratch) {
-                return built.map(|built| built.finish(body));
+                return built.map(|built| built.finish(body.len()));
             }
         }
         if let Protocol::V1 { .. } = received.protocol {
@@ -421,7 +424,7 @@ impl Preparer {
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
         built.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
-        Ok(built.finish(body))
+        Ok(built.finish(body.len()))
     }
 
     /// The outer error is the parser's.
@@ -501,13 +504,14 @@ pub(super) struct Built {
 }
 
 impl Built {
-    fn finish(self, body: Buffer) -> Prepared {
+    fn finish(self, body_bytes: usize) -> Prepared {
         let rows = self.columns.rows();
-        let columns = self.columns.finish(body);
+        let columns = self.columns.finish();
         Prepared {
             project: self.project,
             rows,
             memory_bytes: memory_bytes(&columns),
+            body_bytes,
             by: None,
             columns,
             event_ids: self.event_ids,
@@ -524,8 +528,7 @@ impl Built {
     }
 }
 
-/// Memory of the columns. The body and the side buffer are shared by all text columns and count
-/// once.
+/// Memory of the columns. The buffer that all text columns share counts once.
 fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
     let shared = columns.get(column::PROPERTIES).and_then(Option::as_ref).map_or(0, |properties| {
         let data = properties.to_data();

@@ -73,6 +73,7 @@ impl Publisher {
     /// Publishes the record at `sequence`. Blocks while the deriver is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
+        let body_bytes = prepared.body_bytes;
         let Prepared { project, rows, columns, event_ids, ops, observed, by, .. } = prepared;
         let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
         if missing.rows {
@@ -91,7 +92,7 @@ impl Publisher {
         }
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
-            let room = self.backlog.room(memory_bytes);
+            let room = self.backlog.room(body_bytes);
             let derivation = Derivation { record, received_at, observed, by, room };
             // Fails only when the deriver is gone, and then the process is going down.
             let _ = self.derivations.blocking_send(derivation);

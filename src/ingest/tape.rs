@@ -139,20 +139,6 @@ impl<'a> Cursor<'a> {
         last.map_or(0, |at| widen(*at) + 1)
     }
 
-    /// Where in the body `text`, a string of this document, stands verbatim; `None` if it was
-    /// written with escapes. A string with escapes is shorter unescaped than written, so it is not
-    /// followed by its closing quote: at most by a quote that is itself escaped.
-    pub fn verbatim(&self, text: &str) -> Option<u32> {
-        let offset = text.as_ptr().addr().checked_sub(self.base)?;
-        let end = offset.checked_add(text.len())?;
-        let is_closed = self.body.get(end) == Some(&b'"');
-        let before = end.checked_sub(1).and_then(|last| self.body.get(last));
-        if !is_closed || before == Some(&b'\\') {
-            return None;
-        }
-        u32::try_from(offset).ok()
-    }
-
     /// Steps over the value at this place and returns its range in the body.
     pub fn skip(&mut self) -> Range<usize> {
         let start = self.offset();

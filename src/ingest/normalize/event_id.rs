@@ -7,7 +7,6 @@ use crate::event::schema::column;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Batch;
 use crate::ingest::prepare::PrepareError;
-use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
 impl<'a> Batch<'a, '_> {
@@ -15,7 +14,6 @@ impl<'a> Batch<'a, '_> {
     /// request's seed and the row, so that a replay gives it again. True if it was malformed.
     pub(super) fn event_id(
         &mut self,
-        cursor: Cursor<'a>,
         fields: &Fields<'a>,
         timestamp: UnixMicros,
     ) -> Result<(Uuid, bool), PrepareError> {
@@ -26,11 +24,11 @@ impl<'a> Batch<'a, '_> {
         let given = text.and_then(|text| Some((text, Uuid::try_parse(text).ok()?)));
         let is_absent = text.is_none() && !matches!(fields.uuid, Some(value) if is_wrong(value));
         let (id, view) = match given {
-            Some((text, id)) if is_canonical(text) => (id, self.text(cursor, text)?),
-            Some((_, id)) => (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?),
+            Some((text, id)) if is_canonical(text) => (id, self.view(text)?),
+            Some((_, id)) => (id, self.view(id.hyphenated().encode_lower(&mut [0; 36]))?),
             None => {
                 let id = made_id(self.received.seed, self.columns.rows(), timestamp);
-                (id, self.side(id.hyphenated().encode_lower(&mut [0; 36]))?)
+                (id, self.view(id.hyphenated().encode_lower(&mut [0; 36]))?)
             }
         };
         self.columns.set_text(column::UUID, view);

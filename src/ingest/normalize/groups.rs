@@ -39,8 +39,7 @@ impl<'a> Batch<'a, '_> {
             let known = self.project.group_types.iter().position(|name| name == group_type.text);
             match (known, DistinctId::group_key(&raw, current)) {
                 (Some(index), GroupKey::Some(key)) => {
-                    let view = self.text(current, key.as_str())?;
-                    self.columns.set_text(column::GROUP_0 + index, view);
+                    self.put(column::GROUP_0 + index, key.as_str())?;
                     if let Some(place) = keys.get_mut(index) {
                         *place = Some(raw.range);
                     }

@@ -37,7 +37,7 @@ impl<'a> Batch<'a, '_> {
             return Ok(person.id);
         }
         let id = PersonId::of(self.project.id, distinct_id.as_str());
-        let view = self.side(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
+        let view = self.view(id.0.hyphenated().encode_lower(&mut [0; 36]))?;
         if let DistinctId::Borrowed(text) = distinct_id {
             let person = Person { id: view, touched: false, personless: false, place_epoch: 0 };
             self.persons.insert(text, person);

@@ -13,7 +13,6 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use serde_json::Value as Json;
 
-use crate::event::columns::Columns;
 use crate::event::columns::View;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
@@ -44,7 +43,7 @@ const _: () = assert!(LIFTS.len() + NAMES.len() <= 64, "too many lifted properti
 /// The addresses of one body.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// The client's, as text and in the side buffer.
+    /// The client's, as text and as a value of a column.
     client: Option<(Rc<str>, View)>,
     places: HashMap<IpAddr, Option<Rc<Located>>, Hasher>,
     /// The place that was said of a person last.
@@ -98,7 +97,7 @@ impl<'a> Batch<'a, '_> {
     pub(super) fn client_address(&mut self) {
         let Some(client) = self.received.client_ip else { return };
         let text: Rc<str> = client.to_string().into();
-        let view = self.columns.side_view(text.as_bytes());
+        let view = self.columns.view(&text);
         self.addresses.client = view.map(|view| (text, view));
     }
 
@@ -112,11 +111,8 @@ impl<'a> Batch<'a, '_> {
         let inner = &fields.inner;
         let client = &self.addresses.client;
         let (added, view, address) = match (inner.ip, inner.is_internal, client) {
-            (Some(ip), ..) => (None, self.text(cursor, ip)?, ip.parse().ok()),
-            (None, true, _) => {
-                let view = Columns::body_view(INTERNAL.as_bytes(), 0);
-                (Some(Rc::from(INTERNAL)), view, None)
-            }
+            (Some(ip), ..) => (None, self.view(ip)?, ip.parse().ok()),
+            (None, true, _) => (Some(Rc::from(INTERNAL)), self.view(INTERNAL)?, None),
             (None, false, Some((text, view))) => {
                 (Some(Rc::clone(text)), *view, self.received.client_ip)
             }
@@ -163,7 +159,7 @@ impl<'a> Batch<'a, '_> {
         for ((key, _), value) in place.known() {
             let column = self.keys.get(key).column;
             if let (Some((position, PropertyType::Text)), Json::String(text)) = (column, value) {
-                columns.push((position, self.side(text)?));
+                columns.push((position, self.view(text)?));
             }
         }
         Ok(Located {

@@ -10,7 +10,6 @@ use std::ops::Range;
 use serde_json::Map;
 use serde_json::Value as Json;
 
-use crate::event::columns::Columns;
 use crate::event::schema::column;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Meaning;
@@ -43,20 +42,18 @@ impl<'a> Batch<'a, '_> {
         let rewrite = Rewrite::new(cursor.body(), fields, (event, groups));
         let view = match &fields.properties {
             Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
-                let text = cursor.body().get(range.clone()).unwrap_or_default();
-                let offset = u32::try_from(range.start).map_err(|_| PrepareError::TooLarge)?;
-                Columns::body_view(text, offset)
+                let sent = cursor.body().get(range.clone()).unwrap_or_default();
+                self.columns.write(|out| out.extend_from_slice(sent))
             }
             _ => {
                 let (members, injected) = (&self.members, &self.injected);
-                let view = self.columns.write_side(|out| {
+                self.columns.write(|out| {
                     rewrite.write(out, members);
                     inject(out, injected);
-                });
-                view.ok_or(PrepareError::TooLarge)?
+                })
             }
         };
-        self.columns.set_text(column::PROPERTIES, view);
+        self.columns.set_text(column::PROPERTIES, view.ok_or(PrepareError::TooLarge)?);
         Ok(())
     }
 }

@@ -97,7 +97,7 @@ impl<'a> Batch<'a, '_> {
         let values = [("$lib", &sdk.name), ("$lib_version", &sdk.version)];
         for ((key, text), column) in values.into_iter().zip(&mut additions.columns) {
             write_member(&mut additions.json, key, text);
-            let view = self.side(text)?;
+            let view = self.view(text)?;
             *column = self.text_column(key).map(|position| (position, view));
         }
         Ok(additions)
@@ -159,7 +159,7 @@ impl<'a> Batch<'a, '_> {
             })?;
         }
         fields.inner.is_internal |= additions.is_internal;
-        self.inject(cursor, (&event, &options, additions), &mut fields)?;
+        self.inject((&event, &options, additions), &mut fields)?;
         match self.accept(cursor, &fields, size)? {
             Some(reason) => Ok(self.dropped(reason, &event)),
             None => {
@@ -206,7 +206,6 @@ impl<'a> Batch<'a, '_> {
     /// Writes members of the envelope as properties, and sets their columns.
     fn inject(
         &mut self,
-        cursor: Cursor<'a>,
         (event, options, additions): (&Event<'a>, &Options<'a>, &Additions),
         fields: &mut Fields<'a>,
     ) -> Result<(), PrepareError> {
@@ -218,8 +217,7 @@ impl<'a> Batch<'a, '_> {
             let Some(text) = text else { continue };
             write_member(&mut self.injected, key, text);
             self.define_added(key, Value::String(text));
-            let view = self.text(cursor, text)?;
-            self.columns.set_text(position, view);
+            self.put(position, text)?;
         }
         for (key, flag) in [
             ("$cookieless_mode", options.cookieless_mode),
