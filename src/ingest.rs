@@ -381,6 +381,7 @@ impl Pipeline {
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
             LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
+            LogFailed::TooLarge => IngestError::Prepare(PrepareError::TooLarge),
             LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
         })
     }
