@@ -235,6 +235,7 @@ impl Pipeline {
             wal.last_appended(),
             derivations,
             Arc::clone(&metrics),
+            Arc::clone(&health),
         );
         let flushed = store.flushed_through();
         let derived = Sequence(identities.applied_sequence());
@@ -419,6 +420,11 @@ impl Pipeline {
         }
         if health.is_log_failed() {
             return Err(IngestError::Unavailable("the log failed; restart the server"));
+        }
+        if health.is_publication_failed() {
+            return Err(IngestError::Unavailable(
+                "a record of the log cannot be published; see the server's log",
+            ));
         }
         if health.is_disk_low() {
             return Err(IngestError::Overloaded("the disk is nearly full"));

@@ -121,9 +121,9 @@ impl LogThread {
         }
         let mut publisher = self.publisher.lock();
         publisher.durable = last;
-        let live = publisher.mode == Mode::Live;
         for (sequence, commit) in appended {
-            if live {
+            // Asked each time: it may be the last one that can be published.
+            if publisher.mode == Mode::Live {
                 let all = Missing { rows: true, persons: true };
                 publisher.publish(sequence, commit.prepared, all);
             }
