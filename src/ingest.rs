@@ -458,7 +458,7 @@ impl Pipeline {
                 None => {
                     let decoding = Arc::clone(&shared.decoding);
                     let (request, received) = (request.clone(), received.clone());
-                    let job = move || decoding.ready(request, received, &metadata, u64::MAX);
+                    let job = move || decoding.ready(&request, &received, &metadata, u64::MAX);
                     shared.cpu.run(job).await??
                 }
             };
@@ -526,7 +526,6 @@ impl Shared {
         if sent.saturating_mul(ratio) > INLINE_PLAIN_MAX_BYTES {
             return None;
         }
-        let (request, received) = (request.clone(), received.clone());
         match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES) {
             Err(IngestError::Decode(DecodeError::TooLarge { .. })) => None,
             ready => Some(ready),
