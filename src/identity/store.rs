@@ -1,6 +1,5 @@
 //! [`Identities`]: the one way in, and the door to the reads.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use hashbrown::HashMap;
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;

@@ -15,7 +15,6 @@ use arrow::array::BooleanArray;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::TimestampMicrosecondType;
 use futures::TryStreamExt;
-use parquet::errors::ParquetError;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -128,11 +127,10 @@ impl Files {
         let received_at = schema.field(column::RECEIVED_AT).name().as_str();
         let ids: Vec<&str> = deletions.distinct_ids(position).collect();
         let (objects, names) = (self.store.table().store(), [project, distinct_id, received_at]);
-        let because = Unreadable::because(file);
-        let unreadable = |error: ParquetError| because(error.into());
+        let unreadable = Unreadable::because(file);
         let read = parquet::read_columns_if(objects, file, &names, (distinct_id, &ids)).await;
-        let mut batches = read.map_err(unreadable)?;
-        while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
+        let mut batches = read.map_err(&unreadable)?;
+        while let Some(batch) = batches.try_next().await.map_err(&unreadable)? {
             let column = |name: &str| batch.column_by_name(name);
             let projects =
                 column(project).and_then(|column| column.as_primitive_opt::<Int64Type>());

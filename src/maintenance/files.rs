@@ -171,7 +171,7 @@ impl Files {
         for file in files {
             let unreadable = Unreadable::because(file);
             let file = PagedFile::open(table.store(), Arc::clone(file), &table.spec().schema)
-                .map_err(|error| unreadable(error.into()))?;
+                .map_err(unreadable)?;
             if !reading.takes(file.cost()) {
                 break;
             }

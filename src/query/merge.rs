@@ -57,9 +57,9 @@ pub struct Unreadable {
 
 impl Unreadable {
     /// Of what went wrong while `file` was read.
-    pub fn because(file: &DataFile) -> impl Fn(ArrowError) -> Self + use<> {
+    pub fn because<E: Into<ArrowError>>(file: &DataFile) -> impl Fn(E) -> Self + use<E> {
         let path = file.path.clone();
-        move |source| Self { path: path.clone(), source }
+        move |error| Self { path: path.clone(), source: error.into() }
     }
 }
 
@@ -107,7 +107,7 @@ fn rows(
 ) -> Result<SendableRecordBatchStream, QueryError> {
     let position = naming::position(file.file());
     let unreadable = Unreadable::because(file.file());
-    let external = move |error| DataFusionError::External(Box::new(unreadable(error)));
+    let external = move |error: ArrowError| DataFusionError::External(Box::new(unreadable(error)));
     let rows = file.rows(batch_rows).map_err(|error| external(error.into()))?;
     let rows = rows.map(move |batch| {
         let kept = |batch| deleted::leave_out(batch, &deletions, position);

@@ -35,7 +35,6 @@ use crate::maintenance::deletions::tests::node::TABLE;
 use crate::maintenance::deletions::tests::node::received_at;
 use crate::storage::compaction::Limits;
 use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::tasks::Shutdown;
