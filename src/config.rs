@@ -35,6 +35,10 @@ pub struct Config {
     pub telemetry: telemetry::TelemetryConfig,
 }
 
+/// What a request body may have at most as it is sent: with what is noted beside it, it must fit into
+/// one record of the log, which has at most 1 GiB.
+const BODY_BOUND_BYTES: u64 = 960 << 20;
+
 impl Config {
     /// Checks what no single field can check.
     ///
@@ -44,6 +48,9 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         if self.http.body_max_bytes.as_u64() > self.http.body_plain_max_bytes.as_u64() {
             return Err("body-max-bytes must not exceed body-plain-max-bytes".to_owned());
+        }
+        if self.http.body_max_bytes.as_u64() > BODY_BOUND_BYTES {
+            return Err("body-max-bytes must not exceed 960MiB".to_owned());
         }
         if self.storage.wal_max_bytes.as_u64() < 2 * self.storage.wal_segment_max_bytes.as_u64() {
             return Err("wal-max-bytes must be at least twice wal-segment-max-bytes".to_owned());
@@ -91,6 +98,7 @@ pub fn config_file() -> Option<std::path::PathBuf> {
 #[cfg(test)]
 mod tests {
     use clap::Args;
+    use clap::FromArgMatches;
 
     use super::Config;
 
@@ -113,6 +121,19 @@ mod tests {
             rows += &format!("| `{name}` | {default} | {help} |\n");
         }
         rows
+    }
+
+    #[test]
+    fn no_body_is_allowed_that_the_log_cannot_take() {
+        let check = |bytes: &str| {
+            let command = Config::augment_args(clap::Command::new("weir"));
+            let flags = ["weir", "--body-max-bytes", bytes, "--body-plain-max-bytes", "8GiB"];
+            let matches = command.get_matches_from(flags);
+            Config::from_arg_matches(&matches).expect("settings").check()
+        };
+        assert_eq!(check("960MiB"), Ok(()));
+        assert!(check("961MiB").is_err());
+        assert!(check("2GiB").is_err());
     }
 
     #[test]

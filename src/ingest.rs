@@ -235,6 +235,7 @@ impl Pipeline {
             wal.last_appended(),
             derivations,
             Arc::clone(&metrics),
+            Arc::clone(&health),
         );
         let flushed = store.flushed_through();
         let derived = Sequence(identities.applied_sequence());
@@ -381,6 +382,7 @@ impl Pipeline {
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
             LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
+            LogFailed::TooLarge => IngestError::Prepare(PrepareError::TooLarge),
             LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
         })
     }
@@ -419,6 +421,11 @@ impl Pipeline {
         if health.is_log_failed() {
             return Err(IngestError::Unavailable("the log failed; restart the server"));
         }
+        if health.is_publication_failed() {
+            return Err(IngestError::Unavailable(
+                "a record of the log cannot be published; see the server's log",
+            ));
+        }
         if health.is_disk_low() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
@@ -451,7 +458,7 @@ impl Pipeline {
                 None => {
                     let decoding = Arc::clone(&shared.decoding);
                     let (request, received) = (request.clone(), received.clone());
-                    let job = move || decoding.ready(request, received, &metadata, u64::MAX);
+                    let job = move || decoding.ready(&request, &received, &metadata, u64::MAX);
                     shared.cpu.run(job).await??
                 }
             };
@@ -519,7 +526,6 @@ impl Shared {
         if sent.saturating_mul(ratio) > INLINE_PLAIN_MAX_BYTES {
             return None;
         }
-        let (request, received) = (request.clone(), received.clone());
         match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES) {
             Err(IngestError::Decode(DecodeError::TooLarge { .. })) => None,
             ready => Some(ready),

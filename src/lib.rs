@@ -19,8 +19,8 @@
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
 //! runtime, questions computed by another; bodies are decoded, and large sets of flags evaluated, on a
-//! pool of threads ([`tasks::CpuPool`]); the log, the deriver, flush, merge, the copy of persons and
-//! the record of warnings have one thread each.
+//! pool of threads ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start,
+//! the deriver, flush, merge, the copy of persons and the record of warnings have one thread each.
 //!
 //! # The road of an event
 //!
@@ -100,6 +100,7 @@
 //! | What was answered with 200 is there after a crash; what was not is absent or whole. | `storage/wal/tests/crash.rs`, `storage/delta/tests/crash.rs` on a simulated disk; `tests/server/crash.rs` with `kill -9` |
 //! | Damage in the log is found, counted, and costs only what is damaged. | `storage/wal/tests/damage.rs` |
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
+//! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
 //! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |

@@ -10,6 +10,7 @@ pub mod files;
 pub mod persons;
 pub mod schedules;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
+use crate::maintenance::files::Merged;
 use crate::maintenance::persons::PersonsTable;
-use crate::storage::compaction;
 use crate::storage::compaction::Limits;
 use crate::storage::disk::Disk;
 use crate::storage::store::Store;
@@ -257,16 +258,7 @@ impl Maintenance {
                     }
                 }
             }
-            loop {
-                match self.runtime.block_on(self.compact(shutdown)) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        tracing::error!(error = &error as &dyn std::error::Error, "cannot merge");
-                        break;
-                    }
-                }
-            }
+            self.merge_all(shutdown);
             let vacuumed = self.store.table().vacuum(self.settings.vacuum_grace);
             match self.runtime.block_on(vacuumed) {
                 Ok(removed) if removed.is_empty() => {}
@@ -278,8 +270,8 @@ impl Maintenance {
         }
     }
 
-    /// Has deleted events leave the files. `false` if some are left over: the shutdown began, or not
-    /// all of the log is in files.
+    /// Has deleted events leave the files. `false` if some are left over: the shutdown began, the
+    /// persons have not followed the log, or not all of the log is in files.
     fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
         if self.identities.deletions().is_empty() {
             return Ok(true);
@@ -302,23 +294,31 @@ impl Maintenance {
         Ok(erased.is_all)
     }
 
-    /// One merge, if one is due and the shutdown has not begun.
-    async fn compact(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
+    /// All merges that are due, but for files that cannot be read, until the shutdown begins or the
+    /// persons have not followed the log.
+    fn merge_all(&self, shutdown: &Shutdown) {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
         };
-        let chosen = compaction::choose(&self.store.table().current().files, limits);
-        if chosen.is_empty() || shutdown.is_cancelled() {
-            return Ok(false);
+        let (all, mut unreadable) = (self.files(), BTreeSet::new());
+        loop {
+            let began = self.clock.monotonic();
+            match self.runtime.block_on(all.merge_due(limits, &mut unreadable, shutdown)) {
+                Ok(Some(Merged { files, rows, deleted })) => {
+                    self.metrics.compactions.get_or_create(&EVENTS).inc();
+                    self.metrics.events_deleted.inc_by(deleted);
+                    let took = self.clock.monotonic().saturating_sub(began);
+                    tracing::info!(files, rows, took_ms = took.as_millis(), "merged");
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot merge");
+                    if error.unreadable().is_none() {
+                        return;
+                    }
+                }
+            }
         }
-        let began = self.clock.monotonic();
-        let Some(merged) = self.files().merge(&chosen, shutdown).await? else { return Ok(false) };
-        let (files, rows) = (merged.files, merged.rows);
-        self.metrics.compactions.get_or_create(&EVENTS).inc();
-        self.metrics.events_deleted.inc_by(merged.deleted);
-        let took = self.clock.monotonic().saturating_sub(began);
-        tracing::info!(files, rows, took_ms = took.as_millis(), "merged");
-        Ok(true)
     }
 }

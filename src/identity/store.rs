@@ -1,6 +1,5 @@
 //! [`Identities`]: the one way in, and the door to the reads.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use hashbrown::HashMap;
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -349,32 +347,6 @@ impl Identities {
         self.shared.types.load().get(&project).cloned().unwrap_or_default()
     }
 
-    /// See [`View::person_of`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
-    pub fn person_of(
-        &self,
-        project: ProjectId,
-        distinct_id: &str,
-    ) -> Result<Option<Person>, IdentityError> {
-        self.view().person_of(project, distinct_id)
-    }
-
-    /// See [`View::person_by_uuid`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
-    pub fn person_by_uuid(
-        &self,
-        project: ProjectId,
-        uuid: Uuid,
-    ) -> Result<Option<Person>, IdentityError> {
-        self.view().person_by_uuid(project, uuid)
-    }
-
     /// See [`View::person_by_number`].
     ///
     /// # Errors
@@ -386,41 +358,6 @@ impl Identities {
         number: i64,
     ) -> Result<Option<Person>, IdentityError> {
         self.view().person_by_number(project, number)
-    }
-
-    /// See [`View::distinct_ids`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
-    pub fn distinct_ids(
-        &self,
-        project: ProjectId,
-        uuid: Uuid,
-    ) -> Result<Vec<String>, IdentityError> {
-        self.view().distinct_ids(project, uuid)
-    }
-
-    /// See [`View::scan_persons`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
-    pub fn scan_persons(
-        &self,
-        project: ProjectId,
-        visit: impl FnMut(Person) -> ControlFlow<()>,
-    ) -> Result<(), IdentityError> {
-        self.view().scan_persons(project, visit)
-    }
-
-    /// See [`View::person_count`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
-    pub fn person_count(&self, project: ProjectId) -> Result<u64, IdentityError> {
-        self.view().person_count(project)
     }
 
     /// See [`View::group`].

@@ -193,7 +193,7 @@ fn overrides_name_the_final_survivor() {
         assert_eq!(overrides.get(project, c), None);
         assert_eq!(overrides.resolve(PROJECTS[1], a), a);
         assert_eq!(overrides.len(), 3);
-        let ids = identities.distinct_ids(project, c).expect("reads");
+        let ids = identities.view().distinct_ids(project, c).expect("reads");
         assert_eq!(ids, ["a", "b", "c", "new"]);
     };
     check(&identities);
@@ -210,14 +210,14 @@ fn replayed_records_change_nothing() {
         .map(|sequence| record(sequence, vec![op("a", OpKind::Touch), merge("b", "a")]))
         .collect();
     let first = identities.apply(&records).expect("applies");
-    let person = identities.person_of(PROJECTS[0], "a").expect("reads");
+    let person = identities.view().person_of(PROJECTS[0], "a").expect("reads");
     let again = identities.apply(&records).expect("applies");
     assert_eq!(again, Applied { sequence: 19, warnings: Vec::<Warning>::new() });
     assert_eq!(first.sequence, 19);
-    assert_eq!(identities.person_of(PROJECTS[0], "a").expect("reads"), person);
+    assert_eq!(identities.view().person_of(PROJECTS[0], "a").expect("reads"), person);
     assert_eq!(identities.persist().expect("syncs"), 19);
     assert_eq!(identities.apply(&[]).expect("applies").sequence, 19);
-    assert_eq!(identities.person_count(PROJECTS[0]).expect("reads"), 1);
+    assert_eq!(identities.view().person_count(PROJECTS[0]).expect("reads"), 1);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn ids_longer_than_keys_are_refused() {
     let kinds: Vec<_> = applied.warnings.iter().map(|warning| warning.kind.name()).collect();
     let (long, illegal) = ("distinct_id_too_long", "cannot_merge_with_illegal_distinct_id");
     assert_eq!(kinds, [long, long, illegal]);
-    assert_eq!(identities.person_count(PROJECTS[0]).expect("reads"), 2);
+    assert_eq!(identities.view().person_count(PROJECTS[0]).expect("reads"), 2);
 }
 
 #[test]

@@ -36,6 +36,9 @@ const GROUP_MAX_BYTES: usize = 16 << 20;
 /// seconds.
 const STOCK_PAUSE: Duration = Duration::from_secs(1);
 
+/// The same after one could not be made: a full disk would be filled up again and again.
+const STOCK_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
 /// Time between two writes to it, in which the disk is for the log.
 const STOCK_STEP_PAUSE: Duration = Duration::from_millis(10);
 
@@ -54,7 +57,7 @@ pub(super) struct Commit {
     pub(super) reply: oneshot::Sender<Result<Sequence, LogFailed>>,
 }
 
-/// The log took nothing; whether it takes the next is up to an operator.
+/// The log did not take the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogFailed {
     /// A write or a sync failed: nothing is acknowledged until a restart.
@@ -63,6 +66,9 @@ pub enum LogFailed {
     /// The disk is full: the next try may succeed.
     #[error("there is no room for the log")]
     Full,
+    /// No record may be as large as this one. The log takes others.
+    #[error("the record is too large for the log")]
+    TooLarge,
 }
 
 /// The owner of the log.
@@ -115,9 +121,9 @@ impl LogThread {
         }
         let mut publisher = self.publisher.lock();
         publisher.durable = last;
-        let live = publisher.mode == Mode::Live;
         for (sequence, commit) in appended {
-            if live {
+            // Asked each time: it may be the last one that can be published.
+            if publisher.mode == Mode::Live {
                 let all = Missing { rows: true, persons: true };
                 publisher.publish(sequence, commit.prepared, all);
             }
@@ -131,6 +137,7 @@ impl LogThread {
         tracing::error!(error = %error, requests = commits.len(), "the log refused records");
         let failed = match error {
             WalError::Full { .. } => LogFailed::Full,
+            WalError::TooLarge { .. } => LogFailed::TooLarge,
             _ => {
                 self.metrics.wal_poisoned.set(1);
                 self.health.fail_log();
@@ -154,19 +161,37 @@ pub(super) fn keep_stock(
     health: Arc<Health>,
 ) -> Result<(), TaskError> {
     let segment_bytes = config.storage.wal_segment_max_bytes.as_u64();
+    let stock = Stock { files, segment_bytes, health };
     let shutdown = tasks.shutdown().clone();
-    let goes_on_after = move |pause| shutdown.pause_thread(pause) == Pause::Elapsed;
     tasks.spawn_background_thread("log-stock", move || {
-        while goes_on_after(STOCK_PAUSE) {
-            if health.is_disk_low() {
+        stock.keep(&mut |pause| shutdown.pause_thread(pause) == Pause::Elapsed);
+    })
+}
+
+/// The spare segment, and what it is made of.
+#[derive(Debug)]
+struct Stock {
+    files: WalFiles,
+    segment_bytes: u64,
+    health: Arc<Health>,
+}
+
+impl Stock {
+    /// Makes a spare whenever there is none. `goes_on_after` waits, and says whether to go on.
+    fn keep(&self, goes_on_after: &mut dyn FnMut(Duration) -> bool) {
+        let mut pause = STOCK_PAUSE;
+        while goes_on_after(pause) {
+            pause = STOCK_PAUSE;
+            if self.health.is_disk_low() {
                 continue;
             }
-            let kept = files.keep_spare(segment_bytes, &mut || goes_on_after(STOCK_STEP_PAUSE));
-            if let Err(error) = kept {
+            let mut goes_on = || goes_on_after(STOCK_STEP_PAUSE);
+            if let Err(error) = self.files.keep_spare(self.segment_bytes, &mut goes_on) {
                 tracing::warn!(%error, "the log has no spare segment; it goes on without");
+                pause = STOCK_RETRY_PAUSE;
             }
         }
-    })
+    }
 }
 
 #[cfg(test)]

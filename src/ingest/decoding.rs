@@ -1,4 +1,4 @@
-//! The pure half of the road, with its limits and the buffers it reuses: [`Decoding`] turns a body
+//! The pure half of the road, with its limits and the decoders it keeps: [`Decoding`] turns a body
 //! into columns and into the record of the log. No clock, no files, no threads.
 
 use bytes::Bytes;
@@ -117,8 +117,8 @@ impl Decoding {
     /// The body's wrapping or its contents.
     pub(super) fn ready(
         &self,
-        request: CaptureRequest,
-        received: Received,
+        request: &CaptureRequest,
+        received: &Received,
         metadata: &MetadataSnapshot,
         plain_max_bytes: u64,
     ) -> Result<Ready, IngestError> {
@@ -134,15 +134,14 @@ impl Decoding {
         };
         let limit_bytes = allowed.min(plain_max_bytes);
         let decoded = self.decode(request.body.clone(), &request.hints, limit_bytes)?;
-        let mut prepared = self.preparer.prepare(decoded.into_vec(), &received, &project)?;
-        let CaptureRequest { hints, body, .. } = request;
+        let mut prepared = self.preparer.prepare(decoded.into_vec(), received, &project)?;
         let envelope = Envelope {
             project: prepared.project,
-            received,
+            received: received.clone(),
             anonymize_ips: prepared.anonymize_ips,
             places: std::mem::take(&mut prepared.places),
-            hints,
-            body,
+            hints: request.hints.clone(),
+            body: request.body.clone(),
         };
         let (head, body) = envelope.encode();
         Ok(Ready { head, body, prepared })

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 pub struct Health {
     identity_failed: AtomicBool,
     log_failed: AtomicBool,
+    publication_failed: AtomicBool,
     disk_low: AtomicBool,
     /// Whether the log of before the start is published.
     live: watch::Sender<bool>,
@@ -35,6 +36,16 @@ impl Health {
     /// Whether the log failed.
     pub fn is_log_failed(&self) -> bool {
         self.log_failed.load(Ordering::Relaxed)
+    }
+
+    /// A record of the log cannot be published; only a restart helps, and a program that can.
+    pub fn fail_publication(&self) {
+        self.publication_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a record of the log could not be published.
+    pub fn is_publication_failed(&self) -> bool {
+        self.publication_failed.load(Ordering::Relaxed)
     }
 
     /// Notes whether the disk is nearly full.

@@ -1,7 +1,15 @@
 //! What happens to a record once it is durable, in log order: retries are dropped, rows become
 //! visible, and what the events say about persons goes to the deriver. [`Publisher`] is behind one
 //! lock, taken by the log thread for live records and by the replay for those of before.
+//!
+//! # What cannot be published
+//!
+//! A record that was acknowledged and cannot be published is a bug, or of a newer program. Nothing
+//! behind it is published either ([`Mode::Stopped`]), and capture takes nothing: files and persons
+//! thus never reach beyond it, the log is not cut over it, and a program that can read it will,
+//! after a restart. Answers go on, as of the record before it.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,11 +20,13 @@ use crate::identity::change::Record;
 use crate::ingest::backlog::Backlog;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Derivation;
+use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
 
 /// Memory of the rows of records that wait to be derived. What they say of persons comes on top, and is
 /// about as much.
@@ -29,6 +39,8 @@ pub(super) enum Mode {
     CatchingUp,
     /// New records are published by the log thread.
     Live,
+    /// Nothing is published any more: a record could not be.
+    Stopped,
 }
 
 /// The receiving end of the road.
@@ -43,6 +55,7 @@ pub(super) struct Publisher {
     backlog: Backlog,
     published: watch::Sender<Sequence>,
     metrics: Arc<Metrics>,
+    health: Arc<Health>,
 }
 
 /// Which effects a record still has to have.
@@ -61,16 +74,17 @@ impl Publisher {
         durable: Sequence,
         derivations: mpsc::Sender<Derivation>,
         metrics: Arc<Metrics>,
+        health: Arc<Health>,
     ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
         let (published, watch) = watch::channel(Sequence(0));
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
         let publisher =
-            Self { mode, window, durable, store, derivations, backlog, published, metrics };
+            Self { mode, window, durable, store, derivations, backlog, published, metrics, health };
         (Arc::new(Mutex::new(publisher)), watch)
     }
 
-    /// Publishes the record at `sequence`. Blocks while the deriver is far behind.
+    /// Publishes the record at `sequence`, or stops. Blocks while the deriver is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let body_bytes = prepared.body_bytes;
@@ -81,13 +95,13 @@ impl Publisher {
                 let before = rows.len;
                 match rows.filtered(&new) {
                     Ok(filtered) => rows = filtered,
-                    Err(error) => return self.broken(sequence, &error),
+                    Err(error) => return self.stop(sequence, &error),
                 }
                 let duplicates = u64::try_from(before - rows.len).unwrap_or(0);
                 self.metrics.events_duplicate.inc_by(duplicates);
             }
             if let Err(error) = self.store.insert(rows, sequence) {
-                return self.broken(sequence, &error);
+                return self.stop(sequence, &error);
             }
         }
         if missing.persons {
@@ -100,9 +114,16 @@ impl Publisher {
         self.published.send_replace(sequence);
     }
 
-    /// A batch whose columns do not fit together is a bug; its record stays in the log, from which
-    /// a repaired program will read it.
-    fn broken(&self, sequence: Sequence, error: &arrow::error::ArrowError) {
-        tracing::error!(sequence = sequence.0, %error, "cannot publish a durable record");
+    /// Publishes neither the record at `sequence` nor any behind it.
+    pub(super) fn stop(&mut self, sequence: Sequence, error: &dyn Display) {
+        self.mode = Mode::Stopped;
+        self.health.fail_publication();
+        self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+        tracing::error!(
+            sequence = sequence.0,
+            %error,
+            "a durable record cannot be published: capture stops, and the record and all behind it \
+             stay in the log until a program is started that can publish it"
+        );
     }
 }

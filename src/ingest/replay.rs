@@ -50,7 +50,8 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Replays until the log's end is reached, then lets new records be published as they come.
+    /// Replays until the log's end is reached, then lets new records be published as they come. Ends
+    /// before it at a record that cannot be published.
     pub(super) fn run(mut self) {
         let mut records = 0_u64;
         loop {
@@ -62,6 +63,9 @@ impl Replay {
                         return;
                     }
                     self.replay(sequence, payload);
+                    if self.publisher.lock().mode == Mode::Stopped {
+                        return;
+                    }
                 }
                 Ok(Some(Item::Corrupt(corruption))) => {
                     self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
@@ -101,13 +105,12 @@ impl Replay {
         if !missing.rows && !missing.persons {
             return;
         }
+        // Its checksum is right, so it is not damaged: another program can read it.
         let prepared = self.prepared(payload);
+        let mut publisher = self.publisher.lock();
         match prepared {
-            Ok(prepared) => self.publisher.lock().publish(sequence, prepared, missing),
-            Err(error) => {
-                self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
-                tracing::error!(sequence = sequence.0, error, "a log record cannot be read");
-            }
+            Ok(prepared) => publisher.publish(sequence, prepared, missing),
+            Err(error) => publisher.stop(sequence, &error),
         }
     }
 

@@ -24,12 +24,12 @@ use crate::identity::deletions::Origin;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
 use crate::query::QueryError;
+use crate::query::merge::Unreadable;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::naming;
 use crate::storage::parquet;
 use crate::storage::rows::Rows;
-use crate::storage::store::StoreError;
 use crate::tasks::Shutdown;
 
 /// Which rows of a batch in memory are not deleted; `None` for all of them.
@@ -64,11 +64,13 @@ pub struct Erased {
 
 impl Files {
     /// Rewrites all files that hold deleted rows, and notes as of `now` which requests are done:
-    /// those up to which the log is in files. `None` if the shutdown began.
+    /// those up to which the log is in files. `None` if the shutdown began, or the persons have not
+    /// followed the log to where it is in files.
     ///
     /// # Errors
     ///
-    /// What is not rewritten stays hidden from answers; try again later.
+    /// What is not rewritten stays hidden from answers, and no request is done; try again later. A
+    /// file that cannot be read keeps no other from being rewritten.
     pub async fn erase(
         &self,
         now: UnixMicros,
@@ -79,16 +81,30 @@ impl Files {
         // Rows of before the requests beyond this may be in no file yet.
         let through = self.store.flushed_through_of(&version).0.min(deletions.newest());
         let mut erased = Erased { is_all: through >= deletions.newest(), ..Erased::default() };
+        let mut unreadable = None;
         for file in &version.files {
             if shutdown.is_cancelled() {
                 return Ok(None);
             }
-            if self.holds_deleted(file, &deletions).await? {
-                let merged = self.merge(std::slice::from_ref(file), shutdown).await?;
-                let Some(merged) = merged else { return Ok(None) };
-                erased.files += 1;
-                erased.rows += merged.deleted;
+            let rewritten = match self.holds_deleted(file, &deletions).await {
+                Ok(false) => continue,
+                Ok(true) => self.merge(std::slice::from_ref(file), shutdown).await,
+                Err(error) => Err(error.into()),
+            };
+            match rewritten {
+                Ok(None) => return Ok(None),
+                Ok(Some(merged)) => {
+                    erased.files += 1;
+                    erased.rows += merged.deleted;
+                }
+                Err(error) if error.unreadable().is_some() => {
+                    unreadable.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
             }
+        }
+        if let Some(error) = unreadable {
+            return Err(error);
         }
         let done = self.identities.finish_deletions(through, now);
         erased.requests = done.map_err(QueryError::from)?;
@@ -100,7 +116,7 @@ impl Files {
         &self,
         file: &DataFile,
         deletions: &Deletions,
-    ) -> Result<bool, FilesError> {
+    ) -> Result<bool, Unreadable> {
         let position = naming::position(file).0;
         if position >= deletions.newest() || !may_concern(file, deletions) {
             return Ok(false);
@@ -111,9 +127,10 @@ impl Files {
         let received_at = schema.field(column::RECEIVED_AT).name().as_str();
         let ids: Vec<&str> = deletions.distinct_ids(position).collect();
         let (objects, names) = (self.store.table().store(), [project, distinct_id, received_at]);
+        let unreadable = Unreadable::because(file);
         let read = parquet::read_columns_if(objects, file, &names, (distinct_id, &ids)).await;
-        let mut batches = read.map_err(StoreError::from)?;
-        while let Some(batch) = batches.try_next().await.map_err(StoreError::from)? {
+        let mut batches = read.map_err(&unreadable)?;
+        while let Some(batch) = batches.try_next().await.map_err(&unreadable)? {
             let column = |name: &str| batch.column_by_name(name);
             let projects =
                 column(project).and_then(|column| column.as_primitive_opt::<Int64Type>());

@@ -1,17 +1,21 @@
 //! What is done to the files of the events table: [`Files`] flushes, merges, and (in `deletions`)
 //! erases. Which files, and when, is decided elsewhere.
 
+use std::collections::BTreeSet;
+use std::error::Error;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use parquet::errors::ParquetError;
 
 use crate::identity::store::Identities;
 use crate::maintenance::deletions;
 use crate::query::QueryError;
 use crate::query::merge;
+use crate::query::merge::Unreadable;
+use crate::storage::compaction;
+use crate::storage::compaction::Limits;
 use crate::storage::compaction::Memory;
 use crate::storage::compaction::Reading;
 use crate::storage::delta::DataFile;
@@ -37,6 +41,21 @@ pub enum FilesError {
     /// Reading, and what persons say.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// A file, before its rows are read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+impl FilesError {
+    /// The path of the file that cannot be read, if it is that: others can be worked on.
+    pub fn unreadable(&self) -> Option<&str> {
+        if let Self::Unreadable(unreadable) = self {
+            return Some(&unreadable.path);
+        }
+        let mut causes = std::iter::successors(self.source(), |cause| (*cause).source());
+        let unreadable = causes.find_map(|cause| cause.downcast_ref::<Unreadable>());
+        unreadable.map(|unreadable| unreadable.path.as_str())
+    }
 }
 
 /// The events table, and what persons say of its rows.
@@ -75,6 +94,29 @@ impl Files {
         self.store.flush(applied, &keep).await
     }
 
+    /// One merge, if one is due and the shutdown has not begun: of the files that are not in
+    /// `unreadable`. A file that cannot be read gets in there, so that it costs no other its merge.
+    ///
+    /// # Errors
+    ///
+    /// The table is as before. Others may be merged if the error names a file
+    /// ([`FilesError::unreadable`]).
+    pub async fn merge_due(
+        &self,
+        limits: Limits,
+        unreadable: &mut BTreeSet<String>,
+        shutdown: &Shutdown,
+    ) -> Result<Option<Merged>, FilesError> {
+        let mut files = self.store.table().current().files.clone();
+        files.retain(|file| !unreadable.contains(&file.path));
+        let chosen = compaction::choose(&files, limits);
+        if chosen.is_empty() || shutdown.is_cancelled() {
+            return Ok(None);
+        }
+        let merged = self.merge(&chosen, shutdown).await;
+        merged.inspect_err(|error| unreadable.extend(error.unreadable().map(str::to_owned)))
+    }
+
     /// Puts one file with the rows of `files` in their place: of as many, from the first on, as can
     /// be merged with the memory for it. `None` if the shutdown began, or the persons have not
     /// followed the log to where it is in files, as after a crash; the vacuum removes what was
@@ -96,7 +138,7 @@ impl Files {
         // file, and of requests that come meanwhile all its rows are from before them.
         let deletions = self.identities.deletions();
         let memory = Memory::of(self.store.settings().compaction_memory_max_bytes.as_u64());
-        let (opened, batch_rows) = self.open(files, memory).map_err(StoreError::from)?;
+        let (opened, batch_rows) = self.open(files, memory)?;
         let remove: Vec<_> = opened.iter().map(|opened| Arc::clone(opened.file())).collect();
         let rows: u64 = remove.iter().map(|file| file.rows).sum();
         let mut writer = self.writer(&remove, through, memory)?;
@@ -122,12 +164,14 @@ impl Files {
         &self,
         files: &[Arc<DataFile>],
         memory: Memory,
-    ) -> Result<(Vec<PagedFile>, usize), ParquetError> {
+    ) -> Result<(Vec<PagedFile>, usize), Unreadable> {
         let table = self.store.table();
         let mut reading = Reading::new(memory);
         let mut opened = Vec::new();
         for file in files {
-            let file = PagedFile::open(table.store(), Arc::clone(file), &table.spec().schema)?;
+            let unreadable = Unreadable::because(file);
+            let file = PagedFile::open(table.store(), Arc::clone(file), &table.spec().schema)
+                .map_err(unreadable)?;
             if !reading.takes(file.cost()) {
                 break;
             }

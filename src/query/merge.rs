@@ -13,6 +13,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimestampMicrosecondType;
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -38,16 +39,36 @@ use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::QueryError;
 use crate::query::deleted;
+use crate::storage::delta::DataFile;
 use crate::storage::naming;
 use crate::storage::parquet::pages::PagedFile;
 use crate::storage::store::Store;
+
+/// A file of a merge that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}")]
+pub struct Unreadable {
+    /// Its path in the table.
+    pub path: String,
+    /// Why.
+    #[source]
+    pub source: ArrowError,
+}
+
+impl Unreadable {
+    /// Of what went wrong while `file` was read.
+    pub fn because<E: Into<ArrowError>>(file: &DataFile) -> impl Fn(E) -> Self + use<E> {
+        let path = file.path.clone();
+        move |error| Self { path: path.clone(), source: error.into() }
+    }
+}
 
 /// The rows of `files` in the order of the table, without those that are deleted, in batches of
 /// `batch_rows`. Reading blocks and happens where the stream is polled: on a thread of its own.
 ///
 /// # Errors
 ///
-/// A bug in the plan; errors of reading come with the batches.
+/// A bug in the plan; errors of reading, [`Unreadable`] all of them, come with the batches.
 pub fn sorted_rows(
     store: &Store,
     files: Vec<PagedFile>,
@@ -85,10 +106,13 @@ fn rows(
     deletions: Arc<Deletions>,
 ) -> Result<SendableRecordBatchStream, QueryError> {
     let position = naming::position(file.file());
-    let rows = file.rows(batch_rows).map_err(DataFusionError::from)?;
-    let rows = rows.map(move |batch| match deletions.is_empty() {
-        true => Ok(batch?),
-        false => Ok(deleted::leave_out(batch?, &deletions, position)?),
+    let unreadable = Unreadable::because(file.file());
+    let external = move |error: ArrowError| DataFusionError::External(Box::new(unreadable(error)));
+    let rows = file.rows(batch_rows).map_err(|error| external(error.into()))?;
+    let rows = rows.map(move |batch| {
+        let kept = |batch| deleted::leave_out(batch, &deletions, position);
+        let batch = if deletions.is_empty() { batch } else { batch.and_then(kept) };
+        batch.map_err(&external)
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), stream::iter(rows))))
 }

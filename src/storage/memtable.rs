@@ -11,6 +11,9 @@ use crate::storage::wal::Sequence;
 
 /// Batches with fewer rows than this are put together.
 const SMALL_ROWS: usize = 256;
+/// And with less memory: others wait for the store while they are, so that no more than a
+/// [`SMALL_BATCHES_MAX`] of these is copied at once. It has room for as many usual events of SDKs.
+const SMALL_BYTES: usize = 128 << 10;
 /// How many small batches in a row are put together, all put together as often before, so that each
 /// row is copied once per factor of this. More means fewer copies and more batches to scan.
 const SMALL_BATCHES_MAX: usize = 16;
@@ -33,45 +36,53 @@ impl Memtable {
     ///
     /// # Errors
     ///
-    /// The rows do not have the types of those before: a programmer error.
+    /// The rows do not have the types of those before: a programmer error. Nothing has changed then,
+    /// so that what is flushed never reaches beyond rows that are not in here.
     pub fn insert(
         &mut self,
         mut rows: Rows,
         sequence: Sequence,
         now: Duration,
     ) -> Result<(), ArrowError> {
+        let len = rows.len;
+        if len > 0 {
+            rows.runs = vec![Run { len, sequence }];
+            self.push(Arc::new(rows))?;
+        }
+        self.rows += len;
         self.last = sequence;
         self.oldest.get_or_insert(now);
-        if rows.len == 0 {
-            return Ok(());
-        }
-        rows.runs = vec![Run { len: rows.len, sequence }];
-        self.rows += rows.len;
-        self.memory_bytes += rows.memory_bytes;
-        self.push(rows, 0);
-        while let Some(joined) = self.joined.last().copied() {
-            let alike = self.joined.iter().rev().take_while(|other| **other == joined).count();
-            if alike < SMALL_BATCHES_MAX {
-                break;
-            }
-            self.joined.truncate(self.joined.len() - alike);
-            let parts = self.batches.split_off(self.batches.len() - alike);
-            let whole = Rows::concatenated(&parts)?;
-            self.memory_bytes -= parts.iter().map(|part| part.memory_bytes).sum::<usize>();
-            self.memory_bytes += whole.memory_bytes;
-            self.push(whole, joined.saturating_add(1));
-        }
         Ok(())
     }
 
-    /// Adds a batch that was put together `joined` times.
-    fn push(&mut self, rows: Rows, joined: u8) {
-        if rows.len < SMALL_ROWS {
+    /// Adds a batch, put together with those at the end if that is due. All of it or nothing.
+    fn push(&mut self, mut rows: Arc<Rows>) -> Result<(), ArrowError> {
+        // Batches at the end that `rows` takes the place of, and how often it was put together.
+        let (mut replaced, mut joined) = (0, 0_u8);
+        while is_small(&rows) {
+            let others = self.joined.iter().rev().skip(replaced);
+            let alike = others.take_while(|other| **other == joined).count();
+            if alike + 1 < SMALL_BATCHES_MAX {
+                break;
+            }
+            replaced += alike;
+            let parts = self.batches.iter().skip(self.batches.len() - replaced).take(alike);
+            let parts: Vec<_> = parts.cloned().chain([rows]).collect();
+            rows = Arc::new(Rows::concatenated(&parts)?);
+            joined = joined.saturating_add(1);
+        }
+        let replaced_from = self.batches.len() - replaced;
+        let replaced_bytes = self.batches.drain(replaced_from..).map(|batch| batch.memory_bytes);
+        self.memory_bytes -= replaced_bytes.sum::<usize>();
+        self.memory_bytes += rows.memory_bytes;
+        if is_small(&rows) {
+            self.joined.truncate(self.joined.len() - replaced);
             self.joined.push(joined);
         } else {
             self.joined.clear();
         }
-        self.batches.push(Arc::new(rows));
+        self.batches.push(rows);
+        Ok(())
     }
 
     /// The batches, oldest first.
@@ -105,11 +116,17 @@ impl Memtable {
     }
 }
 
+fn is_small(rows: &Rows) -> bool {
+    rows.len < SMALL_ROWS && rows.memory_bytes < SMALL_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use arrow::array::Array;
+    use arrow::array::ArrayRef;
     use arrow::array::AsArray;
     use arrow::array::Int64Array;
     use arrow::array::StringViewArray;
@@ -159,5 +176,49 @@ mod tests {
             }
         }
         assert_eq!(next, 1000);
+    }
+
+    fn text(values: &[&str]) -> Rows {
+        let column: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
+        let memory_bytes = column.get_array_memory_size();
+        Rows { len: values.len(), columns: vec![Some(column)], memory_bytes, runs: Vec::new() }
+    }
+
+    /// Goal: a record whose rows do not fit takes none of before along, and is not said to be here.
+    #[test]
+    fn rows_that_do_not_fit_change_nothing() {
+        let mut memtable = Memtable::default();
+        for number in 1..=15 {
+            memtable.insert(text(&["a"]), Sequence(number), Duration::ZERO).unwrap();
+        }
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let memory_bytes = number.get_array_memory_size();
+        let odd = Rows { len: 1, columns: vec![Some(number)], memory_bytes, runs: Vec::new() };
+        let before = memtable.memory_bytes();
+        for _ in 0..2 {
+            assert!(memtable.insert(odd.clone(), Sequence(16), Duration::ZERO).is_err());
+            assert_eq!((memtable.rows(), memtable.last()), (15, Sequence(15)));
+            assert_eq!((memtable.batches().len(), memtable.memory_bytes()), (15, before));
+        }
+        memtable.insert(text(&["b"]), Sequence(16), Duration::ZERO).unwrap();
+        assert_eq!((memtable.rows(), memtable.last()), (16, Sequence(16)));
+        let [whole] = memtable.batches() else { panic!("they are put together") };
+        assert_eq!((whole.len, whole.memory_bytes), (16, memtable.memory_bytes()));
+    }
+
+    /// Goal: others do not wait while many bytes are copied, however few rows they are in.
+    #[test]
+    fn large_rows_are_not_copied() {
+        let mut memtable = Memtable::default();
+        let long = "x".repeat(1 << 20);
+        let mut sent = Vec::new();
+        for number in 1..=40 {
+            let rows = text(&[if number % 2 == 0 { &long } else { "short" }]);
+            sent.extend(rows.columns.clone());
+            memtable.insert(rows, Sequence(number), Duration::ZERO).unwrap();
+        }
+        let kept = memtable.batches().iter().map(|batch| batch.columns[0].as_ref().unwrap());
+        assert_eq!(kept.clone().count(), 40);
+        assert!(kept.zip(sent.iter().flatten()).all(|(kept, sent)| Arc::ptr_eq(kept, sent)));
     }
 }

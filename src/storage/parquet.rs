@@ -154,7 +154,7 @@ impl FileWriter {
     }
 
     /// Ends row groups as soon as they take `group_bytes` of memory, however few rows they have.
-    /// At their end they are in memory twice.
+    /// Until their end is on the disk they take two and a half times that (see `compaction`).
     #[must_use]
     pub fn with_group_bytes(self, group_bytes: u64) -> Self {
         Self { group_bytes, ..self }

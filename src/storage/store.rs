@@ -89,7 +89,8 @@ struct Shared {
     app_id: String,
     settings: StorageConfig,
     clock: Clock,
-    /// Held for the length of a few pointer moves, never across I/O.
+    /// Held for the length of a few pointer moves, or while small batches are put together (at most
+    /// some MiB, see `memtable`); never across I/O.
     state: Mutex<State>,
     /// Held for a whole flush: memtables go to files one after the other, oldest first.
     flushing: tokio::sync::Mutex<()>,

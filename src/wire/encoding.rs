@@ -20,8 +20,8 @@
 //!
 //! # Why the log can rely on it
 //!
-//! [`Decoder::decode`] is a pure function of body, [`Hints`] and limit: the buffers that a decoder
-//! keeps change how fast it is, never what it returns.
+//! [`Decoder::decode`] is a pure function of body, [`Hints`] and limit: the state that a decoder keeps
+//! changes how fast it is, never what it returns.
 
 use bytes::Bytes;
 
@@ -112,14 +112,14 @@ impl DecodeError {
     }
 }
 
-/// Undoes what clients did to a body; keeps buffers for the next one. One per worker.
+/// Undoes what clients did to a body; keeps what is dear to make for the next one.
 #[derive(Debug, Default)]
 pub struct Decoder {
     inflater: Inflater,
 }
 
 impl Decoder {
-    /// A decoder without buffers yet; those of gzip are about 12 kB.
+    /// A decoder without any state yet; that of gzip is about 12 kB.
     pub fn new() -> Self {
         Self::default()
     }
@@ -160,11 +160,6 @@ impl Decoder {
             _ if length_bytes > limit_bytes => Err(DecodeError::TooLarge { limit_bytes }),
             _ => Ok(text),
         }
-    }
-
-    /// Takes back a buffer that came out of [`Decoded::into_vec`], for the next body to fill.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        self.inflater.recycle(buffer);
     }
 
     /// Undoes compressed layers until none is left. The hint counts once; magic numbers always.
@@ -226,7 +221,7 @@ impl Decoder {
     }
 }
 
-/// Decodes one body without keeping buffers; see [`Decoder::decode`].
+/// Decodes one body with a decoder of its own; see [`Decoder::decode`].
 ///
 /// # Errors
 ///

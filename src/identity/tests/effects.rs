@@ -84,9 +84,9 @@ fn what_is_not_noted_is_not_done() {
         };
         let applied = identities.apply_noting(&records, note);
         assert_eq!(applied.is_ok(), is_noted);
-        let plan = identities.person_of(PROJECTS[0], "a").expect("reads").expect("a");
+        let plan = identities.view().person_of(PROJECTS[0], "a").expect("reads").expect("a");
         assert_eq!(plan.properties["plan"], if is_noted { "pro" } else { "free" });
-        let b = identities.person_of(PROJECTS[0], "b").expect("reads");
+        let b = identities.view().person_of(PROJECTS[0], "b").expect("reads");
         assert_eq!(
             (b.is_some(), identities.applied_sequence()),
             (is_noted, 1 + u64::from(is_noted))

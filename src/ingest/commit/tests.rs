@@ -1,7 +1,10 @@
 //! The road from bytes to rows with the power cut at every operation of the disk: what was
 //! acknowledged is there once, whatever else happened, and a client that heard nothing may send
 //! again. The log thread's commits, the publisher, the memtables, flushes and the log's truncation
-//! are the real ones; the replay is driven here, as the real one needs the metadata's database.
+//! are the real ones; the replay is driven here, as the real one needs the metadata's database (it is in
+//! `replayed`).
+
+mod replayed;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -25,6 +28,7 @@ use uuid::Uuid;
 use super::Commit;
 use super::LogFailed;
 use super::LogThread;
+use super::Stock;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::config::storage::StorageConfig;
@@ -129,12 +133,18 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     }
     let metrics = Arc::new(Metrics::new());
     let last = wal.last_durable();
-    let (publisher, _) =
-        Publisher::new(store.clone(), window, last, derivations, Arc::clone(&metrics));
+    let health = Arc::new(Health::default());
+    let (publisher, _) = Publisher::new(
+        store.clone(),
+        window,
+        last,
+        derivations,
+        Arc::clone(&metrics),
+        Arc::clone(&health),
+    );
     replay(&wal, &publisher, flushed);
     publisher.lock().mode = Mode::Live;
     let (_, inbox_of_log) = mpsc::channel(1);
-    let health = Arc::new(Health::default());
     let log = LogThread { wal, inbox: inbox_of_log, publisher, health, metrics, clock };
     Some(Node { log, store, _derivations: inbox })
 }
@@ -177,6 +187,15 @@ fn replay(wal: &Wal, publisher: &Arc<Mutex<Publisher>>, flushed: Sequence) {
 impl Node {
     /// Sends a group of requests; returns those that were acknowledged.
     fn send(&mut self, numbers: Range<u32>) -> BTreeSet<u32> {
+        self.send_changed(numbers, |_, _| ())
+    }
+
+    /// The same, with something wrong with what was made of them.
+    fn send_changed(
+        &mut self,
+        numbers: Range<u32>,
+        change: impl Fn(u32, &mut Commit),
+    ) -> BTreeSet<u32> {
         let budget = Arc::new(Semaphore::new(100));
         let mut answers = Vec::new();
         let commit = |number: u32| {
@@ -203,7 +222,9 @@ impl Node {
             let permit = Arc::clone(&budget).try_acquire_owned().expect("room");
             let (reply, answer) = oneshot::channel();
             answers.push((number, answer));
-            Commit { head, body, prepared, permit, reply }
+            let mut commit = Commit { head, body, prepared, permit, reply };
+            change(number, &mut commit);
+            commit
         };
         let group = numbers.map(commit).collect();
         self.log.commit(group);
@@ -270,6 +291,83 @@ fn live(runtime: &Runtime, disk: &SimDisk) -> (BTreeSet<u32>, bool) {
     (acknowledged, finished)
 }
 
+/// The ids of the events of a request.
+fn ids_of(request: u32) -> impl Iterator<Item = String> {
+    (0..EVENTS)
+        .map(move |index| Uuid::from_u128(u128::from(request * EVENTS + index + 1)).to_string())
+}
+
+/// Goal: a bug may keep an acknowledged record out of the tables, and never out of the log: no flush
+/// and no cut passes it, and a program without the bug has all of it and of what came after.
+#[test]
+fn a_record_that_cannot_be_published_stays_in_the_log() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let disk = SimDisk::new();
+    let mut node = start(&runtime, &disk).expect("a new disk");
+    assert_eq!(node.send(0..2).len(), 2);
+    let acknowledged = node.send_changed(2..5, |number, commit| {
+        if number == 3 {
+            // Ids of events that are not there, twice, so that rows are to be left out.
+            commit.prepared.event_ids.extend([Uuid::max(); 2]);
+        }
+    });
+    assert_eq!(acknowledged.len(), 3, "they are durable");
+    assert!(node.log.health.is_publication_failed());
+    for request in 5..REQUESTS {
+        // Those that were under way. Each is in a segment of its own.
+        node.send(request..request + 1);
+    }
+    let counted: BTreeSet<String> = node.counts(&runtime).into_keys().collect();
+    assert_eq!(counted, (0..3).flat_map(ids_of).collect());
+    assert!(node.flush(&runtime));
+    assert_eq!(node.store.flushed_through(), Sequence(3));
+    assert!(node.flush(&runtime), "there is nothing more to flush");
+    drop(node);
+    let mut node = start(&runtime, &disk.power_on(Survival::Lose)).expect("starts");
+    let expected: BTreeMap<String, u32> =
+        (0..REQUESTS).flat_map(ids_of).map(|id| (id, 1)).collect();
+    assert_eq!(node.counts(&runtime), expected);
+    assert_eq!(node.send(0..REQUESTS).len(), 8);
+    assert!(node.flush(&runtime));
+    assert_eq!(node.counts(&runtime), expected);
+}
+
+/// Goal: a request that no log can take is its sender's matter alone.
+#[test]
+fn a_record_that_is_too_large_does_not_stop_the_log() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let mut node = start(&runtime, &SimDisk::new()).expect("a new disk");
+    let acknowledged = node.send_changed(0..3, |number, commit| {
+        if number == 1 {
+            commit.body = vec![0; 1 << 30].into();
+        }
+    });
+    assert_eq!(acknowledged, BTreeSet::from([0, 2]));
+    assert!(!node.log.health.is_log_failed());
+    assert_eq!(node.send(3..4).len(), 1);
+}
+
+/// Goal: a disk without room for a spare is left alone for a while.
+#[test]
+fn the_keeper_of_the_stock_waits_longer_after_a_failure() {
+    let disk = SimDisk::new();
+    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
+    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
+    let files = opened.expect("opens").0.files();
+    let stock = Stock { files, segment_bytes: 3 << 20, health: Arc::new(Health::default()) };
+    disk.set_capacity_bytes(1 << 20);
+    let mut pauses = Vec::new();
+    stock.keep(&mut |pause| {
+        pauses.push(pause.as_millis());
+        if pauses.len() == 4 {
+            disk.set_capacity_bytes(1 << 30);
+        }
+        pauses.len() < 9
+    });
+    // Three attempts fail; the fourth makes three pieces.
+    assert_eq!(pauses, [1000, 60_000, 60_000, 60_000, 10, 10, 10, 1000, 1000]);
+}
+
 #[test]
 fn a_log_that_failed_is_known_to_those_who_ask() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -289,10 +387,6 @@ fn what_was_acknowledged_is_there_once_after_a_power_cut() {
     let before = SimDisk::new();
     assert!(start(&runtime, &before).is_some());
     let before = before.power_on(Survival::Keep);
-    let of = |request: u32| {
-        (0..EVENTS)
-            .map(move |index| Uuid::from_u128(u128::from(request * EVENTS + index + 1)).to_string())
-    };
     let mut partial = 0;
     for cut in 0.. {
         let disk = before.power_on(Survival::Keep);
@@ -305,7 +399,7 @@ fn what_was_acknowledged_is_there_once_after_a_power_cut() {
             let counts = node.counts(&runtime);
             assert!(counts.values().all(|count| *count == 1), "{context}: {counts:?}");
             for request in 0..REQUESTS {
-                let found = of(request).filter(|id| counts.contains_key(id)).count();
+                let found = ids_of(request).filter(|id| counts.contains_key(id)).count();
                 let whole = usize::try_from(EVENTS).expect("small");
                 // All of a request or nothing of it.
                 assert!(found == 0 || found == whole, "{context}: {found} of request {request}");
@@ -314,12 +408,12 @@ fn what_was_acknowledged_is_there_once_after_a_power_cut() {
                     "{context}: lost {request}"
                 );
             }
-            partial += usize::from(counts.len() < of(0).count() * 8 && !counts.is_empty());
+            partial += usize::from(counts.len() < ids_of(0).count() * 8 && !counts.is_empty());
             // Clients that heard nothing send again, and so do some that did.
             assert_eq!(node.send(0..REQUESTS).len(), 8, "{context}");
             assert!(node.flush(&runtime), "{context}");
             let counts = node.counts(&runtime);
-            assert_eq!(counts.len(), of(0).count() * 8, "{context}");
+            assert_eq!(counts.len(), ids_of(0).count() * 8, "{context}");
             assert!(counts.values().all(|count| *count == 1), "{context}: {counts:?}");
         }
         if finished {

@@ -2,45 +2,22 @@
 //! merges, erasures, with the power cut in between. Table, memtables, identity store and queries are
 //! the real ones; the log is a list here, as it has tests of its own.
 
-use std::collections::BTreeMap;
+mod model;
+mod node;
+
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
-use clap::Parser;
 use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::path::Path as ObjectPath;
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use tokio::runtime::Builder;
-use tokio::runtime::Runtime;
-use url::Url;
 use uuid::Uuid;
 
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::config::query::QueryConfig;
-use crate::config::storage::StorageConfig;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
-use crate::event::schema::BLOOM_COLUMNS;
-use crate::event::schema::PARTITION_COLUMN;
-use crate::event::schema::SORT_COLUMNS;
-use crate::event::schema::STATISTICS_COLUMNS;
-use crate::event::schema::column;
-use crate::event::schema::events_schema;
-use crate::event::time::Month;
-use crate::event::time::month_of;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::Op;
@@ -48,37 +25,20 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::deletions::Deletion;
-use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::identity::view::Flow;
-use crate::maintenance::deletions::Erased;
-use crate::maintenance::files::Files;
-use crate::metadata::Metadata;
-use crate::query::Engine;
-use crate::query::Sources;
-use crate::query::rows::Format;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::Edit;
-use crate::storage::delta::EditKind;
-use crate::storage::delta::TableSpec;
+use crate::maintenance::deletions::tests::model::Entry;
+use crate::maintenance::deletions::tests::model::Model;
+use crate::maintenance::deletions::tests::node::Bench;
+use crate::maintenance::deletions::tests::node::NOW;
+use crate::maintenance::deletions::tests::node::Node;
+use crate::maintenance::deletions::tests::node::TABLE;
+use crate::maintenance::deletions::tests::node::received_at;
+use crate::storage::compaction::Limits;
+use crate::storage::disk::Disk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
-use crate::storage::durable::DurableStore;
-use crate::storage::parquet::Layout;
-use crate::storage::parquet::read_columns;
-use crate::storage::progress::Progress;
-use crate::storage::rows::Rows;
-use crate::storage::store::Partitioning;
-use crate::storage::store::Store;
-use crate::storage::wal::Sequence;
 use crate::tasks::Shutdown;
-use crate::telemetry::metrics::Metrics;
 
-const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
-const LIMITS: Limits = Limits { ids_bytes: 1 << 20, rows_bytes: 1 << 20, blocks_bytes: 1 << 20 };
-const TABLE: &str = "/data/tables/events";
-const APP: &str = "node/1";
 const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -87,330 +47,6 @@ const STEPS: u32 = 40;
 
 /// Lives of an ordinary run.
 const LIVES: u64 = 12;
-
-#[derive(Debug, Parser)]
-struct Settings {
-    #[command(flatten)]
-    storage: StorageConfig,
-    #[command(flatten)]
-    query: QueryConfig,
-}
-
-/// What the log holds.
-#[derive(Clone, Debug)]
-struct Entry {
-    record: Record,
-    /// Ids of events with their distinct ids.
-    events: Vec<(Uuid, &'static str)>,
-}
-
-/// The plain truth: who has which distinct id, and which events there are.
-#[derive(Debug, Default)]
-struct Model {
-    /// The first distinct id of the person that has this one.
-    owner: BTreeMap<(ProjectId, &'static str), &'static str>,
-    /// Ids of persons that were deleted without their events.
-    personless: BTreeSet<(ProjectId, &'static str)>,
-    events: BTreeMap<Uuid, (ProjectId, &'static str)>,
-    deleted: BTreeSet<Uuid>,
-    requests: usize,
-}
-
-impl Model {
-    fn feed(&mut self, entry: &Entry) {
-        let project = entry.record.project;
-        let id_of = |text: &str| *IDS.iter().find(|id| **id == text).expect("one of them");
-        for op in &entry.record.ops {
-            match &op.kind {
-                OpKind::Touch => {
-                    let id = id_of(&op.distinct_id);
-                    self.owner.entry((project, id)).or_insert(id);
-                }
-                OpKind::Merge { other, .. } => {
-                    self.merge(project, id_of(&op.distinct_id), id_of(other));
-                }
-                OpKind::Delete { person, extent } => self.delete(project, *person, *extent),
-                other => panic!("{other:?}"),
-            }
-        }
-        self.events.extend(entry.events.iter().map(|(uuid, id)| (*uuid, (project, *id))));
-    }
-
-    fn merge(&mut self, project: ProjectId, id: &'static str, other: &'static str) {
-        let of = |id| self.owner.get(&(project, id)).copied();
-        let (target, source) = match (of(id), of(other)) {
-            (Some(target), Some(source)) => (target, Some(source)),
-            (Some(target), None) | (None, Some(target)) => (target, None),
-            (None, None) => {
-                // The id whose events are stored without a person lends its uuid.
-                let was_used = |id| self.personless.contains(&(project, id));
-                let other_first = was_used(other) && !was_used(id);
-                (if other_first { other } else { id }, None)
-            }
-        };
-        for ((own, _), owner) in &mut self.owner {
-            if *own == project && Some(*owner) == source {
-                *owner = target;
-            }
-        }
-        self.owner.insert((project, id), target);
-        self.owner.insert((project, other), target);
-    }
-
-    fn delete(&mut self, project: ProjectId, person: Uuid, extent: Extent) {
-        let is_theirs = |first: &str| PersonId::of(project, first).0 == person;
-        let theirs = self.owner.iter();
-        let theirs = theirs.filter(|((own, _), first)| *own == project && is_theirs(first));
-        let ids: Vec<&'static str> = theirs.map(|((_, id), _)| *id).collect();
-        if extent.has_events() && !ids.is_empty() {
-            self.requests += 1;
-            let theirs =
-                self.events.iter().filter(|(_, (own, id))| *own == project && ids.contains(id));
-            self.deleted.extend(theirs.map(|(uuid, _)| *uuid));
-        }
-        if !extent.has_person() {
-            return;
-        }
-        self.owner.retain(|(own, id), _| *own != project || !ids.contains(id));
-        for id in ids {
-            match extent {
-                Extent::Both => self.personless.remove(&(project, id)),
-                _ => self.personless.insert((project, id)),
-            };
-        }
-    }
-
-    fn events_of(&self, project: ProjectId) -> BTreeSet<Uuid> {
-        let own = self.events.iter().filter(|(_, (own, _))| *own == project);
-        own.map(|(uuid, _)| *uuid).filter(|uuid| !self.deleted.contains(uuid)).collect()
-    }
-}
-
-struct Node {
-    files: Files,
-    engine: Engine,
-    /// Records that are logged and whose persons are not derived yet.
-    waiting: Vec<Record>,
-}
-
-struct Bench {
-    runtime: Runtime,
-    directory: tempfile::TempDir,
-    metadata: Metadata,
-    clock: Clock,
-    /// How many images of the identity store there are.
-    images: u32,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.expect("a runtime");
-        let directory = tempfile::tempdir().expect("a directory");
-        let clock = Clock::test(NOW);
-        let path = directory.path().join("metadata.db");
-        let metadata = runtime.block_on(Metadata::open(&path, clock.clone())).expect("opens");
-        Self { runtime, directory, metadata, clock, images: 0 }
-    }
-
-    /// A directory with what a crash leaves of an identity store.
-    fn image(&mut self, of: Option<&Path>) -> PathBuf {
-        self.images += 1;
-        let image = self.directory.path().join(format!("identity-{}", self.images));
-        if let Some(from) = of {
-            copy(from, &image);
-        }
-        image
-    }
-
-    /// A node over what is on the disk and in the log.
-    fn start(&self, disk: &SimDisk, identity: &Path, log: &[Entry]) -> Node {
-        let identities = Identities::open(identity, LIMITS).expect("opens");
-        let store = self.runtime.block_on(open_store(disk, &self.clock));
-        let sources = Sources {
-            store: store.clone(),
-            identities: identities.clone(),
-            metadata: self.metadata.clone(),
-            progress: Progress::Still,
-        };
-        let settings = Settings::parse_from(["weir"]).query;
-        let (runtime, metrics) = (self.runtime.handle().clone(), Arc::new(Metrics::new()));
-        let engine = Engine::new(settings, sources, runtime, self.clock.clone(), metrics);
-        let engine = engine.expect("an engine");
-        let (flushed, derived) = (store.flushed_through(), identities.applied_sequence());
-        let mut node = Node { files: Files { store, identities }, engine, waiting: Vec::new() };
-        for entry in log {
-            if entry.record.sequence > flushed.0 {
-                node.insert(entry);
-            }
-            if entry.record.sequence > derived {
-                node.waiting.push(entry.record.clone());
-            }
-        }
-        node
-    }
-
-    /// Every answer to a question for ids, and what the requests say.
-    fn check(&self, node: &mut Node, model: &Model, context: &str) {
-        node.derive();
-        for project in PROJECTS {
-            let sql = "SELECT uuid FROM events";
-            let answer = self.runtime.block_on(node.engine.sql(project, sql, Format::Csv));
-            let answer = String::from_utf8(answer.expect("an answer")).expect("UTF-8");
-            let mut uuids: Vec<Uuid> =
-                answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
-            uuids.sort_unstable();
-            let expected: Vec<Uuid> = model.events_of(project).into_iter().collect();
-            assert_eq!(uuids, expected, "{context}");
-        }
-        let mut requests = 0;
-        for project in PROJECTS {
-            let visit = |_| {
-                requests += 1;
-                Flow::Continue(())
-            };
-            node.files.identities.view().scan_deletions(project, visit).expect("scans");
-        }
-        assert_eq!(requests, model.requests, "{context}: no request is lost or there twice");
-    }
-
-    /// A pass over the files; `None` if it was cut short.
-    fn erase(&self, node: &Node) -> Option<Erased> {
-        let shutdown = Shutdown::new();
-        self.runtime.block_on(node.files.erase(NOW, &shutdown)).ok().flatten()
-    }
-
-    /// Ids in live files, as any reader of Parquet finds them.
-    fn stored(&self, node: &Node) -> Vec<Uuid> {
-        let table = node.files.store.table();
-        let mut found = Vec::new();
-        for file in &table.current().files {
-            let read = async {
-                let batches = read_columns(table.store(), file, &["uuid"]).await.expect("opens");
-                batches.try_collect::<Vec<_>>().await.expect("reads")
-            };
-            let batches = self.runtime.block_on(read);
-            let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
-            assert_eq!(u64::try_from(rows), Ok(file.rows), "{}", file.path);
-            for batch in batches {
-                let ids = batch.column(0).as_string::<i32>().iter().flatten();
-                found.extend(ids.map(|id| id.parse::<Uuid>().expect("a uuid")));
-            }
-        }
-        found
-    }
-}
-
-impl Node {
-    fn insert(&self, entry: &Entry) {
-        let sequence = Sequence(entry.record.sequence);
-        let rows = rows(entry.record.project, sequence.0, &entry.events);
-        self.files.store.insert(rows, sequence).expect("rows fit");
-    }
-
-    fn derive(&mut self) {
-        let records = std::mem::take(&mut self.waiting);
-        self.files.identities.apply(&records).expect("applies");
-    }
-
-    async fn flush(&self) -> bool {
-        self.files.store.freeze();
-        loop {
-            match self.files.flush().await {
-                Ok(Some(_)) => {}
-                Ok(None) => return true,
-                Err(_) => return false,
-            }
-        }
-    }
-
-    /// Merges some files of one month.
-    async fn merge(&self, random: &mut StdRng) -> bool {
-        let files = self.files.store.table().current().files.clone();
-        let Some(one) = files.choose(random) else { return true };
-        let same = |file: &&Arc<DataFile>| file.partition == one.partition;
-        let chosen: Vec<_> = files.iter().filter(same).take(3).cloned().collect();
-        self.files.merge(&chosen, &Shutdown::new()).await.is_ok()
-    }
-
-    /// As other engines rewrite a file: the same rows under a name that says no place in the log.
-    async fn rewrite(&self, random: &mut StdRng) -> bool {
-        let table = self.files.store.table();
-        let Some(file) = table.current().files.choose(random).cloned() else { return true };
-        let directory = file.path.split('/').next().expect("a directory");
-        let id = Uuid::from_u128(random.random());
-        let path = format!("{directory}/part-00000-{id}-c000.snappy.parquet");
-        let [from, to] = [&file.path, &path].map(|path| ObjectPath::from(path.as_str()));
-        if table.store().copy(&from, &to).await.is_err() {
-            return false;
-        }
-        let add = vec![DataFile { path, ..DataFile::clone(&file) }];
-        let edit = Edit { add, remove: vec![file], transaction: None, kind: EditKind::Compact };
-        self.files.store.replace(edit).await.is_ok()
-    }
-}
-
-/// When the record of a place in the log was received.
-fn received_at(sequence: u64) -> UnixMicros {
-    NOW.saturating_add(Duration::from_secs(sequence))
-}
-
-fn rows(project: ProjectId, sequence: u64, events: &[(Uuid, &'static str)]) -> Rows {
-    let mut columns = vec![None; events_schema().fields().len()];
-    let len = events.len();
-    let text = |values: Vec<String>| Some(Arc::new(StringViewArray::from_iter_values(values)) as _);
-    // Two months, so that a flush makes two files.
-    let time =
-        |index: usize| NOW.0 - i64::try_from(index % 2).expect("small") * 40 * 86_400_000_000;
-    let utc = |micros: Vec<i64>| TimestampMicrosecondArray::from(micros).with_timezone("UTC");
-    let person = |id: &str| PersonId::of(project, id).0.to_string();
-    columns[column::PROJECT_ID] = Some(Arc::new(Int64Array::from(vec![project.0; len])) as _);
-    columns[column::UUID] = text(events.iter().map(|(uuid, _)| uuid.to_string()).collect());
-    columns[column::EVENT] = text(vec!["event".to_owned(); len]);
-    columns[column::DISTINCT_ID] = text(events.iter().map(|(_, id)| (*id).to_owned()).collect());
-    columns[column::PERSON_ID] = text(events.iter().map(|(_, id)| person(id)).collect());
-    columns[column::TIMESTAMP] = Some(Arc::new(utc((0..len).map(time).collect())) as _);
-    columns[column::RECEIVED_AT] = Some(Arc::new(utc(vec![received_at(sequence).0; len])) as _);
-    columns[column::PROPERTIES] = text(vec!["{}".to_owned(); len]);
-    Rows { len, columns, memory_bytes: 100 * len, runs: Vec::new() }
-}
-
-async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {
-    let objects = DurableStore::new(Arc::new(disk.clone()), Path::new(TABLE));
-    objects.recover().expect("recovers");
-    let objects: Arc<dyn ObjectStore> = Arc::new(objects);
-    let location = Url::from_directory_path(TABLE).expect("absolute");
-    let schema = events_schema();
-    let spec = TableSpec { name: "events", schema, partition_column: Some(PARTITION_COLUMN) };
-    let table = DeltaTable::open_or_create(objects, location, spec, clock.clone());
-    let layout = Layout {
-        sort: SORT_COLUMNS.to_vec(),
-        bloom: BLOOM_COLUMNS.to_vec(),
-        statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: vec![column::UUID, column::PROPERTIES],
-    };
-    let partitioning = Partitioning {
-        time_column: column::TIMESTAMP,
-        key: |time| month_of(time).0,
-        name: |month| Month(month).to_string(),
-    };
-    let table = table.await.expect("the table");
-    let settings = Settings::parse_from(["weir"]).storage;
-    Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock.clone())
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a directory");
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).expect("a copy");
-        }
-    }
-}
 
 fn entry(random: &mut StdRng, sequence: u64) -> Entry {
     let project = *PROJECTS.choose(random).expect("some");
@@ -561,6 +197,31 @@ fn finish(bench: &Bench, disk: &SimDisk, (node, model): (&mut Node, &Model), con
     assert_eq!(data.count(), table.current().files.len(), "{context}: no old file stays");
 }
 
+/// Has an event of each distinct id in a file, of each month one, and in the model.
+fn send(
+    bench: &Bench,
+    (node, model): (&mut Node, &mut Model),
+    sequence: u64,
+    project: ProjectId,
+    ids: &[&'static str],
+) {
+    let event = |id: &&'static str| (Uuid::from_u128(rand::random()), *id);
+    let touch = |id: &&'static str| Op {
+        distinct_id: (*id).to_owned(),
+        event_id: Uuid::nil(),
+        timestamp: NOW,
+        kind: OpKind::Touch,
+    };
+    let ops = ids.iter().map(touch).collect();
+    let record = Record { sequence, project, ops };
+    let entry = Entry { record, events: ids.iter().map(event).collect() };
+    model.feed(&entry);
+    node.insert(&entry);
+    node.waiting.push(entry.record);
+    node.derive();
+    assert!(bench.runtime.block_on(node.flush()));
+}
+
 /// Goal: names and statistics keep a pass away from files that cannot have deleted rows.
 #[test]
 fn only_files_with_deleted_rows_are_written_anew() {
@@ -568,26 +229,9 @@ fn only_files_with_deleted_rows_are_written_anew() {
     let identity = bench.image(None);
     let mut node = bench.start(&SimDisk::new(), &identity, &[]);
     let mut model = Model::default();
-    let send = |node: &mut Node, model: &mut Model, sequence, project, ids: &[&'static str]| {
-        let event = |id: &&'static str| (Uuid::from_u128(rand::random()), *id);
-        let touch = |id: &&'static str| Op {
-            distinct_id: (*id).to_owned(),
-            event_id: Uuid::nil(),
-            timestamp: NOW,
-            kind: OpKind::Touch,
-        };
-        let ops = ids.iter().map(touch).collect();
-        let record = Record { sequence, project, ops };
-        let entry = Entry { record, events: ids.iter().map(event).collect() };
-        model.feed(&entry);
-        node.insert(&entry);
-        node.waiting.push(entry.record);
-        node.derive();
-        assert!(bench.runtime.block_on(node.flush()));
-    };
-    send(&mut node, &mut model, 1, PROJECTS[0], &["a"]);
-    send(&mut node, &mut model, 2, PROJECTS[0], &["b"]);
-    send(&mut node, &mut model, 3, PROJECTS[1], &["a"]);
+    send(&bench, (&mut node, &mut model), 1, PROJECTS[0], &["a"]);
+    send(&bench, (&mut node, &mut model), 2, PROJECTS[0], &["b"]);
+    send(&bench, (&mut node, &mut model), 3, PROJECTS[1], &["a"]);
     let merged = node.files.store.table().current().files.clone();
     bench.runtime.block_on(node.files.merge(&merged[1..2], &Shutdown::new())).expect("merges");
     let before: BTreeSet<String> = paths(&node);
@@ -605,7 +249,7 @@ fn only_files_with_deleted_rows_are_written_anew() {
     let first = erasing.expect("a pass");
     assert_eq!((first.requests, first.files, first.rows, first.is_all), (0, 1, 1, false));
     bench.check(&mut node, &model, "before the flush");
-    send(&mut node, &mut model, 5, PROJECTS[0], &["a"]);
+    send(&bench, (&mut node, &mut model), 5, PROJECTS[0], &["a"]);
     let erasing = bench.erase(&node);
     let second = erasing.expect("a pass");
     assert_eq!((second.requests, second.files, second.rows, second.is_all), (1, 0, 0, true));
@@ -656,6 +300,82 @@ fn a_merge_waits_for_the_requests_of_the_log() {
     node.derive();
     assert_eq!(merge(&node), Some((1, 1)), "rows, and deleted ones");
     bench.check(&mut node, &model, "after the merge");
+}
+
+/// Goal: a damaged file costs the deletion and the merge of its own rows, for as long as it is
+/// damaged, and nobody else's.
+#[test]
+fn a_file_that_cannot_be_read_stops_no_other() {
+    // Its end, where it says what is in it; and the first pages.
+    for (name, is_end) in [("end", true), ("pages", false)] {
+        let mut bench = Bench::new();
+        let (identity, disk) = (bench.image(None), SimDisk::new());
+        let mut node = bench.start(&disk, &identity, &[]);
+        let mut model = Model::default();
+        for sequence in 1..=4 {
+            send(&bench, (&mut node, &mut model), sequence, PROJECTS[0], &["a", "a", "b", "b"]);
+        }
+        let op = Op {
+            distinct_id: String::new(),
+            event_id: Uuid::nil(),
+            timestamp: NOW,
+            kind: OpKind::Delete {
+                person: PersonId::of(PROJECTS[0], "a").0,
+                extent: Extent::Events,
+            },
+        };
+        let record = Record { sequence: 5, project: PROJECTS[0], ops: vec![op] };
+        let entry = Entry { record, events: Vec::new() };
+        model.feed(&entry);
+        node.insert(&entry);
+        node.waiting.push(entry.record);
+        node.derive();
+        assert!(bench.runtime.block_on(node.flush()));
+        // Two months of four files each.
+        let files = node.files.store.table().current().files.clone();
+        assert_eq!(files.len(), 8, "{name}");
+        let damaged = files.first().expect("some").path.clone();
+        let file = disk.open(&Path::new(TABLE).join(&damaged)).expect("opens");
+        let mut whole = vec![0; usize::try_from(file.len_bytes().expect("a length")).unwrap()];
+        file.read_at(&mut whole, 0).expect("reads");
+        let zeros = vec![0; if is_end { 8 } else { whole.len() / 4 }];
+        let at = if is_end { whole.len() - zeros.len() } else { 0 };
+        file.write_all_at(&zeros, at.try_into().unwrap()).expect("writes");
+
+        let shutdown = Shutdown::new();
+        let erase = |node: &Node| bench.runtime.block_on(node.files.erase(NOW, &shutdown));
+        let error = erase(&node).expect_err(name);
+        assert_eq!(error.unreadable(), Some(damaged.as_str()), "{name}");
+        let left = paths(&node);
+        let old = files.iter().filter(|file| left.contains(&file.path));
+        assert_eq!(old.map(|file| &file.path).collect::<Vec<_>>(), [&damaged], "{name}");
+        assert!(!node.files.identities.deletions().is_empty(), "{name}: it is not done");
+
+        // Three files of its month are left, and four of the other.
+        let limits = Limits { target_bytes: 256 << 20, files_min: 3 };
+        let (mut unreadable, mut merged) = (BTreeSet::new(), Vec::new());
+        let mut errors = 0;
+        loop {
+            let merging = node.files.merge_due(limits, &mut unreadable, &shutdown);
+            match bench.runtime.block_on(merging) {
+                Ok(Some(done)) => merged.push(done.files),
+                Ok(None) => break,
+                Err(error) => {
+                    errors += 1;
+                    assert_eq!(error.unreadable(), Some(damaged.as_str()), "{name}");
+                }
+            }
+        }
+        merged.sort_unstable();
+        assert_eq!((merged.as_slice(), errors), ([3, 4].as_slice(), 1), "{name}");
+        assert_eq!(paths(&node).len(), 3, "{name}");
+
+        file.write_all_at(&whole, 0).expect("writes");
+        let erased = erase(&node).expect("a pass").expect("whole");
+        assert_eq!((erased.requests, erased.files, erased.is_all), (1, 1, true), "{name}");
+        bench.check(&mut node, &model, name);
+        assert_eq!(bench.stored(&node).len(), 8, "{name}");
+    }
 }
 
 fn paths(node: &Node) -> BTreeSet<String> {

@@ -234,7 +234,7 @@ fn the_copy_is_the_store() {
 
     // A merge takes a person away and gives its distinct ids to the survivor.
     let project = bench.metadata.snapshot().projects().next().expect("a project").id;
-    let gone = bench.identities.person_of(project, "c").expect("reads");
+    let gone = bench.identities.view().person_of(project, "c").expect("reads");
     let gone = gone.expect("a person").uuid.to_string();
     assert!(rows(&table).iter().any(|row| row.2 == gone));
     bench.apply(3, 0, vec![merge("b", "c")]);

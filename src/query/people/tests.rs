@@ -368,7 +368,7 @@ fn values_are_those_of_the_newest_persons() {
                 persons.push(person);
                 ControlFlow::Continue(())
             };
-            world.identities.scan_persons(PROJECTS[0], visit).unwrap();
+            world.identities.view().scan_persons(PROJECTS[0], visit).unwrap();
             let newest = persons.iter().rev().take(persons_max);
             let values: Vec<_> =
                 newest.filter_map(|person| person.properties.get("plan")).collect();

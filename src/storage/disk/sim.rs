@@ -84,6 +84,11 @@ impl SimDisk {
         self.state.lock().syncs_until_failure = Some(count);
     }
 
+    /// Lets every call of `open` with this path fail from now on; `None` for no path.
+    pub fn fail_open_of(&self, path: Option<&Path>) {
+        self.state.lock().unreadable = path.map(normal);
+    }
+
     /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
@@ -162,7 +167,12 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let id = self.powered()?.file_at(&normal(path))?;
+        let path = normal(path);
+        let state = self.powered()?;
+        if state.unreadable.as_ref() == Some(&path) {
+            return Err(io::Error::other("simulated failure of open"));
+        }
+        let id = state.file_at(&path)?;
         Ok(self.handle(id))
     }
 

@@ -47,8 +47,8 @@ pub(super) enum CreateError {
     Failed(io::Error),
 }
 
-/// Begins a segment of `len_bytes`, of the spare if there is one. When this returns, its name and
-/// header are durable, and it may take frames.
+/// Begins a segment of `len_bytes`, of the spare if there is one that is of use. When this returns,
+/// its name and header are durable, and it may take frames.
 pub(super) fn create(
     disk: &dyn Disk,
     dir: &Path,
@@ -56,19 +56,55 @@ pub(super) fn create(
     len_bytes: u64,
 ) -> Result<Box<dyn DiskFile>, CreateError> {
     let path = path_of(dir, header.first);
-    let spare = spare::open(disk, dir, len_bytes).map_err(CreateError::Failed)?;
+    let spare = headed_spare(disk, dir, header, len_bytes);
     let is_spare = spare.is_some();
     let file = spare.map_or_else(|| reserve(disk, &path, len_bytes), Ok)?;
-    let write = || {
-        file.write_all_at(&header.encode(), 0)?;
-        file.sync_data()?;
+    let name = || {
         if is_spare {
+            // A rename would replace a segment in silence.
+            check_free(disk, &path)?;
             disk.rename(&spare::path(dir), &path)?;
+        } else {
+            write_header(&*file, header)?;
         }
         disk.sync_dir(dir)
     };
-    write().map_err(CreateError::Failed)?;
+    name().map_err(CreateError::Failed)?;
     Ok(file)
+}
+
+/// The spare with a durable header. `None` if there is none, or it cannot be read or written: no
+/// record is in it, so the log goes on in another file. A damaged spare that stopped it would do so
+/// after every restart.
+fn headed_spare(
+    disk: &dyn Disk,
+    dir: &Path,
+    header: SegmentHeader,
+    len_bytes: u64,
+) -> Option<Box<dyn DiskFile>> {
+    let spare = spare::open(disk, dir, len_bytes).ok().flatten()?;
+    match write_header(&*spare, header) {
+        Ok(()) => Some(spare),
+        Err(error) => {
+            tracing::warn!(%error, "the spare segment of the log cannot be written");
+            // So that another one is made. If that fails, the next segment does not get it either.
+            let _ = disk.remove(&spare::path(dir));
+            None
+        }
+    }
+}
+
+fn write_header(file: &dyn DiskFile, header: SegmentHeader) -> io::Result<()> {
+    file.write_all_at(&header.encode(), 0)?;
+    file.sync_data()
+}
+
+fn check_free(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.metadata(path) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn reserve(disk: &dyn Disk, path: &Path, len: u64) -> Result<Box<dyn DiskFile>, CreateError> {

@@ -121,6 +121,38 @@ fn the_next_segment_is_made_of_the_spare() {
     assert_eq!(read(&wal.files(), 0, Sequence(2)), items);
 }
 
+/// Goal: a spare is a help and never a hindrance, and no segment is lost to it.
+#[test]
+fn a_spare_that_is_of_no_use_does_not_stop_the_log() {
+    let spare = Path::new(DIR).join("spare");
+    let disk = SimDisk::new();
+    let (mut wal, _) = open(&disk, 0);
+    wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+    disk.fail_open_of(Some(&spare));
+    let mut expected = append_all(&mut wal, &["one"]);
+    assert_eq!(names(&disk), ["00000000000000000001.wal", "spare"]);
+    // The same after a restart.
+    drop(wal);
+    let (mut wal, _) = open(&disk, 0);
+    expected.extend(append_all(&mut wal, &["two"]));
+    drop(wal);
+    // It can be opened, and its first page cannot be written.
+    disk.fail_open_of(None);
+    let (mut wal, _) = open(&disk, 0);
+    disk.fail_sync_after(0);
+    expected.extend(append_all(&mut wal, &["three"]));
+    let three = [1, 2, 3].map(|first| format!("{first:020}.wal"));
+    assert_eq!(names(&disk), three, "the next one may be better");
+    // A file in the place of the segment is no segment of ours to write over.
+    wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+    let other = disk.create_new(&path(4)).expect("creates");
+    other.write_all_at(b"other", 0).expect("writes");
+    let next = payload("x", 360);
+    assert!(matches!(wal.append(&[&next]), Err(WalError::Io { .. })));
+    assert_eq!(disk.metadata(&path(4)).expect("there").len_bytes, 5);
+    assert_eq!(read(&wal.files(), 0, Sequence(3)), expected);
+}
+
 #[test]
 fn records_of_all_sizes_come_back_in_order() {
     let sizes = [0, 1, 27, 28, 300, 371, 372, 373, 16_384, 16_385, 300_000, 5];

@@ -136,6 +136,7 @@ impl Wal {
     }
 
     /// The last record that is durable.
+    #[cfg(test)]
     pub fn last_durable(&self) -> Sequence {
         self.durable
     }

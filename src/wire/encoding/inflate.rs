@@ -31,9 +31,6 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Size of the buffer between a brotli stream and its decoder.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
-/// Buffers larger than this are not kept for the next body.
-const SPARE_MAX_BYTES: usize = 8 * 1024 * 1024;
-
 /// The coding that the first bytes give away. No JSON, base64 or form begins with any of these.
 pub(super) fn coding_of_magic(bytes: &[u8]) -> Option<Coding> {
     match bytes {
@@ -54,12 +51,11 @@ pub(super) fn is_compressed(bytes: &[u8]) -> bool {
 pub(super) struct Inflater {
     /// Made for the first body that needs it: most bodies of small requests are plain.
     gzip: Option<libdeflater::Decompressor>,
-    spare: Vec<u8>,
 }
 
 impl std::fmt::Debug for Inflater {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Inflater").field("spare_bytes", &self.spare.capacity()).finish()
+        formatter.debug_struct("Inflater").finish_non_exhaustive()
     }
 }
 
@@ -88,20 +84,12 @@ impl Inflater {
         }
     }
 
-    /// Keeps the larger of the kept buffer and `buffer`.
-    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        let capacity = buffer.capacity();
-        if capacity <= SPARE_MAX_BYTES && capacity > self.spare.capacity() {
-            self.spare = buffer;
-        }
-    }
-
     /// Gzip in one go if the trailer tells the size of the output, else as a stream.
     fn gunzip(&mut self, packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
         let Some(size_bytes) = plausible_size(packed, limit_bytes) else {
             return gunzip_stream(packed, limit_bytes);
         };
-        let mut output = self.take_buffer(size_bytes.saturating_add(PADDING_BYTES));
+        let mut output = vec![0; size_bytes.saturating_add(PADDING_BYTES)];
         let gzip = self.gzip.get_or_insert_default();
         match gzip.gzip_decompress(packed, &mut output) {
             Ok(written) if written == size_bytes => {
@@ -114,17 +102,6 @@ impl Inflater {
                 gunzip_stream(packed, limit_bytes)
             }
         }
-    }
-
-    /// A buffer of exactly `length` bytes of no particular value.
-    fn take_buffer(&mut self, length: usize) -> Vec<u8> {
-        let mut buffer = std::mem::take(&mut self.spare);
-        if buffer.capacity() < length {
-            return vec![0; length];
-        }
-        // What is left of the last body is written over; only bytes past it must be zeroed here.
-        buffer.resize(length, 0);
-        buffer
     }
 }
 

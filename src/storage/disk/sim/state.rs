@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) cut_after: Option<u64>,
     pub(super) is_off: bool,
     pub(super) syncs_until_failure: Option<u64>,
+    /// A file that cannot be opened.
+    pub(super) unreadable: Option<PathBuf>,
     pub(super) capacity_bytes: u64,
     pub(super) next_file: u64,
     pub(super) files: BTreeMap<FileId, SimFile>,
@@ -54,6 +56,7 @@ impl Default for State {
             cut_after: None,
             is_off: false,
             syncs_until_failure: None,
+            unreadable: None,
             capacity_bytes: CAPACITY_BYTES,
             next_file: 0,
             files: BTreeMap::new(),

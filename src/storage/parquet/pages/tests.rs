@@ -1,5 +1,7 @@
 //! Files of tables against the rows that were written, and against what they said of themselves.
 
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -17,6 +19,8 @@ use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
 use super::PagedFile;
+use crate::storage::compaction::Memory;
+use crate::storage::compaction::Reading;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableSpec;
 use crate::storage::parquet::Effort;
@@ -158,6 +162,50 @@ async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
     let all_wide = cost(&[600_000; 16]).await;
     assert!((400_000..2_000_000).contains(&all_wide.row_bytes), "{all_wide:?}");
     assert!(all_wide.pages_bytes >= 1_200_000, "{all_wide:?}");
+}
+
+/// Memory of all buffers of some batches, each counted once.
+fn kept_bytes<'a>(batches: impl IntoIterator<Item = &'a RecordBatch>) -> u64 {
+    let mut buffers = BTreeMap::new();
+    for column in batches.into_iter().flat_map(RecordBatch::columns) {
+        let data = column.to_data();
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        for buffer in data.buffers().iter().chain(nulls) {
+            buffers.insert(buffer.data_ptr(), buffer.capacity());
+        }
+    }
+    buffers.values().map(|bytes| u64::try_from(*bytes).unwrap()).sum()
+}
+
+/// Goal: a merge takes no more than was counted before it. Method: keep as many batches as a merge
+/// does, and count their buffers.
+#[tokio::test]
+async fn batches_keep_no_more_memory_than_was_counted() {
+    let mut few_wide = vec![100; 20_000];
+    few_wide[5000..5010].fill(200_000);
+    for (name, lens) in [
+        ("narrow", vec![30; 40_000]),
+        ("usual", vec![1000; 8000]),
+        ("a few wide", few_wide),
+        ("all wide", vec![600_000; 16]),
+    ] {
+        let (_, store) = store();
+        let file = written(&store, &lens, None).await;
+        let file = PagedFile::open(store, file, &events()).expect("opens");
+        let mut reading = Reading::new(Memory::of(1 << 40));
+        assert!(reading.takes(file.cost()));
+        let (mut last, mut most) = (VecDeque::new(), 0);
+        for batch in file.rows(reading.batch_rows()).expect("a reader") {
+            last.push_back(batch.expect("a batch"));
+            if last.len() > 3 {
+                last.pop_front();
+            }
+            most = most.max(kept_bytes(&last));
+        }
+        let counted = reading.memory_bytes();
+        assert!(most <= counted, "{name}: {most} are kept and {counted} were counted");
+        assert!(counted <= most * 10, "{name}: {counted} were counted and only {most} are kept");
+    }
 }
 
 /// Tables gain columns, and other engines write their own types.
