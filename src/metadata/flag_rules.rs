@@ -19,9 +19,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::flags::definition::has_enrollment;
+pub(super) use crate::metadata::flag_rules::canonical::canonical;
 pub use crate::metadata::flag_rules::cohorts::cohort_ids;
 use crate::metadata::flag_rules::dependencies::Graph;
 
+mod canonical;
 pub mod cohorts;
 pub mod dependencies;
 mod properties;
@@ -196,26 +198,6 @@ fn has_no_condition(filters: &Map<String, Value>) -> bool {
     }
 }
 
-/// Filters as they are kept: payloads as JSON texts, which is how SDKs expect them back, and operators
-/// by the names that SDKs know.
-fn canonical(mut filters: Value) -> Value {
-    let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
-    let properties = groups.filter_map(|group| group.get_mut("properties")?.as_array_mut());
-    for operator in properties.flatten().filter_map(|property| property.get_mut("operator")) {
-        match operator.as_str() {
-            Some("min") => *operator = "gte".into(),
-            Some("max") => *operator = "lte".into(),
-            _ => {}
-        }
-    }
-    if let Some(Value::Object(payloads)) = filters.get_mut("payloads") {
-        for payload in payloads.values_mut().filter(|payload| !payload.is_string()) {
-            *payload = Value::String(payload.to_string());
-        }
-    }
-    filters
-}
-
 /// Checks the `filters` of a flag against everything that needs no look at the database.
 ///
 /// # Errors
@@ -249,7 +231,27 @@ pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation
             cohorts::check(property, graph.cohorts)?;
         }
     }
-    check_payloads(filters, &variants)
+    check_payloads(filters, &variants)?;
+    check_switches(filters)
+}
+
+/// Checks what stands beside the conditions: the holdout, and what is on or off.
+fn check_switches(filters: &Map<String, Value>) -> Result<(), Violation> {
+    for name in ["feature_enrollment", "early_exit"] {
+        if !matches!(filters.get(name), None | Some(Value::Null | Value::Bool(_))) {
+            return Err(shape(name, "must be true, false or null"));
+        }
+    }
+    let holdout = match filters.get("holdout") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(holdout) => holdout,
+    };
+    let share = holdout.get("exclusion_percentage").and_then(Value::as_f64);
+    let is_share = share.is_some_and(|share| (0.0..=100.0).contains(&share));
+    match holdout.get("id").is_some_and(Value::is_i64) && is_share {
+        true => Ok(()),
+        false => Err(shape("holdout", "must have an id and an exclusion_percentage from 0 to 100")),
+    }
 }
 
 /// Whom a condition counts: persons, or the groups of one type.

@@ -428,10 +428,13 @@ fn patched(
         flag.key = patch.key.unwrap_or(flag.key);
         check_key(&flag.key, Some(stored.id), live)?;
     }
-    if let Some(given) = patch.filters {
-        flag.filters = flag_rules::updated(&stored.filters, given);
-        check_filters(&flag.filters, &graph)?;
-        flag_rules::check_enrollment(&stored.filters, &flag.filters)?;
+    match patch.filters {
+        Some(given) => {
+            flag.filters = flag_rules::updated(&stored.filters, given);
+            check_filters(&flag.filters, &graph)?;
+            flag_rules::check_enrollment(&stored.filters, &flag.filters)?;
+        }
+        None => flag.filters = flag_rules::canonical(flag.filters),
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
