@@ -48,6 +48,7 @@ pub mod definition_notes;
 pub mod definitions;
 mod disk;
 pub mod first_start;
+pub mod flag_calls;
 pub mod flag_rights;
 pub mod flag_rules;
 pub mod flag_settings;

@@ -23,6 +23,7 @@ mod activity;
 mod cohorts;
 mod definitions;
 mod first_start;
+mod flag_calls;
 mod flags;
 mod opening;
 mod schedules;

@@ -32,6 +32,7 @@ use crate::http::routes::activity;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
 use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
@@ -53,7 +54,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let mut found: Vec<_> = flags.filter(|flag| wanted.includes(flag)).collect();
     filter::sort(&mut found, request.query("order").as_deref());
     let shown = found.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
+    let calls = Calls::of_project(app, asker.project.id).await?;
+    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker, &calls)).collect();
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
@@ -62,33 +64,42 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
 /// `POST feature_flags/`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
     let new = body::new_flag(Fields::read(request).await?)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
     let flag = store::write(app, "create-flag", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &FlagBody::new(&flag, &snapshot, &asker)))
+    shown(app, StatusCode::CREATED, &flag, &asker).await
 }
 
 /// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
 /// restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     let flag = find(app, call.asker.project.id, call.id()).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
+    shown(app, StatusCode::OK, &flag, &call.asker).await
 }
 
 /// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
 /// a field that is absent as it was.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     // An unknown flag is told before a bad body.
     let id = find(app, call.asker.project.id, call.id()).await?.id;
     let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
     let flag = change(app, &asker, id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    shown(app, StatusCode::OK, &flag, &asker).await
+}
+
+/// The answer that is one flag.
+async fn shown(
+    app: &App,
+    status: StatusCode,
+    flag: &StoredFlag,
+    asker: &Principal,
+) -> Result<Response, Problem> {
+    let calls = Calls::of_flag(app, flag.id).await?;
+    let snapshot = app.metadata.snapshot();
+    Ok(Response::json(status, &FlagBody::new(flag, &snapshot, asker, &calls)))
 }
 
 /// Changes a flag.

@@ -17,10 +17,10 @@ use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
-use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
+use crate::http::routes::feature_flags::shown;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -70,7 +70,6 @@ fn unsuccessful(error: &str) -> Response {
 pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = flag_id(call.id())?;
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let patch = match word {
         "enable" => FlagPatch { active: Some(true), ..FlagPatch::default() },
@@ -78,7 +77,7 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
         word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
     };
     let flag = change(app, &asker, id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    shown(app, StatusCode::OK, &flag, &asker).await
 }
 
 /// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
@@ -116,7 +115,6 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
 
 /// `POST feature_flags/:id/versions/:n/revert/`: makes the flag again what it was; a new version.
 pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let mut fields = at_version(app, &flag, call.second_id()).await?;
     // What the server decides, and what is only ever added, stays.
@@ -126,7 +124,7 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
     let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
     let flag = change(app, &call.asker, flag.id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
+    shown(app, StatusCode::OK, &flag, &call.asker).await
 }
 
 /// The fields of a flag at a version: those of now, with every later change undone.

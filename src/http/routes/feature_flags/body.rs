@@ -5,11 +5,13 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::clock::UnixMicros;
 use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -139,11 +141,20 @@ pub(super) struct FlagBody<'a> {
     /// Nothing records sessions.
     is_used_in_replay_settings: bool,
     is_eligible_for_experiment: bool,
+    /// `active`, `stale`, `archived` or `deleted`.
+    status: &'static str,
+    /// When an SDK last said that it called the flag, up to half a minute late.
+    last_called_at: Option<String>,
 }
 
 impl<'a> FlagBody<'a> {
-    /// What `asker` gets of `flag`; `snapshot` has its creator.
-    pub(super) fn new(flag: &'a StoredFlag, snapshot: &'a Snapshot, asker: &Principal) -> Self {
+    /// What `asker` gets of `flag`; `snapshot` has its creator, `calls` its calls.
+    pub(super) fn new(
+        flag: &'a StoredFlag,
+        snapshot: &'a Snapshot,
+        asker: &Principal,
+        calls: &Calls,
+    ) -> Self {
         let can_edit =
             auth::grants(&asker.key, "feature_flag:write") && snapshot.may_edit(&asker.user, flag);
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
@@ -185,6 +196,8 @@ impl<'a> FlagBody<'a> {
             user_access_level: if can_edit { "editor" } else { "viewer" },
             is_used_in_replay_settings: false,
             is_eligible_for_experiment: is_eligible_for_experiment(flag),
+            status: calls.state(flag).0,
+            last_called_at: calls.last(flag).map(UnixMicros::to_rfc3339),
         }
     }
 }
@@ -207,6 +220,7 @@ mod tests {
     use crate::http::auth::Principal;
     use crate::http::fields::Fields;
     use crate::http::response::Problem;
+    use crate::http::routes::feature_flags::status::Calls;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;
@@ -323,7 +337,9 @@ mod tests {
         let key = Arc::clone(snapshot.key_by_value(&started.personal_key.unwrap()).unwrap());
         let asker = Principal { key, user: Arc::clone(&user), project };
 
-        let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker)).unwrap();
+        let called = UnixMicros(NOON.0 - 1);
+        let calls = Calls::new([(flag.id, called)].into(), NOON);
+        let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker, &calls)).unwrap();
         let creator = json!({
             "id": user.id.0,
             "uuid": user.uuid.to_string(),
@@ -367,6 +383,8 @@ mod tests {
             "user_access_level": "editor",
             "is_used_in_replay_settings": false,
             "is_eligible_for_experiment": false,
+            "status": "active",
+            "last_called_at": "2026-11-21T11:59:59.999999Z",
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         let mut rest = text.as_str();
