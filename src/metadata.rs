@@ -47,6 +47,7 @@ pub mod dashboards;
 pub mod definition_notes;
 pub mod definitions;
 mod disk;
+pub mod early_access;
 pub mod first_start;
 pub mod flag_calls;
 pub mod flag_rights;

@@ -166,18 +166,19 @@ pub fn updated(stored: &Value, given: Value) -> Value {
     canonical(merged)
 }
 
-/// Checks that a flag in which people enrol stays one for persons: they have the property that says so,
-/// groups have not.
+/// Checks that a flag in which people enrol, or that an early access feature has, stays one for persons:
+/// they have the property that says so, groups have not.
 ///
 /// # Errors
 ///
 /// The new filters count groups.
-pub fn check_enrollment(stored: &Value, new: &Value) -> Result<(), Violation> {
+pub fn check_enrollment(stored: &Value, new: &Value, is_linked: bool) -> Result<(), Violation> {
     let enrols = |filters: &Value| filters.as_object().is_some_and(has_enrollment);
     let is_for_groups = |filters: &Value| {
         filters.get("aggregation_group_type_index").is_some_and(|index| !index.is_null())
     };
-    if enrols(stored) && enrols(new) && is_for_groups(new) && !is_for_groups(stored) {
+    let is_early = is_linked || (enrols(stored) && enrols(new));
+    if is_early && is_for_groups(new) && !is_for_groups(stored) {
         let detail = "Cannot change this flag to a group-based when linked to an Early Access \
                       Feature.";
         return Err(Violation::filters(detail));

@@ -423,7 +423,8 @@ fn flags_tell_when_they_were_last_called() {
     for key in ["old", "new", "never"] {
         created(&server, FLAGS, &json!({"key": key, "filters": rollout(100)}));
     }
-    let aged = json!({"key": "aged", "filters": rollout(100), "created_at": "2020-01-01T00:00:00Z"});
+    let aged =
+        json!({"key": "aged", "filters": rollout(100), "created_at": "2020-01-01T00:00:00Z"});
     let aged = created(&server, FLAGS, &aged);
     assert_eq!((&aged["status"], &aged["last_called_at"]), (&json!("stale"), &Value::Null));
     let called = |flag: &str, timestamp: &str| {

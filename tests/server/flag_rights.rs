@@ -77,15 +77,17 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     let tagged = ask(&server, &key, "POST", &format!("{FLAGS}bulk_update_tags/"), &body);
     assert_eq!(tagged.status, 200, "{tagged}");
     let reason = "Not found or no edit access";
-    let skipped =
-        json!([{"id": flag["id"], "reason": reason}, {"id": 999, "reason": reason}]);
+    let skipped = json!([{"id": flag["id"], "reason": reason}, {"id": 999, "reason": reason}]);
     let updated = json!([{"id": own["id"], "tags": ["x"]}]);
     assert_eq!(tagged.json(), json!({"updated": updated, "skipped": skipped}));
     assert_eq!(server.get(&path).json()["tags"], json!([]));
     let deleted = ask(&server, &key, "POST", &format!("{FLAGS}bulk_delete/"), &json!({"ids": ids}));
     let deleted = deleted.json();
     assert_eq!(deleted["deleted"][0]["id"], own["id"], "{deleted}");
-    assert_eq!(deleted["errors"][0], json!({"id": flag["id"], "key": "of-owner", "reason": detail}));
+    assert_eq!(
+        deleted["errors"][0],
+        json!({"id": flag["id"], "key": "of-owner", "reason": detail})
+    );
     assert_eq!(deleted["errors"][1], json!({"id": 999, "reason": "Flag not found"}));
     assert_eq!(server.get(&path).json()["deleted"], false);
 

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
@@ -88,6 +90,21 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
     let flag = change(app, &asker, id, patch).await?;
     shown(app, StatusCode::OK, &flag, &asker).await
+}
+
+/// A flag inside another object.
+pub(super) fn minimal(flag: &StoredFlag) -> Value {
+    json!({
+        "id": flag.id.0,
+        "team_id": flag.project.0,
+        "name": flag.name,
+        "key": flag.key,
+        "filters": flag.filters,
+        "deleted": flag.deleted,
+        "active": flag.active,
+        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "version": flag.version,
+    })
 }
 
 /// The answer that is one flag.

@@ -573,7 +573,7 @@ fn who_enrols_is_a_person() {
         (filters(true, json!(null)), filters(false, json!(0)), Ok(())),
         (filters(false, json!(null)), filters(false, json!(0)), Ok(())),
     ] {
-        assert_eq!(check_enrollment(&stored, &new), expected, "{stored} {new}");
+        assert_eq!(check_enrollment(&stored, &new, false), expected, "{stored} {new}");
     }
 }
 

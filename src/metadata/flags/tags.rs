@@ -10,7 +10,6 @@ use crate::metadata::definitions::normal_tags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::rows;
 
 /// Why a flag is left out; PostHog's words, the same for both, so that nobody finds out which ids there are.
 const NOT_EDITABLE: &str = "Not found or no edit access";
@@ -93,8 +92,7 @@ impl Metadata {
                 }
                 Err(error) => return Err(error),
             }
-            let flag = rows::by_id(write.connection(), project, *id).await?;
-            let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
+            let flag = write.read_flag(project, *id).await?;
             changed.push(Arc::clone(&flag));
             tagged.flags.push(flag);
         }

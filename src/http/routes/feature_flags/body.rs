@@ -10,6 +10,7 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
+use crate::http::routes::early_access_features::Summary;
 use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
 use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::user_body::UserBody;
@@ -114,9 +115,10 @@ pub(super) struct FlagBody<'a> {
     /// A number as it was given, or null.
     rollout_percentage: &'a Value,
     ensure_experience_continuity: bool,
-    /// Nothing makes experiments, surveys or early-access features, so flags have none.
+    /// Nothing makes experiments or surveys, so flags have none.
     experiment_set: [i64; 0],
     surveys: Map<String, Value>,
+    /// The early access feature that has the flag, by its id.
     features: Map<String, Value>,
     rollback_conditions: Option<&'a Value>,
     performed_rollback: Option<bool>,
@@ -172,7 +174,7 @@ impl<'a> FlagBody<'a> {
             ensure_experience_continuity: flag.ensure_experience_continuity,
             experiment_set: [],
             surveys: Map::new(),
-            features: Map::new(),
+            features: features(flag, snapshot),
             rollback_conditions: flag.rollback_conditions.as_ref(),
             performed_rollback: flag.performed_rollback,
             can_edit,
@@ -200,6 +202,14 @@ impl<'a> FlagBody<'a> {
             last_called_at: calls.last(flag).map(UnixMicros::to_rfc3339),
         }
     }
+}
+
+fn features(flag: &StoredFlag, snapshot: &Snapshot) -> Map<String, Value> {
+    let feature = snapshot.feature_of(flag).and_then(|feature| {
+        let shown = serde_json::to_value(Summary::of(feature, &flag.key)).ok()?;
+        Some((feature.id.to_string(), shown))
+    });
+    feature.into_iter().collect()
 }
 
 #[cfg(test)]
