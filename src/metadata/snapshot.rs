@@ -175,6 +175,11 @@ impl Snapshot {
         self.revisions.get(&project)
     }
 
+    /// Whether SDKs may say less of the calls of a project's flags.
+    pub fn has_minimal_called_events(&self, project: ProjectId) -> bool {
+        self.flag_settings(project).is_some_and(|settings| settings.minimal_called_events)
+    }
+
     /// The project that has this secret key.
     pub fn project_by_secret(&self, hash: KeyHash) -> Option<ProjectId> {
         let mut settings = self.flag_settings.values();
