@@ -22,6 +22,7 @@ mod accounts;
 mod activity;
 mod cohorts;
 mod definitions;
+mod early_access;
 mod first_start;
 mod flag_calls;
 mod flags;
