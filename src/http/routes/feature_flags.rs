@@ -70,14 +70,15 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
     let flag = store::write(app, "create-flag", write).await?;
-    shown(app, StatusCode::CREATED, &flag, &asker).await
+    Ok(shown(app, StatusCode::CREATED, (&flag, &asker), &Calls::none(app)))
 }
 
 /// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
 /// restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
-    shown(app, StatusCode::OK, &flag, &call.asker).await
+    let calls = Calls::of_flag(app, flag.id).await?;
+    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
 /// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
@@ -88,8 +89,10 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
+    // Before the change, so that nothing fails after it.
+    let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
-    shown(app, StatusCode::OK, &flag, &asker).await
+    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
 /// A flag inside another object.
@@ -108,15 +111,14 @@ pub(super) fn minimal(flag: &StoredFlag) -> Value {
 }
 
 /// The answer that is one flag.
-async fn shown(
+fn shown(
     app: &App,
     status: StatusCode,
-    flag: &StoredFlag,
-    asker: &Principal,
-) -> Result<Response, Problem> {
-    let calls = Calls::of_flag(app, flag.id).await?;
+    (flag, asker): (&StoredFlag, &Principal),
+    calls: &Calls,
+) -> Response {
     let snapshot = app.metadata.snapshot();
-    Ok(Response::json(status, &FlagBody::new(flag, &snapshot, asker, &calls)))
+    Response::json(status, &FlagBody::new(flag, &snapshot, asker, calls))
 }
 
 /// Changes a flag.

@@ -21,6 +21,7 @@ use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::feature_flags::shown;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -76,8 +77,9 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
         "disable" => FlagPatch { active: Some(false), ..FlagPatch::default() },
         word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
     };
+    let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
-    shown(app, StatusCode::OK, &flag, &asker).await
+    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
 /// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
@@ -123,8 +125,9 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
     let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
     let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
+    let calls = Calls::of_flag(app, flag.id).await?;
     let flag = change(app, &call.asker, flag.id, patch).await?;
-    shown(app, StatusCode::OK, &flag, &call.asker).await
+    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
 /// The fields of a flag at a version: those of now, with every later change undone.

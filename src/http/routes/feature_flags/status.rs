@@ -106,6 +106,11 @@ impl Calls {
         Self { last, now }
     }
 
+    /// Of a flag that is new.
+    pub(super) fn none(app: &App) -> Self {
+        Self::new(HashMap::new(), app.clock.now())
+    }
+
     /// Of all flags of a project.
     pub(super) async fn of_project(app: &App, project: ProjectId) -> Result<Self, Problem> {
         let last = app.metadata.flag_calls(project).await.map_err(problem)?;
