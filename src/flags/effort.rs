@@ -17,11 +17,11 @@ const HASH_NANOS: u64 = 150;
 /// A filter that reads one value.
 const FILTER_NANOS: u64 = 100;
 
-/// A regular expression on an address: measured 600 for one that is run without going back, 2,800 for
+/// A regular expression on an address: measured 400 for one that is run without going back, 3,000 for
 /// one that looks ahead.
 const PATTERN_NANOS: u64 = 3_000;
 
-/// A cohort that is asked for the first time: measured 370 for a rule of three filters, 330 for a list of
+/// A cohort that is asked for the first time: measured 400 for a rule of three filters, 300 for a list of
 /// 100,000. Rules may be longer, and for the first list the ids of the person are looked up.
 const COHORT_NANOS: u64 = 1_000;
 
