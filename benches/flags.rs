@@ -51,11 +51,12 @@ fn cohorts(rule: &Value) -> CohortSet {
 
 fn main() {
     let property = |key: &str, operator: &str, value: Value| json!({"key": key, "type": "person", "operator": operator, "value": value});
-    let targeted = json!([{"properties": [
+    let filters = json!([
         property("email", "icontains", json!("@example.com")),
         property("plan", "exact", json!(["pro", "enterprise"])),
         property("seats", "gt", json!("5")),
-    ], "rollout_percentage": 50}]);
+    ]);
+    let targeted = json!([{"properties": filters, "rollout_percentage": 50}]);
     let variants = json!({"variants": [
         {"key": "control", "rollout_percentage": 50},
         {"key": "test", "rollout_percentage": 50},
@@ -68,7 +69,7 @@ fn main() {
     let of = |filter: Value| json!({"groups": [{"properties": [filter]}]});
     let pattern = of(property("email", "regex", json!("^[a-z.]+@(example|other)\\.(com|org)$")));
     let harder = of(property("email", "regex", json!("^(?!root)(\\w+)@example\\.(com|org)$")));
-    let rule = json!({"type": "AND", "values": targeted[0]["properties"]});
+    let rule = json!({"type": "AND", "values": filters});
     let known = cohorts(&rule);
     let in_cohort =
         |id: i64| of(json!({"key": "id", "type": "cohort", "value": id, "operator": "in"}));
