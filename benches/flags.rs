@@ -12,8 +12,12 @@ use criterion::Criterion;
 use criterion::Throughput;
 use serde_json::Value;
 use serde_json::json;
+use uuid::Uuid;
 use weir::clock::UnixMicros;
+use weir::event::predicate::Matching;
+use weir::flags::cohorts::Cohort;
 use weir::flags::cohorts::CohortSet;
+use weir::flags::cohorts::Members;
 use weir::flags::cohorts::Memberships;
 use weir::flags::definition::Stored;
 use weir::flags::set::Entry;
@@ -26,18 +30,33 @@ const FLAGS: i64 = 350;
 /// 2026-11-21T08:00:00Z.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 
-fn set(filters: &Value) -> FlagSet {
-    let entry = |id: i64| Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), filters)));
+/// Members of a listed cohort.
+const MEMBERS: u128 = 100_000;
+
+/// Flags whose filters are `filters` of their ids.
+fn set(filters: impl Fn(i64) -> Value) -> FlagSet {
+    let entry =
+        |id: i64| Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), &filters(id))));
     FlagSet::new((1..=FLAGS).map(entry))
+}
+
+/// A cohort of each kind for every flag, since each is asked once: odd ids have a rule, even ones a list.
+fn cohorts(rule: &Value) -> CohortSet {
+    let listed: Arc<[Uuid]> = (0..MEMBERS).map(|number| Uuid::from_u128(number << 64)).collect();
+    CohortSet::new((1..=2 * FLAGS).map(|id| match id % 2 {
+        0 => Cohort { id, members: Members::Listed(Arc::clone(&listed)) },
+        _ => Cohort::by_rule(id, rule, Matching::Legacy),
+    }))
 }
 
 fn main() {
     let property = |key: &str, operator: &str, value: Value| json!({"key": key, "type": "person", "operator": operator, "value": value});
-    let targeted = json!([{"properties": [
+    let filters = json!([
         property("email", "icontains", json!("@example.com")),
         property("plan", "exact", json!(["pro", "enterprise"])),
         property("seats", "gt", json!("5")),
-    ], "rollout_percentage": 50}]);
+    ]);
+    let targeted = json!([{"properties": filters, "rollout_percentage": 50}]);
     let variants = json!({"variants": [
         {"key": "control", "rollout_percentage": 50},
         {"key": "test", "rollout_percentage": 50},
@@ -47,19 +66,31 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("evaluate");
     group.throughput(Throughput::Elements(FLAGS.unsigned_abs()));
-    for (name, filters) in [
-        ("static", json!({"groups": [{"properties": [], "rollout_percentage": 100}]})),
-        ("rollout", json!({"groups": [{"properties": [], "rollout_percentage": 50}]})),
-        ("targeted", json!({"groups": targeted})),
-        ("variants", json!({"groups": targeted, "multivariate": variants})),
+    let of = |filter: Value| json!({"groups": [{"properties": [filter]}]});
+    let pattern = of(property("email", "regex", json!("^[a-z.]+@(example|other)\\.(com|org)$")));
+    let harder = of(property("email", "regex", json!("^(?!root)(\\w+)@example\\.(com|org)$")));
+    let rule = json!({"type": "AND", "values": filters});
+    let known = cohorts(&rule);
+    let in_cohort =
+        |id: i64| of(json!({"key": "id", "type": "cohort", "value": id, "operator": "in"}));
+    let same = |filters: Value| set(|_| filters.clone());
+    for (name, flags) in [
+        ("static", same(json!({"groups": [{"properties": [], "rollout_percentage": 100}]}))),
+        ("rollout", same(json!({"groups": [{"properties": [], "rollout_percentage": 50}]}))),
+        ("targeted", same(json!({"groups": targeted}))),
+        ("variants", same(json!({"groups": targeted, "multivariate": variants}))),
+        ("filter", same(of(property("plan", "exact", json!("pro"))))),
+        ("pattern", same(pattern)),
+        ("pattern that looks ahead", same(harder)),
+        ("cohort by rule", set(|id| in_cohort(2 * id - 1))),
+        ("cohort by list", set(|id| in_cohort(2 * id))),
     ] {
-        let flags = set(&filters);
         let mut subject = Subject::new("ada", NOW);
         subject.stored = Some(person);
-        let (none, uuids) = (CohortSet::default(), || None);
+        let uuids = || Some(vec![Uuid::from_u128((MEMBERS / 3) << 64)]);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let cohorts = Memberships::new(&none, &uuids);
+                let cohorts = Memberships::new(&known, &uuids);
                 black_box(flags.evaluate(&subject, &Selection::default(), &cohorts).flags.len())
             });
         });

@@ -12,6 +12,7 @@ pub mod capture_v1;
 pub mod cohorts;
 pub mod description;
 pub mod discarded;
+pub mod early_access_features;
 pub mod event_definitions;
 pub mod events;
 pub mod feature_flags;

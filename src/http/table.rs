@@ -20,6 +20,7 @@ use crate::http::call::Renderings;
 use crate::http::call::decode;
 use crate::http::routes::activity;
 use crate::http::routes::cohorts;
+use crate::http::routes::early_access_features;
 use crate::http::routes::event_definitions;
 use crate::http::routes::events;
 use crate::http::routes::feature_flags;
@@ -119,6 +120,12 @@ pub const TABLE: &[Endpoint] = &[
     at("POST PATCH", "P/cohorts/:id/add_persons_to_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
     at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)),
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
+
+    at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
+    at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)),
+    at("GET",       "P/early_access_feature/:id/", "early_access_feature:read", of_project!(early_access_features::retrieve)),
+    at("PUT PATCH", "P/early_access_feature/:id/", "early_access_feature:write", of_project!(early_access_features::update)),
+    at("DELETE",    "P/early_access_feature/:id/", "early_access_feature:write", of_project!(early_access_features::delete)),
 
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
     at("POST",      "P/event_definitions/",     "event_definition:write", of_project!(event_definitions::create)),

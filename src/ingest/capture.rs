@@ -204,6 +204,8 @@ pub(super) struct Inner<'a> {
     /// Promoted properties, by number, whose value is of another type than their column.
     pub(super) mismatched: Slots,
     pub(super) is_server: bool,
+    /// The flag that the event is about.
+    pub(super) flag: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
@@ -274,6 +276,12 @@ impl<'a> Inner<'a> {
             }
             Meaning::GeoipDisable => self.geoip_disable = value == Value::Boolean(true),
             Meaning::Place => self.has_place = true,
+            Meaning::Flag => {
+                self.flag = match value {
+                    Value::String(key) => Some(key),
+                    _ => None,
+                };
+            }
             // Columns of their own, which the caller sets, and what only the rewriting looks at.
             Meaning::ElementsChain
             | Meaning::SessionId
@@ -309,6 +317,8 @@ pub(super) enum Meaning {
     IgnoreSentAt,
     IsServer,
     CaptureInternal,
+    /// The key of a flag.
+    Flag,
     /// `$group_0` to `$group_4`, which the server makes of `$groups`.
     GroupIndex(usize),
     /// State of an SDK that says nothing of the event; PostHog's ingestion removes it too.
@@ -317,7 +327,7 @@ pub(super) enum Meaning {
 
 impl Meaning {
     /// Property names and what they mean.
-    pub(super) const ALL: [(&'static str, Self); 28] = [
+    pub(super) const ALL: [(&'static str, Self); 29] = [
         ("distinct_id", Self::DistinctId),
         ("$set", Self::Set),
         ("$set_once", Self::SetOnce),
@@ -338,6 +348,7 @@ impl Meaning {
         ("$ignore_sent_at", Self::IgnoreSentAt),
         ("$is_server", Self::IsServer),
         ("capture_internal", Self::CaptureInternal),
+        ("$feature_flag", Self::Flag),
         ("$group_0", Self::GroupIndex(0)),
         ("$group_1", Self::GroupIndex(1)),
         ("$group_2", Self::GroupIndex(2)),

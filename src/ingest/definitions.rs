@@ -1,5 +1,6 @@
 //! What events say about definitions: their names, the keys of their properties and the types of
-//! the values, and which name had which key.
+//! the values, and which name had which key. Besides, which flags SDKs said that they called: it goes
+//! the same way.
 //!
 //! Three steps, so that a server that knows its events pays next to nothing for it:
 //! [`collect`] gathers what one batch of events says (pure, on the hot road: a bit for a key of the

@@ -72,6 +72,9 @@ use crate::ingest::warnings::Warnings;
 /// and room for each in every column would be gigabytes.
 const RESERVE_MAX_ROWS: usize = 1 << 14;
 
+/// The event by which an SDK says that it asked for a flag.
+const FLAG_CALLED: &str = "$feature_flag_called";
+
 /// Length of a person's id as text.
 const PERSON_ID_BYTES: usize = 36;
 
@@ -372,6 +375,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.fixed_columns(&event)?;
         event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
+        if let Some(flag) = fields.inner.flag.filter(|_| event.name == FLAG_CALLED) {
+            self.definitions.called(flag, event.timestamp);
+        }
         if event.name != "$snapshot"
             && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
         {

@@ -34,6 +34,8 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f
 pub enum Scope {
     /// A feature flag.
     FeatureFlag,
+    /// An early access feature.
+    EarlyAccessFeature,
     /// A cohort.
     Cohort,
     /// A role, or who has it.
@@ -137,8 +139,9 @@ pub struct EntryPage {
 }
 
 impl Scope {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::FeatureFlag,
+        Self::EarlyAccessFeature,
         Self::Cohort,
         Self::Role,
         Self::Person,
@@ -151,6 +154,7 @@ impl Scope {
     pub fn name(self) -> &'static str {
         match self {
             Self::FeatureFlag => "FeatureFlag",
+            Self::EarlyAccessFeature => "EarlyAccessFeature",
             Self::Cohort => "Cohort",
             Self::Role => "Role",
             Self::Person => "Person",

@@ -27,6 +27,8 @@ use crate::metadata::definition_notes::Edit;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::disk;
+use crate::metadata::flag_calls;
+use crate::metadata::flag_calls::FlagCalled;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::properties;
 use crate::metadata::properties::PairSeen;
@@ -72,7 +74,7 @@ pub struct DefinitionSeen {
     pub seen_at: UnixMicros,
 }
 
-/// What is new about the definitions of some projects.
+/// What is new about the definitions of some projects, and what follows from events like them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sightings {
     /// Names of events.
@@ -81,12 +83,14 @@ pub struct Sightings {
     pub properties: Vec<PropertySeen>,
     /// Which event had which property.
     pub pairs: Vec<PairSeen>,
+    /// Flags that SDKs said they called.
+    pub flags: Vec<FlagCalled>,
 }
 
 impl Sightings {
     /// Number of rows that they concern.
     pub fn len(&self) -> usize {
-        self.events.len() + self.properties.len() + self.pairs.len()
+        self.events.len() + self.properties.len() + self.pairs.len() + self.flags.len()
     }
 
     /// Whether there is nothing to note.
@@ -137,7 +141,7 @@ impl EventDefinition {
 
 impl Metadata {
     /// Notes what arrived: new names and keys get a definition, known names a later
-    /// `last_seen_at`, keys without a type the type. All or nothing, in one transaction; noting the
+    /// `last_seen_at`, keys without a type the type, flags a later call. All or nothing, in one transaction; noting the
     /// same again changes nothing.
     ///
     /// # Errors
@@ -153,6 +157,7 @@ impl Metadata {
         }
         properties::upsert(write.connection(), &seen.properties).await?;
         properties::insert_pairs(write.connection(), &seen.pairs).await?;
+        flag_calls::upsert(write.connection(), &seen.flags).await?;
         write.commit_unseen().await
     }
 

@@ -19,9 +19,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::flags::definition::has_enrollment;
+pub(super) use crate::metadata::flag_rules::canonical::canonical;
 pub use crate::metadata::flag_rules::cohorts::cohort_ids;
 use crate::metadata::flag_rules::dependencies::Graph;
 
+mod canonical;
 pub mod cohorts;
 pub mod dependencies;
 mod properties;
@@ -164,18 +166,19 @@ pub fn updated(stored: &Value, given: Value) -> Value {
     canonical(merged)
 }
 
-/// Checks that a flag in which people enrol stays one for persons: they have the property that says so,
-/// groups have not.
+/// Checks that a flag in which people enrol, or that an early access feature has, stays one for persons:
+/// they have the property that says so, groups have not.
 ///
 /// # Errors
 ///
 /// The new filters count groups.
-pub fn check_enrollment(stored: &Value, new: &Value) -> Result<(), Violation> {
+pub fn check_enrollment(stored: &Value, new: &Value, is_linked: bool) -> Result<(), Violation> {
     let enrols = |filters: &Value| filters.as_object().is_some_and(has_enrollment);
     let is_for_groups = |filters: &Value| {
         filters.get("aggregation_group_type_index").is_some_and(|index| !index.is_null())
     };
-    if enrols(stored) && enrols(new) && is_for_groups(new) && !is_for_groups(stored) {
+    let is_early = is_linked || (enrols(stored) && enrols(new));
+    if is_early && is_for_groups(new) && !is_for_groups(stored) {
         let detail = "Cannot change this flag to a group-based when linked to an Early Access \
                       Feature.";
         return Err(Violation::filters(detail));
@@ -194,26 +197,6 @@ fn has_no_condition(filters: &Map<String, Value>) -> bool {
         // Not an array: for the check to report.
         Some(_) => false,
     }
-}
-
-/// Filters as they are kept: payloads as JSON texts, which is how SDKs expect them back, and operators
-/// by the names that SDKs know.
-fn canonical(mut filters: Value) -> Value {
-    let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
-    let properties = groups.filter_map(|group| group.get_mut("properties")?.as_array_mut());
-    for operator in properties.flatten().filter_map(|property| property.get_mut("operator")) {
-        match operator.as_str() {
-            Some("min") => *operator = "gte".into(),
-            Some("max") => *operator = "lte".into(),
-            _ => {}
-        }
-    }
-    if let Some(Value::Object(payloads)) = filters.get_mut("payloads") {
-        for payload in payloads.values_mut().filter(|payload| !payload.is_string()) {
-            *payload = Value::String(payload.to_string());
-        }
-    }
-    filters
 }
 
 /// Checks the `filters` of a flag against everything that needs no look at the database.
@@ -249,7 +232,27 @@ pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation
             cohorts::check(property, graph.cohorts)?;
         }
     }
-    check_payloads(filters, &variants)
+    check_payloads(filters, &variants)?;
+    check_switches(filters)
+}
+
+/// Checks what stands beside the conditions: the holdout, and what is on or off.
+fn check_switches(filters: &Map<String, Value>) -> Result<(), Violation> {
+    for name in ["feature_enrollment", "early_exit"] {
+        if !matches!(filters.get(name), None | Some(Value::Null | Value::Bool(_))) {
+            return Err(shape(name, "must be true, false or null"));
+        }
+    }
+    let holdout = match filters.get("holdout") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(holdout) => holdout,
+    };
+    let share = holdout.get("exclusion_percentage").and_then(Value::as_f64);
+    let is_share = share.is_some_and(|share| (0.0..=100.0).contains(&share));
+    match holdout.get("id").is_some_and(Value::is_i64) && is_share {
+        true => Ok(()),
+        false => Err(shape("holdout", "must have an id and an exclusion_percentage from 0 to 100")),
+    }
 }
 
 /// Whom a condition counts: persons, or the groups of one type.

@@ -1,5 +1,5 @@
-//! What all flags of a project share: how truth values are compared, and the secret key with which
-//! servers load definitions.
+//! What all flags of a project share: how truth values are compared, how much SDKs say of calls, and the
+//! secret key with which servers load definitions.
 
 use std::sync::Arc;
 
@@ -20,6 +20,9 @@ pub struct FlagSettings {
     pub project: ProjectId,
     /// `property_matching_version`.
     pub matching: Matching,
+    /// Whether SDKs may leave out of `$feature_flag_called` what says nothing of the flag. Their switch
+    /// for it; nothing is left out here.
+    pub minimal_called_events: bool,
     /// The hash of the secret key, if there is one.
     pub secret: Option<KeyHash>,
     /// What may be shown of the secret key.
@@ -28,22 +31,35 @@ pub struct FlagSettings {
 
 impl FlagSettings {
     fn default_of(project: ProjectId) -> Self {
-        Self { project, matching: Matching::Legacy, secret: None, secret_mask: None }
+        Self {
+            project,
+            matching: Matching::Legacy,
+            minimal_called_events: false,
+            secret: None,
+            secret_mask: None,
+        }
     }
 }
 
 impl Metadata {
-    /// Sets how the flags and cohorts of a project compare truth values.
+    /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may say less of
+    /// calls. `None` leaves either as it is.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a project.
-    pub async fn set_matching(
+    pub async fn set_flag_settings(
         &self,
         project: ProjectId,
-        matching: Matching,
+        matching: Option<Matching>,
+        minimal_called_events: Option<bool>,
     ) -> Result<(), MetadataError> {
-        self.change_flag_settings(project, |settings| settings.matching = matching).await
+        let change = |settings: &mut FlagSettings| {
+            settings.matching = matching.unwrap_or(settings.matching);
+            settings.minimal_called_events =
+                minimal_called_events.unwrap_or(settings.minimal_called_events);
+        };
+        self.change_flag_settings(project, change).await
     }
 
     /// Gives the project another secret key (`phs_...`) and returns it: it cannot be told again.
@@ -80,10 +96,11 @@ impl Metadata {
         change(&mut settings);
         sqlx::query(
             "INSERT INTO flag_settings
-             (project_id, property_matching_version, secret_key_sha256, secret_key_mask)
-             VALUES ($1, $2, $3, $4)
+             (project_id, property_matching_version, secret_key_sha256, secret_key_mask,
+              minimal_flag_called_events)
+             VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (project_id) DO UPDATE SET property_matching_version = $2,
-             secret_key_sha256 = $3, secret_key_mask = $4",
+             secret_key_sha256 = $3, secret_key_mask = $4, minimal_flag_called_events = $5",
         )
         .bind(project.0)
         .bind(match settings.matching {
@@ -92,6 +109,7 @@ impl Metadata {
         })
         .bind(settings.secret.map(KeyHash::to_hex))
         .bind(settings.secret_mask.as_deref())
+        .bind(settings.minimal_called_events)
         .execute(write.connection())
         .await?;
         write.commit_with(|next| next.put_flag_settings(settings)).await
@@ -116,6 +134,7 @@ pub(super) async fn all(
                 2 => Matching::Explicit,
                 _ => Matching::Legacy,
             },
+            minimal_called_events: row.minimal_flag_called_events,
             secret: secret.map(|hex| KeyHash::from_hex(hex).ok_or_else(corrupt)).transpose()?,
             secret_mask: row.secret_key_mask,
         })
@@ -129,4 +148,5 @@ struct Row {
     property_matching_version: i64,
     secret_key_sha256: Option<String>,
     secret_key_mask: Option<String>,
+    minimal_flag_called_events: bool,
 }

@@ -31,6 +31,10 @@ mod locking;
 pub(super) mod rows;
 pub mod tags;
 
+/// What is said to who deletes the flag of an early access feature; PostHog's words.
+const USED_BY_FEATURE: &str = "Cannot delete a feature flag that is in use with early access features. \
+                               Please delete the early access feature before deleting the flag.";
+
 /// The id of a flag. Positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlagId(pub i64);
@@ -260,53 +264,8 @@ impl Metadata {
         new: NewFlag,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let mut write = self.begin().await?;
-        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
-        let live = write.base.flags(project);
-        check_key(&new.key, None, live)?;
-        let filters = flag_rules::initial(new.filters)?;
-        let cohorts = write.base.cohorts(project);
-        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
-        locking::check_bucketing(
-            new.bucketing_identifier.as_deref(),
-            new.ensure_experience_continuity,
-        )?;
-        let now = self.now();
-        let dashboard = dashboards::add(write.connection(), project, &new.key, now).await?;
-        let flag = StoredFlag {
-            // Taken before the deleted flag goes, so that its id is not given again.
-            id: rows::next_id(write.connection()).await?,
-            project,
-            name: new.name,
-            key: new.key,
-            filters,
-            active: new.active.unwrap_or(true),
-            deleted: new.deleted,
-            created_by: Some(user),
-            created_at: new.created_at.unwrap_or(now),
-            updated_at: now,
-            version: 1,
-            ensure_experience_continuity: new.ensure_experience_continuity,
-            rollback_conditions: new.rollback_conditions,
-            performed_rollback: match new.active {
-                Some(true) => Some(false),
-                _ => new.performed_rollback,
-            },
-            tags: normal_tags(new.tags),
-            usage_dashboard: Some(dashboard),
-            analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
-            has_enriched_analytics: new.has_enriched_analytics,
-            bucketing_identifier: new.bucketing_identifier,
-            evaluation_runtime: new.evaluation_runtime,
-            evaluation_contexts: new.evaluation_contexts,
-            is_remote_configuration: new.is_remote_configuration,
-            archived: false,
-            last_modified_by: Some(user),
-        };
-        rows::purge_deleted(write.connection(), project, &flag.key, flag.id).await?;
-        rows::insert(write.connection(), &flag).await.map_err(key_race)?;
-        write.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
-        write.save(project, flag.id).await
+        let id = write.add_flag(project, user, new).await?;
+        write.save(project, id).await
     }
 
     /// Changes a flag, which may be deleted: that is how one is restored.
@@ -360,6 +319,63 @@ impl Metadata {
 }
 
 impl Write {
+    /// Creates a flag in this transaction; [`Write::save`] commits.
+    pub(super) async fn add_flag(
+        &mut self,
+        project: ProjectId,
+        user: UserId,
+        new: NewFlag,
+    ) -> Result<FlagId, MetadataError> {
+        self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        self.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        let base = Arc::clone(&self.base);
+        let live = base.flags(project);
+        check_key(&new.key, None, live)?;
+        let filters = flag_rules::initial(new.filters)?;
+        let cohorts = base.cohorts(project);
+        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
+        locking::check_bucketing(
+            new.bucketing_identifier.as_deref(),
+            new.ensure_experience_continuity,
+        )?;
+        let now = self.shared.clock.now();
+        let dashboard = dashboards::add(self.connection(), project, &new.key, now).await?;
+        let flag = StoredFlag {
+            // Taken before the deleted flag goes, so that its id is not given again.
+            id: rows::next_id(self.connection()).await?,
+            project,
+            name: new.name,
+            key: new.key,
+            filters,
+            active: new.active.unwrap_or(true),
+            deleted: new.deleted,
+            created_by: Some(user),
+            created_at: new.created_at.unwrap_or(now),
+            updated_at: now,
+            version: 1,
+            ensure_experience_continuity: new.ensure_experience_continuity,
+            rollback_conditions: new.rollback_conditions,
+            performed_rollback: match new.active {
+                Some(true) => Some(false),
+                _ => new.performed_rollback,
+            },
+            tags: normal_tags(new.tags),
+            usage_dashboard: Some(dashboard),
+            analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
+            has_enriched_analytics: new.has_enriched_analytics,
+            bucketing_identifier: new.bucketing_identifier,
+            evaluation_runtime: new.evaluation_runtime,
+            evaluation_contexts: new.evaluation_contexts,
+            is_remote_configuration: new.is_remote_configuration,
+            archived: false,
+            last_modified_by: Some(user),
+        };
+        rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
+        rows::insert(self.connection(), &flag).await.map_err(key_race)?;
+        self.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
+        Ok(flag.id)
+    }
+
     /// Changes a flag, as it is in this transaction, and commits.
     pub(super) async fn update_flag(
         mut self,
@@ -398,6 +414,16 @@ impl Write {
         self.log_triggered(project, Some(user), change, trigger).await
     }
 
+    /// A flag as this transaction leaves it.
+    pub(super) async fn read_flag(
+        &mut self,
+        project: ProjectId,
+        id: FlagId,
+    ) -> Result<Arc<StoredFlag>, MetadataError> {
+        let flag = rows::by_id(self.connection(), project, id).await?;
+        flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
+    }
+
     /// Commits a flag that was written in this transaction.
     ///
     /// It is read back, so that the snapshot holds what a restart would find.
@@ -406,8 +432,7 @@ impl Write {
         project: ProjectId,
         id: FlagId,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
-        let flag = rows::by_id(self.connection(), project, id).await?;
-        let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
+        let flag = self.read_flag(project, id).await?;
         self.commit_with(|next| next.put_flag(Arc::clone(&flag))).await?;
         Ok(flag)
     }
@@ -423,19 +448,26 @@ fn patched(
     let mut flag = stored.clone();
     let (live, cohorts) = (base.flags(stored.project), base.cohorts(stored.project));
     let graph = Graph { flag: Some(stored.id), key: &stored.key, live, cohorts };
+    let is_linked = base.feature_of(stored).is_some();
     let is_restored = stored.deleted && patch.deleted == Some(false);
     if patch.key.is_some() || is_restored {
         flag.key = patch.key.unwrap_or(flag.key);
         check_key(&flag.key, Some(stored.id), live)?;
     }
-    if let Some(given) = patch.filters {
-        flag.filters = flag_rules::updated(&stored.filters, given);
-        check_filters(&flag.filters, &graph)?;
-        flag_rules::check_enrollment(&stored.filters, &flag.filters)?;
+    match patch.filters {
+        Some(given) => {
+            flag.filters = flag_rules::updated(&stored.filters, given);
+            check_filters(&flag.filters, &graph)?;
+            flag_rules::check_enrollment(&stored.filters, &flag.filters, is_linked)?;
+        }
+        None => flag.filters = flag_rules::canonical(flag.filters),
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
         graph.check_deletable()?;
+        if is_linked {
+            return Err(Violation::general(USED_BY_FEATURE));
+        }
     }
     flag.active = patch.active.unwrap_or(stored.active);
     if stored.active && !flag.active {

@@ -27,6 +27,8 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::early_access;
+use crate::metadata::early_access::EarlyAccessFeature;
 use crate::metadata::flag_rights::FlagRights;
 use crate::metadata::flag_settings;
 use crate::metadata::flag_settings::FlagSettings;
@@ -58,6 +60,8 @@ pub struct Snapshot {
     revisions: HashMap<ProjectId, Arc<Revision>>,
     /// By position. A project without groups is absent.
     group_types: HashMap<ProjectId, Arc<[String]>>,
+    /// Newest first. A project without features may be absent.
+    features: HashMap<ProjectId, Arc<[Arc<EarlyAccessFeature>]>>,
     flag_rights: Arc<FlagRights>,
 }
 
@@ -78,6 +82,7 @@ impl PartialEq for Snapshot {
             && self.cohorts == other.cohorts
             && self.flag_settings == other.flag_settings
             && self.group_types == other.group_types
+            && self.features == other.features
             && self.flag_rights == other.flag_rights
     }
 }
@@ -149,6 +154,16 @@ impl Snapshot {
         self.cohort_sets.get(&project)
     }
 
+    /// The early access features of a project, newest first.
+    pub fn features(&self, project: ProjectId) -> &[Arc<EarlyAccessFeature>] {
+        self.features.get(&project).map_or(&[], |features| features)
+    }
+
+    /// The early access feature that has this flag.
+    pub fn feature_of(&self, flag: &StoredFlag) -> Option<&Arc<EarlyAccessFeature>> {
+        self.features(flag.project).iter().find(|feature| feature.flag == flag.id)
+    }
+
     /// What the flags of a project share.
     pub fn flag_settings(&self, project: ProjectId) -> Option<&Arc<FlagSettings>> {
         self.flag_settings.get(&project)
@@ -158,6 +173,11 @@ impl Snapshot {
     /// any.
     pub fn revision(&self, project: ProjectId) -> Option<&Arc<Revision>> {
         self.revisions.get(&project)
+    }
+
+    /// Whether SDKs may say less of the calls of a project's flags.
+    pub fn has_minimal_called_events(&self, project: ProjectId) -> bool {
+        self.flag_settings(project).is_some_and(|settings| settings.minimal_called_events)
     }
 
     /// The project that has this secret key.
@@ -198,6 +218,9 @@ impl Snapshot {
         let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(&mut *connection).await?;
         for (project, name) in types {
             snapshot.put_group_type(ProjectId(project), name);
+        }
+        for feature in early_access::rows::all(connection).await? {
+            snapshot.put_feature(Arc::new(feature));
         }
         snapshot.flag_rights = Arc::new(FlagRights::load(connection).await?);
         Ok(snapshot)
@@ -273,6 +296,25 @@ impl Snapshot {
     /// Adds a cohort or replaces the one with its id; takes it out if it is deleted.
     pub(super) fn put_cohort(&mut self, cohort: Arc<StoredCohort>) {
         self.put_cohorts(cohort.project, with(self.cohorts(cohort.project), cohort));
+    }
+
+    /// Adds an early access feature, or replaces the one with its id.
+    pub(super) fn put_feature(&mut self, feature: Arc<EarlyAccessFeature>) {
+        self.remove_feature(&feature);
+        let project = feature.project;
+        let mut features = self.features(project).to_vec();
+        features.push(feature);
+        features.sort_by_key(|feature| Reverse((feature.created_at, feature.id)));
+        self.features.insert(project, features.into());
+    }
+
+    pub(super) fn remove_feature(&mut self, feature: &EarlyAccessFeature) {
+        let kept = self.features(feature.project).iter().filter(|other| other.id != feature.id);
+        let kept: Vec<_> = kept.cloned().collect();
+        match kept.is_empty() {
+            true => drop(self.features.remove(&feature.project)),
+            false => drop(self.features.insert(feature.project, kept.into())),
+        }
     }
 
     fn revise(&mut self, project: ProjectId) {

@@ -416,6 +416,51 @@ fn flags_are_copied_between_projects_of_the_organization() {
     assert_eq!(server.get(&format!("{base}a/")).json()[0]["evaluations_7d"], 1);
 }
 
+/// A flag that was called, and not for 30 days, is stale; PostHog tells when that was with every flag.
+#[test]
+fn flags_tell_when_they_were_last_called() {
+    let mut server = TestServer::start();
+    for key in ["old", "new", "never"] {
+        created(&server, FLAGS, &json!({"key": key, "filters": rollout(100)}));
+    }
+    let aged =
+        json!({"key": "aged", "filters": rollout(100), "created_at": "2020-01-01T00:00:00Z"});
+    let aged = created(&server, FLAGS, &aged);
+    assert_eq!((&aged["status"], &aged["last_called_at"]), (&json!("stale"), &Value::Null));
+    let called = |flag: &str, timestamp: &str| {
+        json!({"event": "$feature_flag_called", "distinct_id": "d", "timestamp": timestamp,
+            "properties": {"$feature_flag": flag, "$feature_flag_response": true}})
+    };
+    let long_ago = "2020-02-03T04:05:06Z";
+    let events = json!([
+        called("old", long_ago), called("new", long_ago), called("nobody", long_ago),
+        {"event": "$feature_flag_called", "distinct_id": "d", "properties": {"$feature_flag": "new"}},
+        {"event": "other", "distinct_id": "d", "properties": {"$feature_flag": "never"}},
+    ]);
+    assert_eq!(server.capture(&events).status, 200);
+    let stale = server.get(&format!("{FLAGS}?active=STALE&order=key")).json();
+    let keys: Vec<&Value> =
+        stale["results"].as_array().expect("flags").iter().map(|flag| &flag["key"]).collect();
+    assert_eq!(keys, ["aged", "old"], "{stale}");
+    for _ in 0..2 {
+        let list = server.get(&format!("{FLAGS}?order=key")).json();
+        let told = |at: usize| {
+            let flag = &list["results"][at];
+            (flag["key"].clone(), flag["status"].clone(), flag["last_called_at"].clone())
+        };
+        let at = json!("2020-02-03T04:05:06.000000Z");
+        assert_eq!(told(3), (json!("old"), json!("stale"), at));
+        assert_eq!(told(1), (json!("never"), json!("active"), Value::Null));
+        let (key, status, last_called) = told(2);
+        assert_eq!((key, status), (json!("new"), json!("active")));
+        assert!(last_called.as_str().is_some_and(|at| at > "2021"), "{last_called}");
+        let one = server.get(&format!("{FLAGS}{}/", list["results"][2]["id"])).json();
+        assert_eq!(one, list["results"][2], "a flag is the same in a list and alone");
+        server.kill();
+        server.restart();
+    }
+}
+
 #[test]
 fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     let server = TestServer::start();
@@ -527,7 +572,7 @@ fn tags_of_many_flags_are_changed_at_once() {
     let body = json!({"ids": [a["id"], 999, a["id"]], "action": "add", "tags": ["y"]});
     let answer = server.post(&path, &body).json();
     assert_eq!(answer["updated"], json!([{"id": a["id"], "tags": ["y"]}]), "{answer}");
-    assert_eq!(answer["skipped"], json!([{"id": 999, "reason": "Not found"}]));
+    assert_eq!(answer["skipped"], json!([{"id": 999, "reason": "Not found or no edit access"}]));
     let log = server.get(&format!("{FLAGS}{}/activity/", b["id"])).json();
     assert_eq!(log["results"][0]["detail"]["changes"][0]["field"], "tags", "{log}");
     assert_eq!(log["total_count"], 5, "one for its creation and one for each change");

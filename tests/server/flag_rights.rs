@@ -72,6 +72,24 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     let own = created(ask(&server, &key, "POST", FLAGS, &json!({"key": "own"})));
     assert_eq!(own["can_edit"], true, "{own}");
     assert_eq!(patch(&server, &format!("{FLAGS}{}/", own["id"])).status, 200);
+    let ids = json!([flag["id"], own["id"], 999]);
+    let body = json!({"ids": ids, "action": "add", "tags": ["x"]});
+    let tagged = ask(&server, &key, "POST", &format!("{FLAGS}bulk_update_tags/"), &body);
+    assert_eq!(tagged.status, 200, "{tagged}");
+    let reason = "Not found or no edit access";
+    let skipped = json!([{"id": flag["id"], "reason": reason}, {"id": 999, "reason": reason}]);
+    let updated = json!([{"id": own["id"], "tags": ["x"]}]);
+    assert_eq!(tagged.json(), json!({"updated": updated, "skipped": skipped}));
+    assert_eq!(server.get(&path).json()["tags"], json!([]));
+    let deleted = ask(&server, &key, "POST", &format!("{FLAGS}bulk_delete/"), &json!({"ids": ids}));
+    let deleted = deleted.json();
+    assert_eq!(deleted["deleted"][0]["id"], own["id"], "{deleted}");
+    assert_eq!(
+        deleted["errors"][0],
+        json!({"id": flag["id"], "key": "of-owner", "reason": detail})
+    );
+    assert_eq!(deleted["errors"][1], json!({"id": 999, "reason": "Flag not found"}));
+    assert_eq!(server.get(&path).json()["deleted"], false);
 
     // A role for this flag; who has it may not give it on.
     let role = json!({"name": "Some", "feature_flags_access_level": 21});

@@ -22,6 +22,7 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/activity_log/", "", true),
     ("P/cohorts/", "", true),
     ("P/cohorts/activity/", "", true),
+    ("P/early_access_feature/", "", true),
     ("P/event_definitions/", "", true),
     ("P/event_definitions/", "search=SECRET", true),
     ("P/event_definitions/activity/", "", true),
@@ -89,6 +90,12 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         r#"{"name": "c", "is_static": true, "_create_static_person_ids": ["PERSON"]}"#,
         201,
     ),
+    (
+        "POST",
+        "P/early_access_feature/",
+        r#"{"name": "stolen", "stage": "beta", "feature_flag_id": FLAG}"#,
+        400,
+    ),
     ("POST", "P/event_definitions/", r#"{"name": "made by hand"}"#, 201),
     (
         "POST",
@@ -134,7 +141,7 @@ const HARM: &str = r#"{
     "name": "stolen", "key": "stolen", "value": 1, "tags": ["stolen"], "deleted": true, "active": false,
     "hidden": true, "description": "stolen", "properties": {"stolen": 1}, "$unset": "email",
     "delete_events": true, "distinct_id": "same", "main_distinct_id": "same", "person_ids": ["PERSON"],
-    "person_id": "PERSON", "role_id": "ROLE", "payload": {"operation": "update_status", "value": false}
+    "person_id": "PERSON", "role_id": "ROLE", "stage": "archived", "payload": {"operation": "update_status", "value": false}
 }"#;
 
 /// A project, and what it has.
@@ -220,6 +227,8 @@ impl Owner {
                     {"key": secret, "rollout_percentage": 100}]}},
             }),
         );
+        let feature = json!({"name": format!("lab {secret}"), "stage": "beta"});
+        let feature = made("early_access_feature/", feature);
         patiently(|| {
             let cohort = server.get(&format!("{base}/cohorts/{cohort}/")).json();
             let warnings = server.get(&format!("{base}/ingestion_warnings/")).json();
@@ -228,6 +237,7 @@ impl Owner {
         .expect("the cohort is counted, and the warning written");
         self.ids = BTreeMap::from([
             ("cohorts/:id", cohort.clone()),
+            ("early_access_feature/:id", text(&feature["id"])),
             ("event_definitions/:id", definition),
             ("events/:uuid", event),
             ("feature_flags/:id", flag.clone()),

@@ -193,3 +193,33 @@ fn remote_config_is_the_payload_of_one_flag() {
         assert_eq!((answer.status, answer.body.len()), (404, 0), "{name}");
     }
 }
+
+/// A switch of SDKs: those that evaluate themselves read it with the definitions, others with their flags.
+#[test]
+fn sdks_are_told_that_they_may_say_less_of_calls() {
+    let mut server = TestServer::start();
+    created(&server, FLAGS, &json!({"key": "a"}));
+    let settings = format!("{FLAGS}settings/");
+    let definitions = format!("/flags/definitions?token={TOKEN}");
+    let question = json!({"api_key": TOKEN, "distinct_id": "d"});
+    let told = |server: &TestServer| {
+        let local = ask(server, &definitions, KEY, None).json();
+        let remote = server.post("/flags/?v=2", &question).json();
+        [local["minimal_flag_called_events"].clone(), remote["minimalFlagCalledEvents"].clone()]
+    };
+    assert_eq!(told(&server), [json!(false), Value::Null]);
+    let wrong = server.patch(&settings, &json!({"minimal_flag_called_events": "perhaps"}));
+    assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("minimal_flag_called_events")));
+    assert_eq!(server.patch(&settings, &json!({"property_matching_version": 2})).status, 200);
+    let tag = ask(&server, &definitions, KEY, None).header("etag").expect("a tag").to_owned();
+    let less = server.patch(&settings, &json!({"minimal_flag_called_events": true})).json();
+    assert_eq!(less["property_matching_version"], 2, "{less}");
+    assert_eq!(less["minimal_flag_called_events"], true, "{less}");
+    assert_eq!(ask(&server, &definitions, KEY, Some(&tag)).status, 200, "another tag");
+    assert_eq!(told(&server), [json!(true), json!(true)]);
+    server.kill();
+    server.restart();
+    assert_eq!(told(&server), [json!(true), json!(true)]);
+    assert_eq!(server.patch(&settings, &json!({"minimal_flag_called_events": false})).status, 200);
+    assert_eq!(told(&server), [json!(false), Value::Null]);
+}

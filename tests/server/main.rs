@@ -19,6 +19,7 @@ mod crash;
 mod definitions;
 mod deletion;
 mod differential;
+mod early_access;
 mod errors;
 mod event_definitions;
 mod events;

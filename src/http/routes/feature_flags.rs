@@ -19,6 +19,8 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
@@ -32,6 +34,7 @@ use crate::http::routes::activity;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::body::Required;
 use crate::http::routes::feature_flags::filter::Wanted;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
@@ -53,7 +56,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let mut found: Vec<_> = flags.filter(|flag| wanted.includes(flag)).collect();
     filter::sort(&mut found, request.query("order").as_deref());
     let shown = found.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker)).collect();
+    let calls = Calls::of_project(app, asker.project.id).await?;
+    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker, &calls)).collect();
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
@@ -62,33 +66,59 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
 /// `POST feature_flags/`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
     let new = body::new_flag(Fields::read(request).await?)?;
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
     let flag = store::write(app, "create-flag", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &FlagBody::new(&flag, &snapshot, &asker)))
+    Ok(shown(app, StatusCode::CREATED, (&flag, &asker), &Calls::none(app)))
 }
 
 /// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
 /// restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     let flag = find(app, call.asker.project.id, call.id()).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
+    let calls = Calls::of_flag(app, flag.id).await?;
+    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
 /// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
 /// a field that is absent as it was.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     // An unknown flag is told before a bad body.
     let id = find(app, call.asker.project.id, call.id()).await?.id;
     let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
+    // Before the change, so that nothing fails after it.
+    let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
+}
+
+/// A flag inside another object.
+pub(super) fn minimal(flag: &StoredFlag) -> Value {
+    json!({
+        "id": flag.id.0,
+        "team_id": flag.project.0,
+        "name": flag.name,
+        "key": flag.key,
+        "filters": flag.filters,
+        "deleted": flag.deleted,
+        "active": flag.active,
+        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "version": flag.version,
+    })
+}
+
+/// The answer that is one flag.
+fn shown(
+    app: &App,
+    status: StatusCode,
+    (flag, asker): (&StoredFlag, &Principal),
+    calls: &Calls,
+) -> Response {
+    let snapshot = app.metadata.snapshot();
+    Response::json(status, &FlagBody::new(flag, &snapshot, asker, calls))
 }
 
 /// Changes a flag.

@@ -1,6 +1,8 @@
-//! What all flags of a project share: the version of property matching, the project's secret key.
+//! What all flags of a project share: the version of property matching, how much SDKs say of calls, the
+//! project's secret key.
 
 use hyper::StatusCode;
+use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
@@ -13,9 +15,11 @@ use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::store;
 use crate::http::routes::store::problem;
 
-/// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2.
+/// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2, and
+/// `minimal_flag_called_events`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     Ok(settings(app, call.asker.project.id))
 }
@@ -24,16 +28,22 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let mut fields = Fields::read(call.request).await?;
-    if let Some(version) = fields.value("property_matching_version")? {
-        let matching = match version.as_i64() {
-            Some(1) => Matching::Legacy,
-            Some(2) => Matching::Explicit,
-            _ => {
-                let detail = format!("\"{version}\" is not a valid choice.");
-                return Err(refused("property_matching_version", "invalid_choice", detail));
-            }
-        };
-        app.metadata.set_matching(project, matching).await.map_err(problem)?;
+    let version = fields.value("property_matching_version")?;
+    let matching = match version.as_ref().map(Value::as_i64) {
+        None => None,
+        Some(Some(1)) => Some(Matching::Legacy),
+        Some(Some(2)) => Some(Matching::Explicit),
+        Some(_) => {
+            let version = version.unwrap_or_default();
+            let detail = format!("\"{version}\" is not a valid choice.");
+            return Err(refused("property_matching_version", "invalid_choice", detail));
+        }
+    };
+    let minimal = fields.boolean("minimal_flag_called_events")?;
+    if matching.is_some() || minimal.is_some() {
+        let metadata = app.metadata.clone();
+        let write = async move { metadata.set_flag_settings(project, matching, minimal).await };
+        store::write(app, "set-flag-settings", write).await?;
     }
     Ok(settings(app, project))
 }
@@ -46,6 +56,7 @@ fn settings(app: &App, project: ProjectId) -> Response {
             Matching::Legacy => 1,
             Matching::Explicit => 2,
         },
+        "minimal_flag_called_events": snapshot.has_minimal_called_events(project),
         "secret_api_token_mask": settings.and_then(|settings| settings.secret_mask.as_deref()),
     });
     Response::json(StatusCode::OK, &body)

@@ -56,6 +56,8 @@ pub fn without_subject(app: &App, request: &request::Request) -> Result<Response
         evaluated_at: app.clock.now().0 / 1000,
         has_errors: false,
         has_flags: project.is_some_and(|project| metadata.flag_set(project.id).is_some()),
+        minimal_called_events: project
+            .is_some_and(|project| metadata.has_minimal_called_events(project.id)),
     };
     let encoded = response.encode(std::iter::empty());
     let encoded = encoded.map_err(|error| Problem::of(Kind::Internal, &error))?;
@@ -161,6 +163,7 @@ impl Answering {
             evaluated_at: self.now.0 / 1000,
             has_errors: false,
             has_flags: self.metadata.flag_set(self.project).is_some(),
+            minimal_called_events: self.metadata.has_minimal_called_events(self.project),
         }
     }
 

@@ -1,6 +1,5 @@
 //! What browser and mobile SDKs ask for besides flags: surveys, web experiments, product tours,
-//! early access features. This server has none of the first three and says so; a flag that people
-//! may enrol in is an early access feature.
+//! early access features. This server has none of the first three and says so.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -9,14 +8,17 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::event::id::ProjectId;
 use crate::flags::definition::has_enrollment;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::early_access_features::Summary;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::snapshot::Snapshot;
 
-/// The stage of every early access feature: flags have no other than that they can be tried.
-const STAGE: &str = "beta";
+/// The stage that is meant if none is asked for; also that of flags that no feature has.
+const DEFAULT_STAGE: &str = "beta";
 
 /// Which list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,63 +44,57 @@ pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Proble
         List::WebExperiments => ("experiments", Vec::new()),
         List::ProductTours => ("product_tours", Vec::new()),
         List::EarlyAccessFeatures => {
-            let flags = metadata.flags(project.id).iter();
-            let features = flags.filter_map(|flag| EarlyAccessFeature::of(flag));
-            let features = if wants_stage(request) { features.collect() } else { Vec::new() };
-            ("earlyAccessFeatures", features)
+            let stages = request.query_all().filter(|(name, _)| name == "stage");
+            let mut stages: Vec<_> = stages.map(|(_, stage)| stage).collect();
+            if stages.is_empty() {
+                stages.push(DEFAULT_STAGE.into());
+            }
+            let all = features(&metadata, project.id);
+            let wanted = all.filter(|feature| stages.iter().any(|stage| stage == feature.stage));
+            ("earlyAccessFeatures", wanted.collect())
         }
     };
     let body = Body { name, items };
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// Whether the stages of the query, if it has any, include ours.
-fn wants_stage(request: &Request) -> bool {
-    let mut stages = request.query_all().filter(|(name, _)| name == "stage").peekable();
-    stages.peek().is_none() || stages.any(|(_, stage)| stage == STAGE)
+/// The features of a project, and the flags that people may enrol in without that a feature has them.
+fn features(metadata: &Snapshot, project: ProjectId) -> impl Iterator<Item = Summary<'_>> {
+    let flags = metadata.flags(project);
+    let made = metadata.features(project).iter().filter_map(|feature| {
+        let flag = flags.iter().find(|flag| flag.id == feature.flag)?;
+        Some(Summary::of(feature, &flag.key))
+    });
+    let others = flags.iter().filter(|flag| metadata.feature_of(flag).is_none());
+    made.chain(others.filter_map(|flag| implied(flag)))
+}
+
+/// What a flag offers that no feature has, if people may enrol in it.
+fn implied(flag: &StoredFlag) -> Option<Summary<'_>> {
+    let enrols = flag.filters.as_object().is_some_and(has_enrollment);
+    let payload = flag.filters.get("payloads").and_then(|payloads| payloads.get("true"));
+    (flag.active && enrols).then(|| Summary {
+        // The same on every server and after every restart.
+        id: Uuid::new_v5(
+            &Uuid::NAMESPACE_OID,
+            format!("early access feature {}", flag.id).as_bytes(),
+        ),
+        name: &flag.key,
+        description: &flag.name,
+        stage: DEFAULT_STAGE,
+        documentation_url: "",
+        payload: payload.cloned().unwrap_or(Value::Object(Map::new())),
+        flag_key: &flag.key,
+    })
 }
 
 struct Body<'f> {
     name: &'static str,
-    items: Vec<EarlyAccessFeature<'f>>,
+    items: Vec<Summary<'f>>,
 }
 
 impl Serialize for Body<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map([(self.name, &self.items)])
-    }
-}
-
-/// A feature as SDKs read it.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EarlyAccessFeature<'f> {
-    id: Uuid,
-    name: &'f str,
-    description: &'f str,
-    stage: &'static str,
-    documentation_url: &'static str,
-    payload: Value,
-    flag_key: &'f str,
-}
-
-impl<'f> EarlyAccessFeature<'f> {
-    /// What `flag` offers, if people may enrol in it.
-    fn of(flag: &'f StoredFlag) -> Option<Self> {
-        let enrols = flag.filters.as_object().is_some_and(has_enrollment);
-        let payload = flag.filters.get("payloads").and_then(|payloads| payloads.get("true"));
-        (flag.active && enrols).then(|| Self {
-            // The same on every server and after every restart.
-            id: Uuid::new_v5(
-                &Uuid::NAMESPACE_OID,
-                format!("early access feature {}", flag.id).as_bytes(),
-            ),
-            name: &flag.key,
-            description: &flag.name,
-            stage: STAGE,
-            documentation_url: "",
-            payload: payload.cloned().unwrap_or(Value::Object(Map::new())),
-            flag_key: &flag.key,
-        })
     }
 }

@@ -216,6 +216,7 @@ impl Definitions {
                 "flags": items,
                 "group_type_mapping": types,
                 "cohorts": cohorts,
+                "minimal_flag_called_events": snapshot.has_minimal_called_events(project),
                 "property_matching_version": match snapshot.matching(project) {
                     Matching::Legacy => 1,
                     Matching::Explicit => 2,

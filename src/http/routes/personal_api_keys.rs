@@ -23,7 +23,7 @@ use crate::metadata::accounts::PersonalKey;
 
 /// What scopes may be about: the objects of the endpoints, under PostHog's names, and others of
 /// PostHog's that scripts ask for besides, for which there are no endpoints.
-const OBJECTS: [&str; 23] = [
+const OBJECTS: [&str; 24] = [
     "*",
     "action",
     "activity_log",
@@ -31,6 +31,7 @@ const OBJECTS: [&str; 23] = [
     "batch_export",
     "cohort",
     "dashboard",
+    "early_access_feature",
     "event_definition",
     "experiment",
     "feature_flag",

@@ -17,6 +17,7 @@ use crate::ingest::definitions::NAME_MAX_BYTES;
 use crate::ingest::definitions::storable;
 use crate::ingest::definitions::value_type::detect;
 use crate::ingest::tape::Value;
+use crate::metadata::flag_rules::KEY_MAX_CHARS;
 use crate::metadata::properties::ValueType;
 
 /// Keys that have a bit of their own.
@@ -33,6 +34,9 @@ const BATCH_PAIRS_MAX: usize = 100_000;
 
 /// Prefixes of keys that get a definition but no pairs: nearly every event has every flag.
 const UNPAIRED: [&str; 2] = ["$feature/", "$feature_enrollment/"];
+
+/// Flags of which one batch may tell that they were called.
+const BATCH_FLAGS_MAX: usize = 10_000;
 
 type Hasher = foldhash::fast::RandomState;
 
@@ -80,6 +84,8 @@ pub struct Collector<'a> {
     seen: Slots,
     typed: Slots,
     types: [Option<ValueType>; SLOTS],
+    /// Flags that were called, and when last.
+    flags: HashMap<&'a str, UnixMicros, Hasher>,
     event: Current,
 }
 
@@ -123,6 +129,7 @@ impl<'a> Collector<'a> {
             seen: 0,
             typed: 0,
             types: [None; SLOTS],
+            flags: HashMap::default(),
             event: Current::default(),
         }
     }
@@ -173,6 +180,18 @@ impl<'a> Collector<'a> {
             events: 0,
         });
         Some(index)
+    }
+
+    /// Takes note that an event says that the flag `key` was called at a time; none is called later than
+    /// it is said.
+    pub fn called(&mut self, key: &'a str, at: UnixMicros) {
+        let is_full = self.flags.len() >= BATCH_FLAGS_MAX && !self.flags.contains_key(key);
+        if is_full || key.len() > KEY_MAX_CHARS {
+            return;
+        }
+        let at = at.min(self.now);
+        let last = self.flags.entry(key).or_insert(at);
+        *last = at.max(*last);
     }
 
     /// Forgets the current event.
@@ -264,6 +283,10 @@ impl<'a> Collector<'a> {
                 observed.keys.push(Key { key, value_type, events });
             }
         }
+        for (key, at) in self.flags {
+            let key = observed.put(key);
+            observed.flags.push((key, at));
+        }
         let number = |entry: usize| numbers.get(entry).copied().unwrap_or(usize::MAX);
         observed.pairs =
             self.pairs.into_iter().map(|(event, entry)| (event, number(entry))).collect();
@@ -280,6 +303,8 @@ pub struct Observed {
     keys: Vec<Key>,
     /// Pairs of numbers of an event and of a key, beyond those of [`Key::events`].
     pairs: Vec<(usize, usize)>,
+    /// Keys of flags that were called, and when last.
+    flags: Vec<(Range<usize>, UnixMicros)>,
     /// Keys of the key table that were seen.
     pub(super) slots: Slots,
     /// Those of them of which a value told the type.
@@ -294,6 +319,7 @@ impl Default for Observed {
             events: Vec::new(),
             keys: Vec::new(),
             pairs: Vec::new(),
+            flags: Vec::new(),
             slots: 0,
             typed: 0,
             types: [None; SLOTS],
@@ -356,6 +382,11 @@ impl Observed {
             value_type: seen.value_type,
             events: seen.events,
         })
+    }
+
+    /// The keys of flags that were called, and when last.
+    pub(super) fn flags(&self) -> impl Iterator<Item = (&str, UnixMicros)> {
+        self.flags.iter().map(|(key, at)| (self.text(key), *at))
     }
 
     /// The name with this number.

@@ -22,6 +22,7 @@ use crate::ingest::definitions::storable;
 use crate::ingest::definitions::value_type::detect;
 use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::definitions::Sightings;
+use crate::metadata::flag_calls::FlagCalled;
 use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertyKind;
 use crate::metadata::properties::PropertySeen;
@@ -57,7 +58,7 @@ pub(in crate::ingest) struct Known {
     projects: HashMap<ProjectId, Project>,
     entries: usize,
     last_seen_written: UnixMicros,
-    /// Whether an event was seen after its last write.
+    /// Whether an event was seen, or a flag called, after its last write.
     lags: bool,
 }
 
@@ -69,6 +70,8 @@ struct Project {
     keys: HashMap<String, Key>,
     /// Numbers of event and key.
     pairs: HashSet<(u32, u32)>,
+    /// Flags that were called.
+    flags: HashMap<String, Last>,
     /// Keys of persons, and whether they have a type.
     persons: HashMap<String, bool>,
     /// Keys that were lifted from the properties of events and are in `persons` with a type, by
@@ -82,6 +85,12 @@ struct Project {
 struct Event {
     number: u32,
     slots: Slots,
+    last: Last,
+}
+
+/// When something was last seen.
+#[derive(Clone, Copy, Debug)]
+struct Last {
     seen: UnixMicros,
     written: UnixMicros,
 }
@@ -112,12 +121,13 @@ impl Known {
         let keys = project.keys(&mut new);
         let events = project.events(&self.slot_names, &mut new);
         project.pairs(&events, &keys, &mut new);
+        project.flags(&mut new);
         project.persons_and_groups(&mut new);
         self.entries += new.entries;
         self.lags |= new.lags;
     }
 
-    /// Adds to `due` the events that were seen after their last write, if that is due at `now`.
+    /// Adds to `due` what was last seen after its last write, if that is due at `now`.
     pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: UnixMicros, due: &mut Sightings) {
         if now.since(self.last_seen_written) >= LAST_SEEN_LAG {
             self.last_seen_written = now;
@@ -125,27 +135,46 @@ impl Known {
         }
     }
 
-    /// Adds to `due` the events that were seen after their last write.
+    /// Adds to `due` the events that were seen, and the flags that were called, after their last write.
     pub(in crate::ingest) fn put_last_seen(&mut self, due: &mut Sightings) {
         self.lags = false;
         for (project, known) in &mut self.projects {
-            for (name, event) in known.events.iter_mut().filter(|(_, event)| event.lags()) {
-                event.written = event.seen;
-                let (name, seen_at) = (name.clone(), event.seen);
-                due.events.push(DefinitionSeen { project: *project, name, seen_at });
+            let project = *project;
+            for (name, event) in known.events.iter_mut().filter(|(_, event)| event.last.lags()) {
+                let (name, seen_at) = (name.clone(), event.last.write());
+                due.events.push(DefinitionSeen { project, name, seen_at });
+            }
+            for (key, last) in known.flags.iter_mut().filter(|(_, last)| last.lags()) {
+                due.flags.push(FlagCalled { project, key: key.clone(), at: last.write() });
             }
         }
     }
 
-    /// Whether an event was seen after its last write.
+    /// Whether an event was seen, or a flag called, after its last write.
     pub(in crate::ingest) fn lags(&self) -> bool {
         self.lags
     }
 }
 
-impl Event {
-    fn lags(&self) -> bool {
+impl Last {
+    fn new(at: UnixMicros) -> Self {
+        Self { seen: at, written: at }
+    }
+
+    /// Takes note of a time. Whether there is a later one than was written.
+    fn note(&mut self, at: UnixMicros) -> bool {
+        self.seen = self.seen.max(at);
+        self.lags()
+    }
+
+    fn lags(self) -> bool {
         self.seen > self.written
+    }
+
+    /// What there is to write; it counts as written.
+    fn write(&mut self) -> UnixMicros {
+        self.written = self.seen;
+        self.seen
     }
 }
 
@@ -216,15 +245,14 @@ impl Project {
         for (name, had) in observed.events() {
             if !self.events.contains_key(name) {
                 let number = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
-                let event = Event { number, slots: 0, seen: at, written: at };
+                let event = Event { number, slots: 0, last: Last::new(at) };
                 self.events.insert(name.to_owned(), event);
                 let seen = DefinitionSeen { project, name: name.to_owned(), seen_at: at };
                 new.due.events.push(seen);
                 new.entries += 1;
             }
             let Some(event) = self.events.get_mut(name) else { continue };
-            event.seen = event.seen.max(at);
-            new.lags |= event.lags();
+            new.lags |= event.last.note(at);
             let unknown = had & !event.slots;
             event.slots |= had;
             numbers.push(event.number);
@@ -250,6 +278,21 @@ impl Project {
             }
             if let (Some(name), Some(key)) = (observed.event_name(event), observed.key(key)) {
                 new.pair(name, key);
+            }
+        }
+    }
+
+    /// The key need not be a flag's, or not yet: the store knows.
+    fn flags(&mut self, new: &mut New<'_, '_>) {
+        let Said { project, observed, .. } = *new.said;
+        for (key, at) in observed.flags() {
+            match self.flags.get_mut(key) {
+                Some(last) => new.lags |= last.note(at),
+                None => {
+                    self.flags.insert(key.to_owned(), Last::new(at));
+                    new.due.flags.push(FlagCalled { project, key: key.to_owned(), at });
+                    new.entries += 1;
+                }
             }
         }
     }

@@ -371,6 +371,44 @@ fn the_last_time_is_written_now_and_then() {
     assert!(fold(&mut known, &prepared, second(5)).is_empty() && !known.lags());
 }
 
+#[test]
+fn calls_of_flags_are_told_at_once_and_then_now_and_then() {
+    let second = |n: i64| UnixMicros(NOW.0 + n * 1_000_000);
+    let call = |name: &str, flag: Json, timestamp: &str| {
+        json!({"event": name, "distinct_id": "u", "timestamp": timestamp,
+            "properties": {"$feature_flag": flag, "$feature_flag_response": true}})
+    };
+    let called = "$feature_flag_called";
+    // 2026-11-21T07:59:50Z is ten seconds before NOW.
+    let prepared = prepare(&[
+        call(called, json!("a"), "2026-11-21T07:59:40Z"),
+        call(called, json!("a"), "2026-11-21T07:59:50Z"),
+        call(called, json!("a"), "2026-11-21T07:59:45Z"),
+        call(called, json!("b"), "2026-11-21T09:00:00Z"),
+        call(called, json!(7), "2026-11-21T07:59:50Z"),
+        call(called, json!("x".repeat(401)), "2026-11-21T07:59:50Z"),
+        call("other", json!("c"), "2026-11-21T07:59:50Z"),
+    ]);
+    let mut known = Known::new(KeyTable::slot_names());
+    let told = |due: &Sightings| {
+        let mut told: Vec<(String, UnixMicros)> =
+            due.flags.iter().map(|call| (call.key.clone(), call.at)).collect();
+        told.sort();
+        told
+    };
+    let due = fold(&mut known, &prepared, second(0));
+    let first = vec![("a".to_owned(), second(-10)), ("b".to_owned(), second(0))];
+    assert_eq!(told(&due), first, "none is called later than it is said");
+    // The same again is no news, a later time is written with all that lags.
+    assert!(fold(&mut known, &prepared, second(0)).is_empty() && !known.lags());
+    let later = prepare(&[call(called, json!("a"), "2026-11-21T07:59:55Z")]);
+    assert!(fold(&mut known, &later, second(0)).is_empty() && known.lags());
+    let mut due = Sightings::default();
+    known.put_last_seen(&mut due);
+    assert_eq!(told(&due), [("a".to_owned(), second(-5))]);
+    assert!(!known.lags());
+}
+
 fn sent_event() -> impl Strategy<Value = Json> {
     let names = ["a", "b", "c", "$groupidentify", "$$plugin_metrics", "n\u{0}l"];
     let keys = [

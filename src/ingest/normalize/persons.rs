@@ -11,6 +11,7 @@ use crate::ingest::capture::Fields;
 use crate::ingest::capture::Raw;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::FLAG_CALLED;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::properties::names;
 use crate::ingest::normalize::properties::object;
@@ -184,7 +185,7 @@ impl<'a> Batch<'a, '_> {
 /// Whether the event only says that a flag was asked for, which makes nobody a person: servers ask
 /// for ids that no event ever has. Unless it says so, or belongs to a group.
 fn is_flag_check(fields: &Fields<'_>, event: &Accepted<'_, '_>) -> bool {
-    event.name == "$feature_flag_called"
+    event.name == FLAG_CALLED
         && fields.inner.process_person_profile != Some(Value::Boolean(true))
         && fields.inner.groups.is_none()
 }

@@ -24,6 +24,7 @@ use crate::identity::lifted::Lifted;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::FLAG_CALLED;
 use crate::ingest::normalize::Hasher;
 use crate::ingest::normalize::lifts::LIFTS;
 use crate::ingest::normalize::names::DistinctId;
@@ -195,7 +196,7 @@ impl<'a> Batch<'a, '_> {
     pub(super) fn news(&mut self, event: &Accepted<'a, '_>) -> Option<Rc<Located>> {
         let place = event.place_of_person()?;
         // These change no person, or none that is new, so that it may have to be told again.
-        if matches!(event.name, "$exception" | "$$heatmap" | "$feature_flag_called") {
+        if matches!(event.name, "$exception" | "$$heatmap" | FLAG_CALLED) {
             return Some(Rc::clone(place));
         }
         let addresses = &mut self.addresses;

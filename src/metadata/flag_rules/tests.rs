@@ -28,6 +28,62 @@ fn check_in(graph: Graph<'_>, filters: Value, expected: Result<(), (&str, &str)>
     assert_eq!(found.copied(), expected, "{filters}");
 }
 
+/// "Legacy holdout_groups and super_groups keys are stripped on save"; what they said is kept.
+#[test]
+fn legacy_keys_are_not_kept_but_what_they_say_is() {
+    let groups = json!([{"properties": [], "rollout_percentage": 5}]);
+    let holdout = |share: Value| json!([{"properties": [], "rollout_percentage": share, "variant": "holdout-7"}]);
+    for (legacy, expected) in [
+        (json!({"super_groups": [{"properties": []}]}), json!({"feature_enrollment": true})),
+        (json!({"super_groups": []}), json!({})),
+        (json!({"super_groups": null, "holdout_groups": null}), json!({})),
+        (
+            json!({"super_groups": [{}], "feature_enrollment": false}),
+            json!({"feature_enrollment": false}),
+        ),
+        (
+            json!({"holdout_groups": holdout(json!(12.5))}),
+            json!({"holdout": {"id": 7, "exclusion_percentage": 12.5}}),
+        ),
+        (
+            json!({"holdout_groups": holdout(Value::Null)}),
+            json!({"holdout": {"id": 7, "exclusion_percentage": 100}}),
+        ),
+        (json!({"holdout_groups": holdout(json!(10)), "holdout": null}), json!({"holdout": null})),
+        (json!({"holdout_groups": [{"variant": "other", "rollout_percentage": 1}]}), json!({})),
+        (json!({"holdout_groups": []}), json!({})),
+    ] {
+        let with_groups = |mut filters: Value| {
+            filters["groups"] = groups.clone();
+            filters
+        };
+        let (given, expected) = (with_groups(legacy), with_groups(expected));
+        assert_eq!(initial(Some(given.clone())), Ok(expected.clone()), "{given}");
+        assert_eq!(updated(&given, json!({})), expected, "{given}");
+        check(expected, Ok(()));
+    }
+}
+
+#[test]
+fn a_holdout_has_an_id_and_a_share_and_switches_are_on_or_off() {
+    let wrong_holdout = "holdout: must have an id and an exclusion_percentage from 0 to 100";
+    for (key, value, problem) in [
+        ("holdout", json!({"id": 1, "exclusion_percentage": 0}), None),
+        ("holdout", json!(null), None),
+        ("holdout", json!({"id": "1", "exclusion_percentage": 5}), Some(wrong_holdout)),
+        ("holdout", json!({"id": 1}), Some(wrong_holdout)),
+        ("holdout", json!({"id": 1, "exclusion_percentage": 101}), Some(wrong_holdout)),
+        ("holdout", json!([]), Some(wrong_holdout)),
+        ("early_exit", json!(true), None),
+        ("early_exit", json!("true"), Some("early_exit: must be true, false or null")),
+        ("feature_enrollment", json!(false), None),
+        ("feature_enrollment", json!(1), Some("feature_enrollment: must be true, false or null")),
+    ] {
+        let filters = json!({"groups": [{}], key: value});
+        check(filters, problem.map_or(Ok(()), |problem| Err(("invalid_input", problem))));
+    }
+}
+
 /// Filters of one condition with one property.
 fn with_property(property: Value) -> Value {
     json!({"groups": [{"properties": [property], "rollout_percentage": 50}]})
@@ -517,7 +573,7 @@ fn who_enrols_is_a_person() {
         (filters(true, json!(null)), filters(false, json!(0)), Ok(())),
         (filters(false, json!(null)), filters(false, json!(0)), Ok(())),
     ] {
-        assert_eq!(check_enrollment(&stored, &new), expected, "{stored} {new}");
+        assert_eq!(check_enrollment(&stored, &new, false), expected, "{stored} {new}");
     }
 }
 

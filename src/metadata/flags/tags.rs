@@ -10,7 +10,9 @@ use crate::metadata::definitions::normal_tags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::rows;
+
+/// Why a flag is left out; PostHog's words, the same for both, so that nobody finds out which ids there are.
+const NOT_EDITABLE: &str = "Not found or no edit access";
 
 /// What becomes of the tags of flags. Tags are as typed.
 #[derive(Clone, Debug)]
@@ -40,39 +42,61 @@ impl TagChange {
     }
 }
 
+/// What became of many flags.
+#[derive(Clone, Debug, Default)]
+pub struct Tagged {
+    /// Those that have the tags now.
+    pub flags: Vec<Arc<StoredFlag>>,
+    /// Those that stay as they were, and why, in words for people.
+    pub skipped: Vec<(FlagId, String)>,
+}
+
 impl Metadata {
-    /// Changes the tags of flags, of all in one transaction, and gives those that there are and that
-    /// are not deleted, in the order of `ids`. A flag whose tags stay the same gets no new version.
+    /// Changes the tags of flags, of all in one transaction, each list in the order of `ids`. Those that
+    /// are deleted, that there are none of, that the user may not change or that a rule is against stay
+    /// as they were. A flag whose tags stay the same gets no new version.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Database`]; nothing is changed then.
+    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Database`]; nothing is changed
+    /// then.
     pub async fn change_tags(
         &self,
         project: ProjectId,
         user: UserId,
         ids: &[FlagId],
         change: TagChange,
-    ) -> Result<Vec<Arc<StoredFlag>>, MetadataError> {
+    ) -> Result<Tagged, MetadataError> {
         let mut write = self.begin().await?;
         let base = Arc::clone(&write.base);
-        let (mut flags, mut changed) = (Vec::with_capacity(ids.len()), Vec::new());
+        let editor = base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        let (mut tagged, mut changed) = (Tagged::default(), Vec::new());
         for id in ids {
             let found = base.flags(project).iter().find(|flag| flag.id == *id);
-            let Some(flag) = found else { continue };
+            let Some(flag) = found.filter(|flag| base.may_edit(editor, flag)) else {
+                tagged.skipped.push((*id, NOT_EDITABLE.to_owned()));
+                continue;
+            };
             let tags = change.of(flag.tags.clone());
             if tags == flag.tags {
-                flags.push(Arc::clone(flag));
+                tagged.flags.push(Arc::clone(flag));
                 continue;
             }
             let patch = FlagPatch { tags: Some(tags), ..FlagPatch::default() };
-            write.change_flag(user, flag, patch, None).await?;
-            let flag = rows::by_id(write.connection(), project, *id).await?;
-            let flag = Arc::new(flag.ok_or(MetadataError::NotFound("flag"))?);
+            match write.change_flag(user, flag, patch, None).await {
+                Ok(()) => {}
+                // Rules are asked before anything is written.
+                Err(MetadataError::Rejected(violation)) => {
+                    tagged.skipped.push((*id, violation.detail));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            let flag = write.read_flag(project, *id).await?;
             changed.push(Arc::clone(&flag));
-            flags.push(flag);
+            tagged.flags.push(flag);
         }
         write.commit_with(|next| next.change_flags(project, &changed)).await?;
-        Ok(flags)
+        Ok(tagged)
     }
 }

@@ -59,7 +59,7 @@ async fn settings_of_flags_are_in_the_snapshot_and_on_disk() {
     let bench = Bench::started().await;
     let first = bench.metadata.rotate_secret_key(PROJECT, &seed(2)).await.expect("rotate");
     let second = bench.metadata.rotate_secret_key(PROJECT, &seed(3)).await.expect("rotate");
-    bench.metadata.set_matching(PROJECT, Matching::Explicit).await.expect("set");
+    bench.metadata.set_flag_settings(PROJECT, Some(Matching::Explicit), None).await.expect("set");
     let snapshot = bench.metadata.snapshot();
     assert_eq!(snapshot.matching(PROJECT), Matching::Explicit);
     let project = |key: &str| snapshot.project_by_secret(secrets::KeyHash::of(key));

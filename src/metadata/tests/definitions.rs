@@ -236,6 +236,7 @@ async fn property_definitions_come_from_what_was_seen() {
             property(Group(0), "price", Some(ValueType::Boolean)),
         ],
         pairs: vec![pair("order", "price"), pair("order", ""), pair("a", "price")],
+        flags: Vec::new(),
     };
     metadata.upsert_definitions(&seen).await.expect("upsert");
     let expected = vec![

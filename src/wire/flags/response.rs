@@ -67,6 +67,9 @@ pub struct Response<'a> {
     pub has_errors: bool,
     /// Whether the project has flags at all. Browsers do not ask again if it has none.
     pub has_flags: bool,
+    /// Whether SDKs may leave out of `$feature_flag_called` what says nothing of the flag; told with
+    /// [`Shape::Records`].
+    pub minimal_called_events: bool,
 }
 
 impl Response<'_> {
@@ -133,10 +136,13 @@ struct Rest<'r>(&'r Response<'r>);
 
 impl Serialize for Rest<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Response { query, request_id, evaluated_at, has_errors, has_flags } = *self.0;
+        let Response { query, request_id, evaluated_at, has_errors, has_flags, .. } = *self.0;
         let mut body = serializer.serialize_map(None)?;
         body.serialize_entry("requestId", request_id)?;
         body.serialize_entry("evaluatedAt", &evaluated_at)?;
+        if self.0.minimal_called_events && query.shape == Shape::Records {
+            body.serialize_entry("minimalFlagCalledEvents", &true)?;
+        }
         let is_decide = query.endpoint == Endpoint::Decide;
         if is_decide {
             // The documented name of the error flag; SDKs read the other one.

@@ -198,6 +198,7 @@ fn encode(endpoint: Endpoint, query: &str) -> Value {
         evaluated_at: 1_767_312_000_123,
         has_errors: true,
         has_flags: true,
+        minimal_called_events: false,
     };
     let bytes = response.encode(records.iter().cloned()).expect("encodable");
     let text = String::from_utf8(bytes).expect("UTF-8");
@@ -335,6 +336,7 @@ fn texts_with_quotes_and_control_characters_are_escaped() {
             evaluated_at: 5,
             has_errors: false,
             has_flags: true,
+            minimal_called_events: false,
         };
         let steps = json!([{key: key}]);
         let record = FlagRecord {
@@ -368,6 +370,34 @@ fn texts_with_quotes_and_control_characters_are_escaped() {
     }
 }
 
+/// SDKs that say less read it in records only, and without it they say all.
+#[test]
+fn sdks_are_told_once_they_may_say_less_of_calls() {
+    for (endpoint, query, is_told) in [
+        (Endpoint::Flags, "v=2", true),
+        (Endpoint::Flags, "v=4&config=true", true),
+        (Endpoint::Decide, "v=4", true),
+        (Endpoint::Flags, "v=1", false),
+        (Endpoint::Decide, "v=3", false),
+    ] {
+        let query = Query::parse(endpoint, query);
+        for minimal_called_events in [true, false] {
+            let response = Response {
+                query: &query,
+                request_id: "r",
+                evaluated_at: 5,
+                has_errors: false,
+                has_flags: true,
+                minimal_called_events,
+            };
+            let body = response.encode(std::iter::empty()).expect("encodable");
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            let expected = (minimal_called_events && is_told).then_some(json!(true));
+            assert_eq!(body.get("minimalFlagCalledEvents"), expected.as_ref(), "{query:?}");
+        }
+    }
+}
+
 #[test]
 fn a_project_without_flags_gets_empty_maps() {
     let query = Query::parse(Endpoint::Flags, "v=2");
@@ -377,6 +407,7 @@ fn a_project_without_flags_gets_empty_maps() {
         evaluated_at: 5,
         has_errors: false,
         has_flags: false,
+        minimal_called_events: false,
     };
     let bytes = response.encode(std::iter::empty()).expect("encodable");
     assert_eq!(

@@ -17,10 +17,11 @@ use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
-use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
+use crate::http::routes::feature_flags::shown;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -70,15 +71,15 @@ fn unsuccessful(error: &str) -> Response {
 pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = flag_id(call.id())?;
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let patch = match word {
         "enable" => FlagPatch { active: Some(true), ..FlagPatch::default() },
         "disable" => FlagPatch { active: Some(false), ..FlagPatch::default() },
         word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
     };
+    let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &asker)))
+    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
 /// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
@@ -116,7 +117,6 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
 
 /// `POST feature_flags/:id/versions/:n/revert/`: makes the flag again what it was; a new version.
 pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let mut fields = at_version(app, &flag, call.second_id()).await?;
     // What the server decides, and what is only ever added, stays.
@@ -125,8 +125,9 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
     let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
     let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
+    let calls = Calls::of_flag(app, flag.id).await?;
     let flag = change(app, &call.asker, flag.id, patch).await?;
-    Ok(Response::json(StatusCode::OK, &FlagBody::new(&flag, &snapshot, &call.asker)))
+    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
 /// The fields of a flag at a version: those of now, with every later change undone.

@@ -5,11 +5,14 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::clock::UnixMicros;
 use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
+use crate::http::routes::early_access_features::Summary;
 use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -112,9 +115,10 @@ pub(super) struct FlagBody<'a> {
     /// A number as it was given, or null.
     rollout_percentage: &'a Value,
     ensure_experience_continuity: bool,
-    /// Nothing makes experiments, surveys or early-access features, so flags have none.
+    /// Nothing makes experiments or surveys, so flags have none.
     experiment_set: [i64; 0],
     surveys: Map<String, Value>,
+    /// The early access feature that has the flag, by its id.
     features: Map<String, Value>,
     rollback_conditions: Option<&'a Value>,
     performed_rollback: Option<bool>,
@@ -139,11 +143,20 @@ pub(super) struct FlagBody<'a> {
     /// Nothing records sessions.
     is_used_in_replay_settings: bool,
     is_eligible_for_experiment: bool,
+    /// `active`, `stale`, `archived` or `deleted`.
+    status: &'static str,
+    /// When an SDK last said that it called the flag, up to half a minute late.
+    last_called_at: Option<String>,
 }
 
 impl<'a> FlagBody<'a> {
-    /// What `asker` gets of `flag`; `snapshot` has its creator.
-    pub(super) fn new(flag: &'a StoredFlag, snapshot: &'a Snapshot, asker: &Principal) -> Self {
+    /// What `asker` gets of `flag`; `snapshot` has its creator, `calls` its calls.
+    pub(super) fn new(
+        flag: &'a StoredFlag,
+        snapshot: &'a Snapshot,
+        asker: &Principal,
+        calls: &Calls,
+    ) -> Self {
         let can_edit =
             auth::grants(&asker.key, "feature_flag:write") && snapshot.may_edit(&asker.user, flag);
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
@@ -161,7 +174,7 @@ impl<'a> FlagBody<'a> {
             ensure_experience_continuity: flag.ensure_experience_continuity,
             experiment_set: [],
             surveys: Map::new(),
-            features: Map::new(),
+            features: features(flag, snapshot),
             rollback_conditions: flag.rollback_conditions.as_ref(),
             performed_rollback: flag.performed_rollback,
             can_edit,
@@ -185,8 +198,18 @@ impl<'a> FlagBody<'a> {
             user_access_level: if can_edit { "editor" } else { "viewer" },
             is_used_in_replay_settings: false,
             is_eligible_for_experiment: is_eligible_for_experiment(flag),
+            status: calls.state(flag).0,
+            last_called_at: calls.last(flag).map(UnixMicros::to_rfc3339),
         }
     }
+}
+
+fn features(flag: &StoredFlag, snapshot: &Snapshot) -> Map<String, Value> {
+    let feature = snapshot.feature_of(flag).and_then(|feature| {
+        let shown = serde_json::to_value(Summary::of(feature, &flag.key)).ok()?;
+        Some((feature.id.to_string(), shown))
+    });
+    feature.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -207,6 +230,7 @@ mod tests {
     use crate::http::auth::Principal;
     use crate::http::fields::Fields;
     use crate::http::response::Problem;
+    use crate::http::routes::feature_flags::status::Calls;
     use crate::metadata::Metadata;
     use crate::metadata::first_start::FirstStart;
     use crate::metadata::flags::NewFlag;
@@ -323,7 +347,9 @@ mod tests {
         let key = Arc::clone(snapshot.key_by_value(&started.personal_key.unwrap()).unwrap());
         let asker = Principal { key, user: Arc::clone(&user), project };
 
-        let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker)).unwrap();
+        let called = UnixMicros(NOON.0 - 1);
+        let calls = Calls::new([(flag.id, called)].into(), NOON);
+        let text = serde_json::to_string(&FlagBody::new(&flag, &snapshot, &asker, &calls)).unwrap();
         let creator = json!({
             "id": user.id.0,
             "uuid": user.uuid.to_string(),
@@ -367,6 +393,8 @@ mod tests {
             "user_access_level": "editor",
             "is_used_in_replay_settings": false,
             "is_eligible_for_experiment": false,
+            "status": "active",
+            "last_called_at": "2026-11-21T11:59:59.999999Z",
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         let mut rest = text.as_str();

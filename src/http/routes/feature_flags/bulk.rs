@@ -131,8 +131,8 @@ fn rollout_state(flag: &StoredFlag) -> &'static str {
     }
 }
 
-/// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`: all
-/// of them in one transaction.
+/// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`: of
+/// all that the asker may change, in one transaction; the others are told.
 pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -169,13 +169,12 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
         }
     }
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
-    let ids = wanted.clone();
-    let write = async move { metadata.change_tags(project, user, &ids, change).await };
-    let flags = store::write(app, "change-tags", write).await?;
-    let updated = flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.tags}));
+    let write = async move { metadata.change_tags(project, user, &wanted, change).await };
+    let tagged = store::write(app, "change-tags", write).await?;
+    let updated = tagged.flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.tags}));
     let updated: Vec<Value> = updated.collect();
-    let missing = wanted.iter().filter(|id| !flags.iter().any(|flag| flag.id == **id));
+    let skipped = tagged.skipped.iter();
     let skipped: Vec<Value> =
-        missing.map(|id| json!({"id": id.0, "reason": "Not found"})).collect();
+        skipped.map(|(id, reason)| json!({"id": id.0, "reason": reason})).collect();
     Ok(Response::json(StatusCode::OK, &json!({"updated": updated, "skipped": skipped})))
 }

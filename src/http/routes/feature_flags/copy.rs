@@ -28,6 +28,7 @@ use crate::http::response::Response;
 use crate::http::routes::cohorts;
 use crate::http::routes::feature_flags::across::is_own;
 use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::roles;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -188,7 +189,10 @@ async fn copy_to(
     };
     let scheduled = copy_schedules(app, asker, source, (&flag, &ids)).await?;
     let snapshot = app.metadata.snapshot();
-    let mut body = serde_json::to_value(FlagBody::new(&flag, &snapshot, asker)).unwrap_or_default();
+    // The copy is made, whatever else fails.
+    let calls = Calls::of_flag(app, flag.id).await.unwrap_or_else(|_| Calls::none(app));
+    let body = FlagBody::new(&flag, &snapshot, asker, &calls);
+    let mut body = serde_json::to_value(body).unwrap_or_default();
     if let Value::Object(body) = &mut body {
         body.insert("team_id".to_owned(), project.0.into());
         if let Err(message) = scheduled {

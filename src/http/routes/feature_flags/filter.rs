@@ -6,12 +6,12 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::request::Request;
 use crate::http::response::Problem;
-use crate::http::routes::feature_flags::status;
+use crate::http::routes::feature_flags::status::Calls;
+use crate::http::routes::query;
 use crate::metadata::flags::StoredFlag;
 
 /// Longest search, in characters; PostHog's.
@@ -41,8 +41,8 @@ const SURVEY_TARGETING: &str = "survey-targeting-";
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     active: Option<bool>,
-    /// When flags were last called, and the time now, if only stale ones are wanted.
-    stale: Option<(HashMap<String, UnixMicros>, UnixMicros)>,
+    /// When flags were last called, if only stale ones are wanted.
+    stale: Option<Calls>,
     archived: bool,
     created_by: Vec<i64>,
     search: String,
@@ -102,7 +102,8 @@ impl Wanted {
         let active = text("active").map(|active| active.to_lowercase());
         let stale = match active.as_deref() {
             Some("stale") => {
-                Some((status::last_called(app, asker.project.id).await?, app.clock.now()))
+                app.engine.wait().await.map_err(query::problem)?;
+                Some(Calls::of_project(app, asker.project.id).await?)
             }
             _ => None,
         };
@@ -136,9 +137,7 @@ impl Wanted {
 
     /// Whether the list has the flag.
     pub(super) fn includes(&self, flag: &StoredFlag) -> bool {
-        let is_stale = |(called, now): &(HashMap<String, UnixMicros>, UnixMicros)| {
-            status::state(flag, called.get(&flag.key).copied(), *now).0 == "stale"
-        };
+        let is_stale = |calls: &Calls| calls.state(flag).0 == "stale";
         let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
         let is_multivariant = variants.is_some_and(|variants| !variants.is_empty());
         let is_of_kind = |kind: &str| match kind {

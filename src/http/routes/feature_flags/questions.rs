@@ -36,6 +36,7 @@ use crate::http::knowledge::Question;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::feature_flags::minimal;
 use crate::http::routes::query;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
@@ -166,18 +167,7 @@ pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Prob
     .await?;
     let flags = snapshot.flags(project).iter().map(|flag| {
         let value = values.get(&flag.id.0).cloned().unwrap_or(Value::Bool(false));
-        let flag = json!({
-            "id": flag.id.0,
-            "team_id": flag.project.0,
-            "name": flag.name,
-            "key": flag.key,
-            "filters": flag.filters,
-            "deleted": flag.deleted,
-            "active": flag.active,
-            "ensure_experience_continuity": flag.ensure_experience_continuity,
-            "version": flag.version,
-        });
-        json!({"feature_flag": flag, "value": value})
+        json!({"feature_flag": minimal(flag), "value": value})
     });
     Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
 }

@@ -15,6 +15,7 @@ use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::body::FlagBody;
+use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::roles;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -116,7 +117,8 @@ async fn body(
     let snapshot = app.metadata.snapshot();
     let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
     let role = roles::body(app, &snapshot, &role).await?;
-    let flag = serde_json::to_value(FlagBody::new(flag, &snapshot, asker));
+    let calls = Calls::of_flag(app, flag.id).await?;
+    let flag = serde_json::to_value(FlagBody::new(flag, &snapshot, asker, &calls));
     let flag = flag.map_err(|error| Problem::of(Kind::Internal, &error).with_attr(Attr::Null))?;
     Ok(json!({
         "id": access.id,

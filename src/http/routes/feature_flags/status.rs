@@ -4,9 +4,6 @@
 
 use std::collections::HashMap;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Int64Type;
 use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
@@ -22,16 +19,11 @@ use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
+use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
-use crate::query::QueryError;
 
 /// Age from which a flag can be stale; PostHog's.
 const STALE_AFTER_MICROS: i64 = 30 * 24 * 3600 * 1_000_000;
-
-/// When SDKs last said that they called each flag. The key stands in the properties of the event.
-const LAST_CALLED: &str = "SELECT json_get_str(properties, '$feature_flag') AS flag,
-            CAST(max(timestamp) AS BIGINT) AS last_called
-     FROM events WHERE event = '$feature_flag_called' GROUP BY 1";
 
 /// How far a flag is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,14 +73,16 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
         }
         Err(error) => return Err(problem(error)),
     };
-    let called = last_called(app, project).await?;
+    app.engine.wait().await.map_err(query::problem)?;
+    let calls = Calls::of_flag(app, flag.id).await?;
     let rollout = Rollout::of(&flag);
-    let (status, reason) = state(&flag, called.get(&flag.key).copied(), app.clock.now());
+    let (status, reason) = calls.state(&flag);
+    let last_called = calls.last(&flag);
     let body = json!({
         "status": status,
         "reason": reason,
-        "reason_states_rollout": status == "stale" && !called.contains_key(&flag.key),
-        "last_called_at": called.get(&flag.key).map(|time| time.to_rfc3339()),
+        "reason_states_rollout": status == "stale" && last_called.is_none(),
+        "last_called_at": last_called.map(UnixMicros::to_rfc3339),
         "rollout": {
             "effectively_full_rollout": rollout.is_full,
             "has_targeting_conditions": rollout.has_targeting,
@@ -99,49 +93,53 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// The state of a flag, and why.
-pub(super) fn state(
-    flag: &StoredFlag,
-    called: Option<UnixMicros>,
+/// When SDKs last said that they called flags, and what follows from it now.
+#[derive(Debug)]
+pub(super) struct Calls {
+    last: HashMap<FlagId, UnixMicros>,
     now: UnixMicros,
-) -> (&'static str, &'static str) {
-    let is_old = |time: UnixMicros| now.0.saturating_sub(time.0) > STALE_AFTER_MICROS;
-    match called {
-        _ if flag.deleted => ("deleted", "Flag has been deleted"),
-        _ if flag.archived => ("archived", "Flag has been archived"),
-        Some(called) if is_old(called) => ("stale", "Flag has not been called in 30 days"),
-        None if flag.active && is_old(flag.created_at) && Rollout::of(flag).is_full => {
-            ("stale", "This boolean flag will always evaluate to \"true\"")
-        }
-        _ => ("active", "Flag is not fully rolled out and may still be active"),
+}
+
+impl Calls {
+    /// Who was not called is absent.
+    pub(super) fn new(last: HashMap<FlagId, UnixMicros>, now: UnixMicros) -> Self {
+        Self { last, now }
     }
-}
 
-/// When SDKs last said that they called each flag of a project, by key.
-pub(super) async fn last_called(
-    app: &App,
-    project: ProjectId,
-) -> Result<HashMap<String, UnixMicros>, Problem> {
-    let rows = async {
-        let question = app.engine.view(project).await?.sql(LAST_CALLED).await?;
-        let (_, batches) = app.engine.collect(question).await?;
-        Ok::<_, QueryError>(batches)
-    };
-    let batches = rows.await.map_err(query::problem)?;
-    Ok(batches.iter().flat_map(pairs).collect())
-}
+    /// Of a flag that is new.
+    pub(super) fn none(app: &App) -> Self {
+        Self::new(HashMap::new(), app.clock.now())
+    }
 
-fn pairs(batch: &RecordBatch) -> Vec<(String, UnixMicros)> {
-    let column = |name: &str| batch.column_by_name(name);
-    let keys: Vec<Option<String>> = match column("flag") {
-        Some(keys) => match (keys.as_string_opt::<i32>(), keys.as_string_view_opt()) {
-            (Some(keys), _) => keys.iter().map(|key| key.map(str::to_owned)).collect(),
-            (_, Some(keys)) => keys.iter().map(|key| key.map(str::to_owned)).collect(),
-            _ => Vec::new(),
-        },
-        None => Vec::new(),
-    };
-    let times = column("last_called").and_then(|times| times.as_primitive_opt::<Int64Type>());
-    let times = times.into_iter().flat_map(|times| times.iter());
-    keys.into_iter().zip(times).filter_map(|(key, time)| Some((key?, UnixMicros(time?)))).collect()
+    /// Of all flags of a project.
+    pub(super) async fn of_project(app: &App, project: ProjectId) -> Result<Self, Problem> {
+        let last = app.metadata.flag_calls(project).await.map_err(problem)?;
+        Ok(Self::new(last, app.clock.now()))
+    }
+
+    /// Of one flag.
+    pub(super) async fn of_flag(app: &App, flag: FlagId) -> Result<Self, Problem> {
+        let last = app.metadata.flag_called(flag).await.map_err(problem)?;
+        let last = last.map(|last| (flag, last)).into_iter().collect();
+        Ok(Self::new(last, app.clock.now()))
+    }
+
+    /// When a flag was last called, if ever.
+    pub(super) fn last(&self, flag: &StoredFlag) -> Option<UnixMicros> {
+        self.last.get(&flag.id).copied()
+    }
+
+    /// The state of a flag, and why.
+    pub(super) fn state(&self, flag: &StoredFlag) -> (&'static str, &'static str) {
+        let is_old = |time: UnixMicros| self.now.0.saturating_sub(time.0) > STALE_AFTER_MICROS;
+        match self.last(flag) {
+            _ if flag.deleted => ("deleted", "Flag has been deleted"),
+            _ if flag.archived => ("archived", "Flag has been archived"),
+            Some(called) if is_old(called) => ("stale", "Flag has not been called in 30 days"),
+            None if flag.active && is_old(flag.created_at) && Rollout::of(flag).is_full => {
+                ("stale", "This boolean flag will always evaluate to \"true\"")
+            }
+            _ => ("active", "Flag is not fully rolled out and may still be active"),
+        }
+    }
 }

@@ -1,0 +1,176 @@
+//! Early access features, managed: list, create, retrieve, change, delete. What a stage does to the flag
+//! of a feature is decided by `metadata`; what SDKs are shown of features is [`Summary`].
+
+use hyper::Method;
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::feature_flags;
+use crate::http::routes::store;
+use crate::http::routes::user_body::UserBody;
+use crate::metadata::early_access::EarlyAccessFeature;
+use crate::metadata::early_access::FeatureEditor;
+use crate::metadata::early_access::FeaturePatch;
+use crate::metadata::early_access::Stage;
+use crate::metadata::flags::FlagId;
+use crate::metadata::snapshot::Snapshot;
+
+/// A feature as SDKs read it, and as flags show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary<'f> {
+    pub(super) id: Uuid,
+    pub(super) name: &'f str,
+    pub(super) description: &'f str,
+    pub(super) stage: &'f str,
+    pub(super) documentation_url: &'f str,
+    pub(super) payload: Value,
+    pub(super) flag_key: &'f str,
+}
+
+impl<'f> Summary<'f> {
+    /// What is shown of a feature whose flag has this key.
+    pub(super) fn of(feature: &'f EarlyAccessFeature, flag_key: &'f str) -> Self {
+        Self {
+            id: feature.id,
+            name: &feature.name,
+            description: &feature.description,
+            stage: feature.stage.name(),
+            documentation_url: &feature.documentation_url,
+            payload: feature.payload.clone(),
+            flag_key,
+        }
+    }
+}
+
+/// `GET early_access_feature/`, newest first.
+pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let snapshot = app.metadata.snapshot();
+    let page = Page::of(&request);
+    let features = snapshot.features(asker.project.id);
+    let shown = features.iter().skip(page.offset).take(page.limit);
+    let bodies: Vec<Value> = shown.map(|feature| body(feature, &snapshot, &asker)).collect();
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(&request, public_url, features.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST early_access_feature/`, with `feature_flag_id` for a flag that is there.
+pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
+    let patch = patch(&mut fields, true)?;
+    let flag = fields.nullable_integer("feature_flag_id")?.flatten();
+    let flag = flag.filter(|id| *id != 0).map(FlagId);
+    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, editor(&asker));
+    let seed = auth::seed();
+    let write = async move { metadata.create_feature(project, by, (flag, patch), &seed).await };
+    let feature = store::write(app, "create-feature", write).await?;
+    let body = body(&feature, &app.metadata.snapshot(), &asker);
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// `GET early_access_feature/:id/`.
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let id = id_of(&snapshot, &call)?;
+    let found = snapshot.features(call.asker.project.id).iter().find(|feature| feature.id == id);
+    let feature = found.ok_or_else(|| Problem::not_found("Not found."))?;
+    Ok(Response::json(StatusCode::OK, &body(feature, &snapshot, &call.asker)))
+}
+
+/// `PATCH early_access_feature/:id/`, and `PUT`, which requires what a new one requires.
+pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id_of(&app.metadata.snapshot(), &call)?;
+    let Call { asker, request, .. } = call;
+    let is_whole = request.method == Method::PUT;
+    let mut fields = Fields::read(request).await?;
+    let patch = patch(&mut fields, is_whole)?;
+    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, editor(&asker));
+    let write = async move { metadata.update_feature(project, by, id, patch).await };
+    let feature = store::write(app, "update-feature", write).await?;
+    Ok(Response::json(StatusCode::OK, &body(&feature, &app.metadata.snapshot(), &asker)))
+}
+
+/// `DELETE early_access_feature/:id/`: nobody enrols in its flag any more, which stays.
+pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id_of(&app.metadata.snapshot(), &call)?;
+    let (metadata, project, by) =
+        (app.metadata.clone(), call.asker.project.id, editor(&call.asker));
+    let write = async move { metadata.delete_feature(project, by, id).await };
+    store::write(app, "delete-feature", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// The feature that the path names. An unknown one is told before a bad body.
+fn id_of(snapshot: &Snapshot, call: &Call<Principal>) -> Result<Uuid, Problem> {
+    let id = Uuid::try_parse(call.id()).ok();
+    let features = snapshot.features(call.asker.project.id);
+    let found = features.iter().find(|feature| Some(feature.id) == id);
+    Ok(found.ok_or_else(|| Problem::not_found("Not found."))?.id)
+}
+
+fn editor(asker: &Principal) -> FeatureEditor {
+    let may_write_flags = auth::grants(&asker.key, "feature_flag:write");
+    FeatureEditor { user: asker.user.id, may_write_flags }
+}
+
+/// Reads a change, or all of a feature.
+fn patch(fields: &mut Fields, is_whole: bool) -> Result<FeaturePatch, Problem> {
+    if is_whole {
+        fields.require("name")?;
+    }
+    let name = fields.text("name")?;
+    let description = fields.text("description")?;
+    if is_whole {
+        fields.require("stage")?;
+    }
+    Ok(FeaturePatch {
+        name,
+        description,
+        stage: fields.value("stage")?.map(|given| stage(&given)).transpose()?,
+        documentation_url: fields.text("documentation_url")?,
+        payload: fields.nullable_value("payload").map(Option::unwrap_or_default),
+        rollout_to_all: fields.boolean("rollout_to_all")?.unwrap_or_default(),
+    })
+}
+
+fn stage(given: &Value) -> Result<Stage, Problem> {
+    given.as_str().and_then(Stage::parse).ok_or_else(|| {
+        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        refused("stage", "invalid_choice", format!("\"{text}\" is not a valid choice."))
+    })
+}
+
+/// A feature as its managers get it; `asker` is one.
+fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) -> Value {
+    let flags = snapshot.flags(feature.project).iter();
+    let flag = flags.into_iter().find(|flag| flag.id == feature.flag);
+    let created_by = feature.created_by.and_then(|user| snapshot.user(user));
+    let may_edit = auth::grants(&asker.key, "early_access_feature:write");
+    json!({
+        "id": feature.id,
+        "feature_flag": flag.map(|flag| feature_flags::minimal(flag)),
+        "name": feature.name,
+        "description": feature.description,
+        "stage": feature.stage.name(),
+        "documentation_url": feature.documentation_url,
+        "payload": feature.payload,
+        "created_at": feature.created_at.to_rfc3339(),
+        "created_by": created_by.map(|user| UserBody::new(user)),
+        "user_access_level": if may_edit { "editor" } else { "viewer" },
+    })
+}

@@ -1,0 +1,565 @@
+//! Early access features: what people may try before everybody gets it. Each has a flag, and its stage
+//! says whether people enrol in that flag: a change of the stage is one of the flag, in one transaction.
+//!
+//! Source of the rules and of the words of errors: PostHog's API for early access features.
+
+use std::sync::Arc;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::check_text;
+use crate::metadata::activity;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
+use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags;
+use crate::metadata::flags::FlagId;
+use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::NewFlag;
+use crate::metadata::flags::StoredFlag;
+use crate::metadata::secrets::Seed;
+
+pub(super) mod rows;
+
+/// Longest name and URL, in characters; the column widths of PostHog.
+const NAME_MAX_CHARS: usize = 200;
+const URL_MAX_CHARS: usize = 800;
+
+/// What is said to a key that may not write flags.
+const NO_FLAG_SCOPE: &str = "API key missing required scope 'feature_flag:write'";
+
+/// What is said to who may not change the flag.
+const NO_EDITOR: &str = "You don't have sufficient permissions to modify the linked feature flag.";
+
+/// How far a feature is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nobody is to see it.
+    Draft,
+    /// People may say that they are interested.
+    Concept,
+    /// People may try it.
+    Alpha,
+    /// People may try it.
+    Beta,
+    /// Everybody has it, or enrols still.
+    GeneralAvailability,
+    /// It is over.
+    Archived,
+}
+
+impl Stage {
+    const ALL: [Self; 6] = [
+        Self::Draft,
+        Self::Concept,
+        Self::Alpha,
+        Self::Beta,
+        Self::GeneralAvailability,
+        Self::Archived,
+    ];
+
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Concept => "concept",
+            Self::Alpha => "alpha",
+            Self::Beta => "beta",
+            Self::GeneralAvailability => "general-availability",
+            Self::Archived => "archived",
+        }
+    }
+
+    /// The stage with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+
+    /// Whether people enrol in the flag.
+    fn is_active(self) -> bool {
+        matches!(self, Self::Alpha | Self::Beta | Self::GeneralAvailability)
+    }
+}
+
+/// An early access feature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlyAccessFeature {
+    /// Unique.
+    pub id: Uuid,
+    /// The project.
+    pub project: ProjectId,
+    /// The flag in which people enrol; no other feature has it.
+    pub flag: FlagId,
+    /// What people read.
+    pub name: String,
+    /// The same, longer.
+    pub description: String,
+    /// How far it is.
+    pub stage: Stage,
+    /// Where there is more to read; empty for nowhere.
+    pub documentation_url: String,
+    /// For the client; an empty object for none.
+    pub payload: Value,
+    /// Who created it.
+    pub created_by: Option<UserId>,
+    /// When.
+    pub created_at: UnixMicros,
+}
+
+impl EarlyAccessFeature {
+    fn logged(&self) -> Map<String, Value> {
+        activity::fields(json!({
+            "name": self.name,
+            "description": self.description,
+            "stage": self.stage.name(),
+            "documentation_url": self.documentation_url,
+            "payload": self.payload,
+            "feature_flag": self.flag.0,
+        }))
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Change { scope: Scope::EarlyAccessFeature, item, verb, name, fields }
+    }
+}
+
+/// What a client says of a feature; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct FeaturePatch {
+    /// What people read.
+    pub name: Option<String>,
+    /// The same, longer.
+    pub description: Option<String>,
+    /// How far it is.
+    pub stage: Option<Stage>,
+    /// Where there is more to read.
+    pub documentation_url: Option<String>,
+    /// For the client.
+    pub payload: Option<Value>,
+    /// Whether everybody gets it once it is generally available, whoever enrolled.
+    pub rollout_to_all: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureEditor {
+    /// The user.
+    pub user: UserId,
+    /// Whether the key of the request may write flags.
+    pub may_write_flags: bool,
+}
+
+impl Metadata {
+    /// Creates a feature with the flag `flag`, or with a new one, which is called after its name.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project or user; [`MetadataError::Rejected`] for a text
+    /// that cannot be, a flag that is not there, has a feature, is for groups or has variants, and as
+    /// [`Metadata::create_flag`] and [`Metadata::update_flag`]; [`MetadataError::Forbidden`] if the flag
+    /// would have to be written and may not.
+    pub async fn create_feature(
+        &self,
+        project: ProjectId,
+        by: FeatureEditor,
+        (flag, new): (Option<FlagId>, FeaturePatch),
+        seed: &Seed,
+    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
+        let name = new.name.unwrap_or_default();
+        let documentation_url = new.documentation_url.unwrap_or_default();
+        check_text("name", &name, NAME_MAX_CHARS)?;
+        check_url(&documentation_url)?;
+        let mut write = self.begin().await?;
+        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        write.base.user(by.user).ok_or(MetadataError::NotFound("user"))?;
+        let stage = new.stage.unwrap_or(Stage::Draft);
+        let flag = match flag {
+            Some(id) => {
+                let flag = write.free_flag(project, id)?;
+                if stage.is_active() {
+                    write.change_enrollment(by, &flag, Enrollment::Open).await?;
+                }
+                id
+            }
+            None => write.add_flag_of(project, by, &name, stage).await?,
+        };
+        let feature = EarlyAccessFeature {
+            id: seed.uuid("early access feature"),
+            project,
+            flag,
+            name,
+            description: new.description.unwrap_or_default(),
+            stage,
+            documentation_url,
+            payload: payload_of(new.payload),
+            created_by: Some(by.user),
+            created_at: self.now(),
+        };
+        rows::insert(write.connection(), &feature).await?;
+        write.log(project, Some(by.user), feature.change(Verb::Created, Vec::new())).await?;
+        write.save_feature(feature).await
+    }
+
+    /// Changes a feature, and its flag if the stage wants it.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a feature in the project, others as
+    /// [`Metadata::create_feature`].
+    pub async fn update_feature(
+        &self,
+        project: ProjectId,
+        by: FeatureEditor,
+        id: Uuid,
+        patch: FeaturePatch,
+    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
+        let mut write = self.begin().await?;
+        let before = write.feature(project, id)?;
+        let mut feature = EarlyAccessFeature::clone(&before);
+        feature.name = patch.name.unwrap_or(feature.name);
+        feature.description = patch.description.unwrap_or(feature.description);
+        feature.stage = patch.stage.unwrap_or(feature.stage);
+        feature.documentation_url = patch.documentation_url.unwrap_or(feature.documentation_url);
+        feature.payload = patch.payload.map_or(feature.payload, |given| payload_of(Some(given)));
+        check_text("name", &feature.name, NAME_MAX_CHARS)?;
+        check_url(&feature.documentation_url)?;
+        if let Some(stage) = patch.stage
+            && let Some(enrollment) = enrollment(before.stage, stage, patch.rollout_to_all)
+        {
+            let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
+            let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
+            write.change_enrollment(by, &flag, enrollment).await?;
+        }
+        rows::update(write.connection(), &feature).await?;
+        let fields = diff(Scope::EarlyAccessFeature, &before.logged(), &feature.logged());
+        if !fields.is_empty() {
+            let change = feature.change(Verb::Updated, fields);
+            write.log(project, Some(by.user), change).await?;
+        }
+        write.save_feature(feature).await
+    }
+
+    /// Removes a feature for good; nobody enrols in its flag any more.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a feature in the project,
+    /// [`MetadataError::Forbidden`] if the flag may not be written.
+    pub async fn delete_feature(
+        &self,
+        project: ProjectId,
+        by: FeatureEditor,
+        id: Uuid,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let feature = write.feature(project, id)?;
+        let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
+        let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
+        write.change_enrollment(by, &flag, Enrollment::Closed).await?;
+        rows::delete(write.connection(), id).await?;
+        write.log(project, Some(by.user), feature.change(Verb::Deleted, Vec::new())).await?;
+        let flag = write.read_flag(project, feature.flag).await?;
+        write
+            .commit_with(|next| {
+                next.remove_feature(&feature);
+                next.put_flag(flag);
+            })
+            .await
+    }
+}
+
+/// What becomes of the flag of a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enrollment {
+    /// People enrol.
+    Open,
+    /// Nobody does.
+    Closed,
+    /// Nobody needs to: everybody has it.
+    Everybody,
+}
+
+/// What a stage that a client gives makes of the flag; `None` leaves it as it is.
+fn enrollment(before: Stage, after: Stage, rollout_to_all: bool) -> Option<Enrollment> {
+    let is_released = after == Stage::GeneralAvailability && before != after;
+    match (before.is_active(), after.is_active()) {
+        _ if is_released && rollout_to_all => Some(Enrollment::Everybody),
+        (false, true) => Some(Enrollment::Open),
+        (_, false) => Some(Enrollment::Closed),
+        (true, true) => None,
+    }
+}
+
+impl Enrollment {
+    fn of(self, filters: &Value) -> Value {
+        let mut filters = filters.clone();
+        let Value::Object(map) = &mut filters else { return filters };
+        map.remove("super_groups");
+        let is_open = if self == Self::Open { Value::Bool(true) } else { Value::Null };
+        map.insert("feature_enrollment".to_owned(), is_open);
+        if self == Self::Everybody {
+            let all = json!([{"properties": [], "rollout_percentage": 100}]);
+            map.insert("groups".to_owned(), all);
+        }
+        filters
+    }
+}
+
+impl Write {
+    fn feature(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
+        let found = self.base.features(project).iter().find(|feature| feature.id == id);
+        found.cloned().ok_or(MetadataError::NotFound("early access feature"))
+    }
+
+    /// A flag that a feature can have.
+    fn free_flag(&self, project: ProjectId, id: FlagId) -> Result<Arc<StoredFlag>, Violation> {
+        let found = self.base.flags(project).iter().find(|flag| flag.id == id);
+        let missing = || Violation::general("Feature Flag with this ID does not exist");
+        let flag = found.ok_or_else(missing)?;
+        let filters = &flag.filters;
+        let is_for_groups =
+            filters.get("aggregation_group_type_index").is_some_and(|index| !index.is_null());
+        let variants = filters.pointer("/multivariate/variants").and_then(Value::as_array);
+        let refused = |detail: String| Err(Violation::general(detail));
+        if self.base.feature_of(flag).is_some() {
+            let key = &flag.key;
+            return refused(format!(
+                "Linked feature flag {key} already has a feature attached to it."
+            ));
+        }
+        if is_for_groups {
+            let detail = "Group-based feature flags are not supported for Early Access Features.";
+            return refused(detail.to_owned());
+        }
+        if variants.is_some_and(|variants| !variants.is_empty()) {
+            let detail = "Multivariate feature flags are not supported for Early Access Features.";
+            return refused(detail.to_owned());
+        }
+        Ok(Arc::clone(flag))
+    }
+
+    /// Creates the flag of a feature. Nobody has it unless they enrol.
+    async fn add_flag_of(
+        &mut self,
+        project: ProjectId,
+        by: FeatureEditor,
+        name: &str,
+        stage: Stage,
+    ) -> Result<FlagId, MetadataError> {
+        if !by.may_write_flags {
+            return Err(MetadataError::Forbidden(NO_FLAG_SCOPE));
+        }
+        let nobody = json!({"properties": [], "rollout_percentage": 0, "variant": null});
+        let mut filters = json!({"groups": [nobody]});
+        if stage.is_active() {
+            filters = Enrollment::Open.of(&filters);
+        }
+        let new = NewFlag {
+            key: slug(name),
+            name: format!("Feature Flag for Early Access Feature {name}"),
+            filters: Some(filters),
+            ..NewFlag::default()
+        };
+        self.add_flag(project, by.user, new).await
+    }
+
+    async fn change_enrollment(
+        &mut self,
+        by: FeatureEditor,
+        flag: &StoredFlag,
+        enrollment: Enrollment,
+    ) -> Result<(), MetadataError> {
+        let user = self.base.user(by.user).ok_or(MetadataError::NotFound("user"))?;
+        if !by.may_write_flags {
+            return Err(MetadataError::Forbidden(NO_FLAG_SCOPE));
+        }
+        if !self.base.may_edit(user, flag) {
+            return Err(MetadataError::Forbidden(NO_EDITOR));
+        }
+        let filters = Some(enrollment.of(&flag.filters));
+        if filters.as_ref() == Some(&flag.filters) {
+            return Ok(());
+        }
+        let patch = FlagPatch { filters, ..FlagPatch::default() };
+        self.change_flag(by.user, flag, patch, None).await
+    }
+
+    /// Commits a feature that was written in this transaction, with its flag.
+    async fn save_feature(
+        mut self,
+        feature: EarlyAccessFeature,
+    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
+        let feature = Arc::new(feature);
+        let flag = self.read_flag(feature.project, feature.flag).await?;
+        self.commit_with(|next| {
+            next.put_flag(flag);
+            next.put_feature(Arc::clone(&feature));
+        })
+        .await?;
+        Ok(feature)
+    }
+}
+
+/// A payload as it is kept: what is empty, false or nothing is an empty object.
+fn payload_of(given: Option<Value>) -> Value {
+    let is_nothing = match &given {
+        None | Some(Value::Null | Value::Bool(false)) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Number(number)) => number.as_f64() == Some(0.0),
+        Some(_) => false,
+    };
+    given.filter(|_| !is_nothing).unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+fn check_url(url: &str) -> Result<(), Violation> {
+    let attr = Some("documentation_url");
+    if url.chars().count() > URL_MAX_CHARS {
+        return Err(Violation::too_long("documentation_url", URL_MAX_CHARS));
+    }
+    let schemes = ["http", "https", "ftp", "ftps"];
+    let is_url = url.split_once("://").is_some_and(|(scheme, rest)| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme))
+            && !host.is_empty()
+            && !url.chars().any(|c| c.is_whitespace() || c.is_control())
+    });
+    if url.is_empty() || is_url {
+        return Ok(());
+    }
+    Err(Violation { code: "invalid_input", detail: "Enter a valid URL.".to_owned(), attr })
+}
+
+/// The key of a flag that is called after a name: letters, digits and underscores of ASCII in lower case,
+/// and a hyphen for what stands between words.
+fn slug(name: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_between = |c: char| c.is_whitespace() || c == '-';
+    let mut slug = String::with_capacity(name.len());
+    for c in name.chars().filter(|c| is_kept(*c) || is_between(*c)) {
+        match is_between(c) {
+            false => slug.push(c.to_ascii_lowercase()),
+            true if slug.ends_with('-') => {}
+            true => slug.push('-'),
+        }
+    }
+    slug.trim_matches(|c| c == '-' || c == '_').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Enrollment;
+    use super::Stage;
+    use super::check_url;
+    use super::enrollment;
+    use super::payload_of;
+    use super::slug;
+
+    #[test]
+    fn stages_have_their_names() {
+        for stage in Stage::ALL {
+            assert_eq!(Stage::parse(stage.name()), Some(stage));
+        }
+        assert_eq!(Stage::parse("Beta"), None);
+    }
+
+    /// The branches of PostHog's serializer.
+    #[test]
+    fn a_stage_says_whether_people_enrol() {
+        use Enrollment::*;
+        use Stage::*;
+        for (before, after, to_all, expected) in [
+            (Draft, Beta, false, Some(Open)),
+            (Concept, Alpha, true, Some(Open)),
+            (Draft, GeneralAvailability, false, Some(Open)),
+            (Draft, GeneralAvailability, true, Some(Everybody)),
+            (Beta, GeneralAvailability, true, Some(Everybody)),
+            (Beta, GeneralAvailability, false, None),
+            (GeneralAvailability, GeneralAvailability, true, None),
+            (Alpha, Beta, true, None),
+            (Beta, Archived, false, Some(Closed)),
+            (Beta, Draft, true, Some(Closed)),
+            (Draft, Concept, false, Some(Closed)),
+        ] {
+            assert_eq!(enrollment(before, after, to_all), expected, "{before:?} to {after:?}");
+        }
+        let filters = json!({"groups": [{"rollout_percentage": 0}], "payloads": {"true": "1"},
+            "super_groups": [{}]});
+        for (enrollment, is_open, share) in
+            [(Open, json!(true), 0), (Closed, Value::Null, 0), (Everybody, Value::Null, 100)]
+        {
+            let changed = enrollment.of(&filters);
+            assert_eq!(changed["feature_enrollment"], is_open);
+            assert_eq!(changed["groups"][0]["rollout_percentage"], share);
+            assert_eq!(
+                (&changed["payloads"], changed.get("super_groups")),
+                (&json!({"true": "1"}), None)
+            );
+        }
+    }
+
+    /// Names from the tests of Django's `slugify`.
+    #[test]
+    fn flags_are_called_after_features() {
+        for (name, expected) in [
+            ("Hello, World, you RULEZZZZ!", "hello-world-you-rulezzzz"),
+            ("Hick bondoogling", "hick-bondoogling"),
+            (" multiple---dash and  space ", "multiple-dash-and-space"),
+            ("underscore_in-value", "underscore_in-value"),
+            ("__strip__underscore-value___", "strip__underscore-value"),
+            ("--strip-dash-value---", "strip-dash-value"),
+            ("spam & eggs", "spam-eggs"),
+            ("!?", ""),
+        ] {
+            assert_eq!(slug(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn urls_have_a_scheme_and_a_host_and_empty_payloads_are_none() {
+        for (url, is_good) in [
+            ("", true),
+            ("https://example.com/a?b#c", true),
+            ("HTTP://example.com", true),
+            ("ftp://h", true),
+            ("example.com", false),
+            ("https://", false),
+            ("https:///path", false),
+            ("https://a b", false),
+            ("javascript://x", false),
+        ] {
+            assert_eq!(check_url(url).is_ok(), is_good, "{url}");
+        }
+        assert!(check_url(&format!("https://{}", "x".repeat(793))).is_err());
+        for (given, expected) in [
+            (None, json!({})),
+            (Some(json!(null)), json!({})),
+            (Some(json!(false)), json!({})),
+            (Some(json!([])), json!({})),
+            (Some(json!(0)), json!({})),
+            (Some(json!({"a": 1})), json!({"a": 1})),
+            (Some(json!("x")), json!("x")),
+        ] {
+            assert_eq!(payload_of(given), expected);
+        }
+    }
+}

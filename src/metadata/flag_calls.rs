@@ -1,0 +1,75 @@
+//! When SDKs last said that they called a flag, as the events of ingest tell it
+//! ([`Metadata::upsert_definitions`]). Beside the flags, not in them: no hot road asks, and a call is no
+//! change of a flag.
+
+use std::collections::HashMap;
+
+use sqlx::SqliteConnection;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::flags::FlagId;
+
+/// That an SDK said that it called a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlagCalled {
+    /// The project of the event.
+    pub project: ProjectId,
+    /// The key of the flag; the project need not have one.
+    pub key: String,
+    /// When.
+    pub at: UnixMicros,
+}
+
+impl Metadata {
+    /// When the flags of a project were last called, by flag; one that never was is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn flag_calls(
+        &self,
+        project: ProjectId,
+    ) -> Result<HashMap<FlagId, UnixMicros>, MetadataError> {
+        let select = "SELECT flag_id, last_called_at FROM flag_calls WHERE project_id = $1";
+        let select = sqlx::query_as(select).bind(project.0);
+        let rows: Vec<(i64, i64)> = select.fetch_all(self.shared.db.readers()).await?;
+        Ok(rows.into_iter().map(|(flag, at)| (FlagId(flag), UnixMicros(at))).collect())
+    }
+
+    /// When a flag was last called, if ever.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn flag_called(&self, flag: FlagId) -> Result<Option<UnixMicros>, MetadataError> {
+        let select = "SELECT last_called_at FROM flag_calls WHERE flag_id = $1";
+        let select = sqlx::query_scalar(select).bind(flag.0);
+        let at: Option<i64> = select.fetch_optional(self.shared.db.readers()).await?;
+        Ok(at.map(UnixMicros))
+    }
+}
+
+/// Notes calls; of keys that no flag has, and of earlier times, nothing.
+pub(super) async fn upsert(
+    connection: &mut SqliteConnection,
+    calls: &[FlagCalled],
+) -> Result<(), MetadataError> {
+    for call in calls {
+        sqlx::query(
+            "INSERT INTO flag_calls (flag_id, project_id, last_called_at)
+             SELECT id, project_id, $3 FROM feature_flags
+             WHERE project_id = $1 AND key = $2 AND NOT deleted
+             ON CONFLICT (flag_id) DO UPDATE SET last_called_at = excluded.last_called_at
+             WHERE excluded.last_called_at > flag_calls.last_called_at",
+        )
+        .bind(call.project.0)
+        .bind(&call.key)
+        .bind(call.at.0)
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
