@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
@@ -25,6 +25,7 @@ mod definitions;
 mod first_start;
 mod flags;
 mod opening;
+mod rights;
 mod schedules;
 mod warnings;
 mod writers;
