@@ -27,9 +27,7 @@ const FLAGS: i64 = 350;
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 
 fn set(filters: &Value) -> FlagSet {
-    let entry = |id: i64| {
-        Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), filters)))
-    };
+    let entry = |id: i64| Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), filters)));
     FlagSet::new((1..=FLAGS).map(entry))
 }
 

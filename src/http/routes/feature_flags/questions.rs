@@ -218,8 +218,7 @@ pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, 
         "groups": [{"properties": properties, "rollout_percentage": 100}],
         "aggregation_group_type_index": index,
     });
-    let stored =
-        Stored { matching: snapshot.matching(project), ..Stored::new(0, "", &filters) };
+    let stored = Stored { matching: snapshot.matching(project), ..Stored::new(0, "", &filters) };
     let condition = Definition::parse(&stored).map_err(|error| invalid(&error.to_string()))?;
     let audience = match condition.aggregation {
         Aggregation::Person => count_persons(app, &snapshot, project, condition).await?,
