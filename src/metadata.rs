@@ -36,6 +36,8 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
 use crate::metadata::disk::Db;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::snapshot::Snapshot;
@@ -45,6 +47,7 @@ pub mod activity;
 pub mod cohorts;
 pub mod dashboards;
 pub mod definition_notes;
+mod definition_room;
 pub mod definitions;
 mod disk;
 pub mod early_access;
@@ -277,6 +280,13 @@ impl Write {
     /// The connection inside the transaction.
     fn connection(&mut self) -> &mut SqliteConnection {
         &mut self.tx
+    }
+
+    /// A user who was not removed. Whoever writes in the name of one is to ask here: between the look
+    /// at a key and the write there may have been time enough.
+    fn user(&self, id: UserId) -> Result<&Arc<User>, MetadataError> {
+        let user = self.base.user(id).filter(|user| !user.is_removed);
+        user.ok_or(MetadataError::NotFound("user"))
     }
 
     /// Makes the changes durable, then `next` the state that readers see.

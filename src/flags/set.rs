@@ -82,6 +82,8 @@ pub struct Answers<'s> {
     pub flags: Vec<Answer<'s>>,
     /// Whether a flag failed, or waits for itself: `errorsWhileComputingFlags`.
     pub has_errors: bool,
+    /// By place, what came of flags that were not asked for, but that others depend on.
+    others: Vec<Option<Result<Verdict<'s>, Failure>>>,
 }
 
 /// The answer for one flag.
@@ -95,6 +97,17 @@ pub struct Answer<'s> {
     pub version: i64,
     /// The verdict, or why there is none.
     pub result: Result<Verdict<'s>, Failure>,
+    /// Its place in the set.
+    place: usize,
+}
+
+impl<'s> Answers<'s> {
+    /// What came of the flag at a place of the set; `None` if it was not evaluated.
+    fn at(&self, place: usize) -> Option<&Result<Verdict<'s>, Failure>> {
+        let asked = self.flags.binary_search_by_key(&place, |answer| answer.place).ok();
+        let asked = asked.and_then(|index| self.flags.get(index)).map(|answer| &answer.result);
+        asked.or_else(|| self.others.get(place)?.as_ref())
+    }
 }
 
 impl Entry {
@@ -256,7 +269,7 @@ impl FlagSet {
     }
 }
 
-/// The answers that a trace rests on. A flag that was not asked for counts as off.
+/// The answers that a trace rests on. A flag that was not evaluated counts as off.
 struct Traced<'t> {
     set: &'t FlagSet,
     answers: &'t Answers<'t>,
@@ -264,16 +277,8 @@ struct Traced<'t> {
 
 impl Dependencies for Traced<'_> {
     fn dependency(&self, flag_id: i64) -> Dependency<'_> {
-        if !self.set.by_id.contains_key(&flag_id) {
-            return Dependency::Missing;
-        }
-        let answer = self.answers.flags.iter().find(|answer| answer.id == flag_id);
-        match answer.map(|answer| &answer.result) {
-            Some(Ok(verdict)) if verdict.reason == Reason::MissingDependency => Dependency::Missing,
-            Some(Ok(verdict)) if verdict.enabled => Dependency::On(verdict.variant),
-            Some(Err(_)) => Dependency::Failed,
-            _ => Dependency::Off,
-        }
+        let place = self.set.by_id.get(&flag_id);
+        place.map_or(Dependency::Missing, |place| dependency(self.answers.at(*place)))
     }
 }
 
@@ -291,30 +296,35 @@ impl<'s> Pass<'s> {
     }
 
     fn answers(self, asked: &[bool]) -> Answers<'s> {
+        let Self { set, mut results } = self;
         let count = asked.iter().filter(|asked| **asked).count();
-        let mut answers = Answers { flags: Vec::with_capacity(count), has_errors: false };
-        for (place, (entry, result)) in self.set.entries.iter().zip(self.results).enumerate() {
-            if let Some(result) = result.filter(|_| at(asked, place)) {
+        let (mut flags, mut has_errors) = (Vec::with_capacity(count), false);
+        for (place, (entry, slot)) in set.entries.iter().zip(&mut results).enumerate() {
+            let result = if at(asked, place) { slot.take() } else { None };
+            if let Some(result) = result {
                 let Entry { id, key, version, .. } = &**entry;
-                answers.has_errors |= result.is_err() || at(&self.set.is_circular, place);
-                answers.flags.push(Answer { id: *id, key, version: *version, result });
+                has_errors |= result.is_err() || at(&set.is_circular, place);
+                flags.push(Answer { id: *id, key, version: *version, result, place });
             }
         }
-        answers
+        Answers { flags, has_errors, others: results }
     }
 }
 
 impl Dependencies for Pass<'_> {
     fn dependency(&self, flag_id: i64) -> Dependency<'_> {
         let Some(place) = self.set.by_id.get(&flag_id) else { return Dependency::Missing };
-        match self.results.get(*place) {
-            Some(Some(Ok(verdict))) if verdict.reason == Reason::MissingDependency => {
-                Dependency::Missing
-            }
-            Some(Some(Ok(verdict))) if verdict.enabled => Dependency::On(verdict.variant),
-            Some(Some(Err(_))) => Dependency::Failed,
-            _ => Dependency::Off,
-        }
+        dependency(self.results.get(*place).and_then(Option::as_ref))
+    }
+}
+
+/// What a flag that came to this is for one that depends on it.
+fn dependency<'r>(result: Option<&'r Result<Verdict<'_>, Failure>>) -> Dependency<'r> {
+    match result {
+        Some(Ok(verdict)) if verdict.reason == Reason::MissingDependency => Dependency::Missing,
+        Some(Ok(verdict)) if verdict.enabled => Dependency::On(verdict.variant),
+        Some(Err(_)) => Dependency::Failed,
+        _ => Dependency::Off,
     }
 }
 

@@ -17,8 +17,8 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + S
 pub struct Call<Who> {
     /// Who asks, and of what.
     pub asker: Who,
-    /// The values of the `:names` in the path, decoded, in their order; the project and the
-    /// organization are not among them.
+    /// The values of the `:names` in the path, decoded, in their order. The organization is the first
+    /// of them, the project, which stands in `asker`, is not among them.
     pub parameters: Vec<String>,
     /// How the answer is to be written.
     pub rendering: Rendering,

@@ -12,27 +12,43 @@ use sha1::Sha1;
 
 use crate::http::response::Response;
 
-/// What tells one version of an answer from another, as it stands in the header.
+/// What tells one version of an answer from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tag(String);
+pub struct Tag {
+    /// Hexadecimal digits in quotes.
+    text: String,
+    /// Whether it stands for what the answer means, and not for its bytes.
+    is_weak: bool,
+}
 
 impl Tag {
     /// The tag of an answer with this body.
     pub fn of(body: &[u8]) -> Self {
         let digest: [u8; 20] = Sha1::digest(body).into();
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("\"{digits}\""))
+        Self { text: format!("\"{digits}\""), is_weak: false }
+    }
+
+    /// The same tag, as one that stands for what the answer means.
+    pub fn weak(self) -> Self {
+        Self { is_weak: true, ..self }
     }
 
     /// The tag of an answer that is made of these and nothing else.
     pub fn of_parts(parts: &[u64]) -> Self {
         let parts: Vec<String> = parts.iter().map(|part| format!("{part:x}")).collect();
-        Self(format!("\"{}\"", parts.join("-")))
+        Self { text: format!("\"{}\"", parts.join("-")), is_weak: false }
     }
 
-    /// Whether the client has this version already.
+    /// As it stands in the header.
+    fn value(&self) -> String {
+        let prefix = if self.is_weak { "W/" } else { "" };
+        format!("{prefix}{}", self.text)
+    }
+
+    /// Whether the client has this version already. Weak and strong tags are compared alike.
     fn is_in(&self, request: &HeaderMap) -> bool {
-        let bare = |tag: &str| tag.trim().trim_start_matches("W/") == self.0;
+        let bare = |tag: &str| tag.trim().trim_start_matches("W/") == self.text;
         let lists = request.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
         lists.flat_map(|list| list.split(',')).any(|tag| tag.trim() == "*" || bare(tag))
     }
@@ -52,7 +68,7 @@ pub fn respond(
     };
     let response = response.with_header(CACHE_CONTROL, HeaderValue::from_static(cache));
     // Hexadecimal digits in quotes are always a header.
-    match HeaderValue::from_str(&tag.0) {
+    match HeaderValue::from_str(&tag.value()) {
         Ok(tag) => response.with_header(ETAG, tag),
         Err(_) => response,
     }
@@ -71,7 +87,10 @@ mod tests {
     #[test]
     fn who_has_the_answer_is_not_sent_it() {
         let tag = Tag::of_parts(&[0x1f, 2]);
-        assert_eq!(tag, Tag("\"1f-2\"".to_owned()));
+        assert_eq!(
+            (tag.value(), tag.clone().weak().value()),
+            ("\"1f-2\"".into(), "W/\"1f-2\"".into())
+        );
         for (sent, status) in [
             (None, 200),
             (Some("\"1f-2\""), 304),
@@ -89,6 +108,11 @@ mod tests {
             let response =
                 respond(&request, &tag, "max-age=5", || Response::text(StatusCode::OK, "text"));
             assert_eq!(response.status.as_u16(), status, "{sent:?}");
+            let weak = tag.clone().weak();
+            let weak =
+                respond(&request, &weak, "max-age=5", || Response::text(StatusCode::OK, "text"));
+            assert_eq!(weak.status, response.status, "{sent:?}");
+            assert_eq!(weak.headers.get("etag").unwrap(), "W/\"1f-2\"");
             assert_eq!(response.headers.get("etag").unwrap(), "\"1f-2\"");
             assert_eq!(response.headers.get("cache-control").unwrap(), "max-age=5");
             assert_eq!(response.headers.contains_key("content-type"), status == 200);
@@ -98,6 +122,6 @@ mod tests {
     #[test]
     fn other_bodies_have_other_tags() {
         assert_ne!(Tag::of(b"a"), Tag::of(b"b"));
-        assert_eq!(Tag::of(b""), Tag("\"da39a3ee5e6b4b0d3255bfef95601890afd80709\"".to_owned()));
+        assert_eq!(Tag::of(b"").value(), "\"da39a3ee5e6b4b0d3255bfef95601890afd80709\"");
     }
 }

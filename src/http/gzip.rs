@@ -58,19 +58,26 @@ fn is_text(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|name| name.starts_with("text/") || name.contains("json"))
 }
 
-/// Whether `gzip` stands in the header, or everything does, and not with the weight 0.
+/// Whether `gzip` stands in the header and not with the weight 0; else the same of `*`, which is
+/// everything that does not stand there (RFC 9110, 12.5.3).
 fn takes_gzip(accept_encoding: &str) -> bool {
-    accept_encoding.split(',').any(|offer| {
-        let mut parts = offer.split(';').map(str::trim);
-        let is_gzip =
-            parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip") || name == "*");
-        let is_refused = parts.any(|weight| {
-            weight
-                .strip_prefix("q=")
-                .is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0))
-        });
-        is_gzip && !is_refused
-    })
+    let says = |wanted: &str| {
+        let mut said = None;
+        for offer in accept_encoding.split(',') {
+            let mut parts = offer.split(';').map(str::trim);
+            if !parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted)) {
+                continue;
+            }
+            let is_refused = parts.any(|weight| {
+                weight
+                    .strip_prefix("q=")
+                    .is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0))
+            });
+            said = Some(said.unwrap_or(false) || !is_refused);
+        }
+        said
+    };
+    says("gzip").or_else(|| says("*")).unwrap_or(false)
 }
 
 /// What is left to send.
@@ -135,6 +142,11 @@ mod tests {
             ("gzip;q=0", false),
             ("gzip; q=0.000, br", false),
             ("xgzip", false),
+            ("gzip;q=0, *", false),
+            ("*, gzip;q=0", false),
+            ("*;q=0, gzip", true),
+            ("*;q=0", false),
+            ("br, *;q=0.1", true),
         ] {
             assert_eq!(takes_gzip(header), expected, "{header}");
         }

@@ -1,5 +1,6 @@
 //! The public endpoints on one screen: [`PUBLIC`]. What SDKs, browsers, proxies and probes ask; none
-//! takes a personal key but for the definitions of flags. [`find`] looks a request up.
+//! takes a personal key but for the definitions of flags and the payload of one, which are for servers.
+//! [`find`] looks a request up.
 //!
 //! A `:name` stands for any one part of the path. A trailing slash makes no difference, because SDKs
 //! send both forms and a redirect would break a preflight. The paths that are asked most stand first.

@@ -161,9 +161,9 @@ impl Router {
                 later(async move { static_files::file(app, &path, &request).await })
             }
             Public::List(list) => now(lists::list(app, list, &request)),
-            Public::Definitions(project) => {
-                now(local_evaluation::definitions(app, &self.definitions, &project, &request))
-            }
+            Public::Definitions(project) => later(async move {
+                local_evaluation::definitions(app, &self.definitions, &project, &request).await
+            }),
             Public::FlagPayload { project, flag } => {
                 now(local_evaluation::remote_config(app, &project, &flag, &request))
             }
@@ -176,17 +176,17 @@ impl Router {
     /// What all management endpoints have in common: first who asks, and whether not too often, then
     /// of which project, then whether the key may, then the form of the answer.
     async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
-        let Managed { endpoint, project, parameters, suffix } = managed;
+        let Managed { endpoint, owner, parameters, suffix } = managed;
         let app = &self.app;
         let in_body = auth::key_in_body(&mut request).await;
         let snapshot = app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
-        self.throttle.check(asker.key.id, endpoint.is_analytics())?;
+        self.throttle.check(asker.key.id, endpoint.is_analytics)?;
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let response = match endpoint.run {
             Run::Project(run) => {
-                let asker = auth::principal(&snapshot, &request, asker, &project)?;
+                let asker = auth::principal(&snapshot, &request, asker, &owner)?;
                 auth::require(&asker.key, endpoint.scope)?;
                 let rendering = rendering(endpoint, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request }).await

@@ -10,6 +10,7 @@ pub mod activity;
 pub mod capture;
 pub mod capture_v1;
 pub mod cohorts;
+mod definition_questions;
 pub mod description;
 pub mod discarded;
 pub mod early_access_features;

@@ -73,7 +73,7 @@ pub const TABLE: &[Endpoint] = &[
 
     at("POST",      "O/feature_flags/copy_flags/", "feature_flag:write", of_account!(copy::copy)),
     at("GET",       "O/feature_flags/keys/",    "feature_flag:read",     of_account!(across::keys)),
-    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)),
+    at("GET",       "O/feature_flags/:key/",    "feature_flag:read",     of_account!(across::by_key)).analytics(),
     at("GET",       "O/resource_access/",       "organization:read",     of_account!(resource_access::list)),
     at("POST",      "O/resource_access/",       "organization:write",    of_account!(resource_access::create)),
     at("PATCH",     "O/resource_access/:id/",   "organization:write",    of_account!(resource_access::update)),
@@ -118,7 +118,7 @@ pub const TABLE: &[Endpoint] = &[
     at("DELETE",    "P/cohorts/:id/",           "cohort:write",          of_project!(cohorts::delete)).unlisted(),
     at("GET",       "P/cohorts/:id/activity/",  "cohort:read",           of_project!(cohorts::activity)),
     at("POST PATCH", "P/cohorts/:id/add_persons_to_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
-    at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)),
+    at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)).analytics(),
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
@@ -137,9 +137,9 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/event_definitions/:id/activity/", "event_definition:read", of_project!(event_definitions::activity)),
     at("GET",       "P/event_definitions/:id/metrics/", "event_definition:read", of_project!(event_definitions::metrics)),
 
-    at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv(),
-    at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)),
-    at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)),
+    at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv().analytics(),
+    at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)).analytics(),
+    at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)).analytics(),
 
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
@@ -152,12 +152,12 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(questions::my_flags)),
     at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)),
     at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)),
-    at("POST",      "P/feature_flags/user_blast_radius/", "feature_flag:read", of_project!(questions::blast_radius)),
+    at("POST",      "P/feature_flags/user_blast_radius/", "feature_flag:read", of_project!(questions::blast_radius)).analytics(),
     at("GET",       "P/feature_flags/:id/",     "feature_flag:read",     of_project!(feature_flags::retrieve)),
     at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)),
     at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).unlisted(),
     at("GET",       "P/feature_flags/:id/activity/", "feature_flag:read", of_project!(feature_flags::activity)),
-    at("POST",      "P/feature_flags/:id/create_static_cohort_for_flag/", "feature_flag:write", of_project!(actions::static_cohort)),
+    at("POST",      "P/feature_flags/:id/create_static_cohort_for_flag/", "feature_flag:write", of_project!(actions::static_cohort)).analytics(),
     at("POST",      "P/feature_flags/:id/dashboard/", "feature_flag:write", of_project!(actions::dashboard)),
     at("GET",       "P/feature_flags/:id/dependent_flags/", "feature_flag:read", of_project!(actions::dependents)),
     at("POST",      "P/feature_flags/:id/enable/", "feature_flag:write", of_project!(actions::switch)),
@@ -169,8 +169,8 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/feature_flags/:id/role_access/", "feature_flag:write", of_project!(role_access::create)),
     at("GET",       "P/feature_flags/:id/role_access/:access/", "feature_flag:read", of_project!(role_access::retrieve)),
     at("DELETE",    "P/feature_flags/:id/role_access/:access/", "feature_flag:write", of_project!(role_access::delete)),
-    at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)),
-    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(test_evaluation::test_evaluation)),
+    at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)).analytics(),
+    at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(test_evaluation::test_evaluation)).analytics(),
     at("GET",       "P/feature_flags/:id/versions/:version/", "feature_flag:read", of_project!(actions::version)),
     at("POST",      "P/feature_flags/:id/versions/:version/revert/", "feature_flag:write", of_project!(actions::revert)),
 
@@ -180,24 +180,24 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups/property_values/", "group:read",           of_project!(groups::property_values)),
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
 
-    at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv(),
-    at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted(),
-    at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv(),
-    at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)),
-    at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv(),
-    at("GET",       "P/persons/deletion_status/", "person:read",         of_project!(persons::deletions::status)),
-    at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)),
-    at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv(),
-    at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv(),
-    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)).or_csv(),
-    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::deletions::delete)).or_csv(),
-    at("GET",       "P/persons/:id/activity/",  "person:read",           of_project!(persons::activity)).or_csv(),
-    at("POST",      "P/persons/:id/delete_events/", "person:write",      of_project!(persons::deletions::delete_events)),
-    at("POST",      "P/persons/:id/delete_recordings/", "person:write",  of_project!(persons::deletions::delete_recordings)),
-    at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv(),
-    at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)).or_csv(),
-    at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)).or_csv(),
-    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)).or_csv(),
+    at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
+    at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted().analytics(),
+    at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv().analytics(),
+    at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)).analytics(),
+    at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv().analytics(),
+    at("GET",       "P/persons/deletion_status/", "person:read",         of_project!(persons::deletions::status)).analytics(),
+    at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)).analytics(),
+    at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv().analytics(),
+    at("GET",       "P/persons/:id/",           "person:read",           of_project!(persons::retrieve)).or_csv().analytics(),
+    at("PUT PATCH", "P/persons/:id/",           "person:write",          of_project!(persons::changes::update)).or_csv().analytics(),
+    at("DELETE",    "P/persons/:id/",           "person:write",          of_project!(persons::deletions::delete)).or_csv().analytics(),
+    at("GET",       "P/persons/:id/activity/",  "person:read",           of_project!(persons::activity)).or_csv().analytics(),
+    at("POST",      "P/persons/:id/delete_events/", "person:write",      of_project!(persons::deletions::delete_events)).analytics(),
+    at("POST",      "P/persons/:id/delete_recordings/", "person:write",  of_project!(persons::deletions::delete_recordings)).analytics(),
+    at("GET",       "P/persons/:id/properties_timeline/", "person:read", of_project!(persons::timeline::timeline)).or_csv().analytics(),
+    at("POST",      "P/persons/:id/update_property/", "person:write", of_project!(persons::changes::update_property)).or_csv().analytics(),
+    at("POST",      "P/persons/:id/delete_property/", "person:write", of_project!(persons::changes::delete_property)).or_csv().analytics(),
+    at("POST",      "P/persons/:id/split/",     "person:write",          of_project!(persons::split::split)).or_csv().analytics(),
 
     at("GET",       "P/property_definitions/",  "property_definition:read", of_project!(property_definitions::list)),
     at("GET",       "P/property_definitions/seen_together/", "property_definition:read", of_project!(property_definitions::seen_together)),
@@ -213,7 +213,7 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 
-    at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering(),
+    at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
 ];
 
 /// Paths of before there were projects in them, and what of the current project they mean.
@@ -225,9 +225,6 @@ const FLAT: &[(&str, &str)] = &[
     ("person", "persons"),
     ("property_definition", "property_definitions"),
 ];
-
-/// What begins the paths of endpoints that read events or persons, which may cost a look at very many.
-const ANALYTICS: [&str; 3] = ["P/events/", "P/persons/", "P/query/"];
 
 /// What begins the paths of endpoints whose answers are compressed.
 const COMPRESSED: [&str; 5] =
@@ -246,6 +243,8 @@ pub struct Endpoint {
     pub renderings: Renderings,
     /// Whether the methods show in `Allow`.
     is_allowed: bool,
+    /// Whether it looks at events or persons, of which there may be very many.
+    pub is_analytics: bool,
     /// What answers.
     pub run: Run,
 }
@@ -260,7 +259,8 @@ pub enum Run {
 }
 
 const fn at(methods: &'static str, path: &'static str, scope: &'static str, run: Run) -> Endpoint {
-    Endpoint { methods, path, scope, renderings: Renderings::Json, is_allowed: true, run }
+    let renderings = Renderings::Json;
+    Endpoint { methods, path, scope, renderings, is_allowed: true, is_analytics: false, run }
 }
 
 impl Endpoint {
@@ -276,6 +276,13 @@ impl Endpoint {
         self
     }
 
+    /// It looks at events or persons, of which there may be very many, so the lower limits of keys are
+    /// for it.
+    const fn analytics(mut self) -> Self {
+        self.is_analytics = true;
+        self
+    }
+
     /// `Allow` does not tell its methods: it refuses in its own words, or is another name.
     const fn unlisted(mut self) -> Self {
         self.is_allowed = false;
@@ -285,11 +292,6 @@ impl Endpoint {
     /// The methods that it takes.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
-    }
-
-    /// Whether it is about events or persons, of which there may be very many.
-    pub fn is_analytics(&self) -> bool {
-        ANALYTICS.iter().any(|begin| self.path.starts_with(begin))
     }
 
     /// Whether its answers are compressed for clients that take that.
@@ -318,9 +320,9 @@ pub enum Found {
 pub struct Managed {
     /// The line of the table.
     pub endpoint: &'static Endpoint,
-    /// The project that the path names; empty outside of projects.
-    pub project: String,
-    /// The values of the `:names`.
+    /// The project that the path names, or the organization; empty for what is of neither.
+    pub owner: String,
+    /// The values of the `:names`, with the organization before them.
     pub parameters: Vec<String>,
     /// What the suffix of the path asks for.
     pub suffix: Option<Rendering>,
@@ -349,7 +351,7 @@ pub fn find(method: &str, path: &str) -> Found {
 /// The line for `method` among those that fit a path.
 fn choose(
     method: &str,
-    project: String,
+    owner: String,
     lines: Vec<(&'static Endpoint, Vec<String>)>,
     suffix: Option<Rendering>,
 ) -> Found {
@@ -361,7 +363,7 @@ fn choose(
             continue;
         }
         if endpoint.takes(method) {
-            return Found::Endpoint(Managed { endpoint, project, parameters, suffix });
+            return Found::Endpoint(Managed { endpoint, owner, parameters, suffix });
         }
         if endpoint.is_allowed {
             allowed.extend(endpoint.methods());
@@ -442,7 +444,8 @@ impl<'p> Located<'p> {
         }
         let mut own = rest.split('/').filter(|part| !part.is_empty());
         let mut values = Vec::new();
-        // A project's own organization stands in its path, and is the first value.
+        // Who asks outside of projects has no project that says the organization, so it is the first
+        // value.
         if root == Root::Organization {
             values.push(self.owner.clone());
         }

@@ -180,24 +180,52 @@ pub struct ProjectPatch {
     pub test_account_filters: Option<Value>,
 }
 
+impl ProjectPatch {
+    fn check(&self) -> Result<(), Violation> {
+        if let Some(name) = &self.name {
+            check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
+        }
+        if self.week_start_day.is_some_and(|day| !(0..=1).contains(&day)) {
+            let detail = "Must be 0 for Sunday or 1 for Monday.";
+            return Err(Violation::choice("week_start_day", detail));
+        }
+        Ok(())
+    }
+
+    fn applied(self, mut project: Project) -> Project {
+        project.name = self.name.unwrap_or(project.name);
+        project.timezone = self.timezone.unwrap_or(project.timezone);
+        project.anonymize_ips = self.anonymize_ips.unwrap_or(project.anonymize_ips);
+        project.week_start_day = self.week_start_day.unwrap_or(project.week_start_day);
+        if let Some(filters) = self.test_account_filters {
+            project.test_account_filters = filters;
+        }
+        if let Some(properties) = self.person_display_name_properties {
+            project.person_display_name_properties = properties;
+        }
+        project
+    }
+}
+
 impl Metadata {
-    /// Creates a project in the organization of `user`, with a generated token.
+    /// Creates a project in the organization of `user`, with a generated token, and what `patch` says.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Rejected`] for a blank or
-    /// long name.
+    /// long name, and as [`Metadata::update_project`].
     pub async fn create_project(
         &self,
         user: UserId,
         name: &str,
+        patch: ProjectPatch,
         seed: &Seed,
     ) -> Result<Arc<Project>, MetadataError> {
         check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
+        patch.check()?;
         let mut write = self.begin().await?;
-        let organization =
-            write.base.user(user).ok_or(MetadataError::NotFound("user"))?.organization;
-        let project = Project {
+        let organization = write.user(user)?.organization;
+        let project = patch.applied(Project {
             id: ProjectId(rows::next_project(write.connection()).await?),
             organization,
             name: name.to_owned(),
@@ -208,7 +236,7 @@ impl Metadata {
             week_start_day: 0,
             test_account_filters: Value::Array(Vec::new()),
             created_at: self.now(),
-        };
+        });
         rows::insert_project(write.connection(), &project).await?;
         let project = Arc::new(project);
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
@@ -220,32 +248,16 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a project, [`MetadataError::Rejected`] for a blank
-    /// or long name.
+    /// or long name, and for a week that begins on no such day.
     pub async fn update_project(
         &self,
         id: ProjectId,
         patch: ProjectPatch,
     ) -> Result<Arc<Project>, MetadataError> {
-        if let Some(name) = &patch.name {
-            check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
-        }
-        if patch.week_start_day.is_some_and(|day| !(0..=1).contains(&day)) {
-            let detail = "Must be 0 for Sunday or 1 for Monday.";
-            return Err(Violation::choice("week_start_day", detail).into());
-        }
+        patch.check()?;
         let mut write = self.begin().await?;
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
-        let mut project = stored.as_ref().clone();
-        project.name = patch.name.unwrap_or(project.name);
-        project.timezone = patch.timezone.unwrap_or(project.timezone);
-        project.anonymize_ips = patch.anonymize_ips.unwrap_or(project.anonymize_ips);
-        project.week_start_day = patch.week_start_day.unwrap_or(project.week_start_day);
-        if let Some(filters) = patch.test_account_filters {
-            project.test_account_filters = filters;
-        }
-        if let Some(properties) = patch.person_display_name_properties {
-            project.person_display_name_properties = properties;
-        }
+        let project = patch.applied(stored.as_ref().clone());
         rows::update_project(write.connection(), &project).await?;
         let project = Arc::new(project);
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
@@ -288,8 +300,7 @@ impl Metadata {
         let grant = grant.into();
         check_text("label", label, LABEL_MAX_CHARS)?;
         let mut write = self.begin().await?;
-        let user = write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
-        let user = Arc::clone(user);
+        let user = Arc::clone(write.user(user)?);
         let id = KeyId(rows::next_key(write.connection()).await?);
         let made = self.make_key(id, &user, label, grant, seed);
         rows::insert_key(write.connection(), &made.key).await?;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -48,6 +49,8 @@ pub enum Scope {
     PropertyDefinition,
     /// The project itself.
     Project,
+    /// The organization that owns the project.
+    Organization,
 }
 
 /// What became of the object.
@@ -139,7 +142,7 @@ pub struct EntryPage {
 }
 
 impl Scope {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::FeatureFlag,
         Self::EarlyAccessFeature,
         Self::Cohort,
@@ -148,6 +151,7 @@ impl Scope {
         Self::EventDefinition,
         Self::PropertyDefinition,
         Self::Project,
+        Self::Organization,
     ];
 
     /// The wire name.
@@ -161,6 +165,7 @@ impl Scope {
             Self::EventDefinition => "EventDefinition",
             Self::PropertyDefinition => "PropertyDefinition",
             Self::Project => "Project",
+            Self::Organization => "Organization",
         }
     }
 
@@ -247,6 +252,20 @@ impl Write {
         change: Change,
     ) -> Result<(), MetadataError> {
         self.log_triggered(project, user, change, None).await
+    }
+
+    /// Logs a change of what belongs to the organization of `user`, in each of its projects: the log is
+    /// read by project.
+    pub(super) async fn log_everywhere(
+        &mut self,
+        user: UserId,
+        change: Change,
+    ) -> Result<(), MetadataError> {
+        let (base, organization) = (Arc::clone(&self.base), self.user(user)?.organization);
+        for project in base.projects().filter(|project| project.organization == organization) {
+            self.log(project.id, Some(user), change.clone()).await?;
+        }
+        Ok(())
     }
 
     /// Logs a change of this transaction that something made in the name of `user`: what `trigger`

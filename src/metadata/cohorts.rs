@@ -186,7 +186,7 @@ impl Metadata {
         check_length("description", &new.description, DESCRIPTION_MAX_CHARS)?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        write.user(user)?;
         let filters = match new.filters {
             Some(filters) if !new.is_static => filters,
             _ => json!({"properties": {}}),
@@ -326,8 +326,7 @@ impl Metadata {
             None => cohort.errors_calculating = cohort.errors_calculating.saturating_add(1),
         }
         rows::update(write.connection(), &cohort).await?;
-        write.publish_cohort(cohort).await?;
-        Ok(())
+        write.commit_with(|next| next.put_counted(Arc::new(cohort))).await
     }
 
     /// A cohort of a project, deleted or not.

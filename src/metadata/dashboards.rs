@@ -22,7 +22,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a flag.
+    /// [`MetadataError::NotFound`] without such a flag, [`MetadataError::Forbidden`] if the user may
+    /// not change it.
     pub async fn create_usage_dashboard(
         &self,
         project: ProjectId,
@@ -32,6 +33,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let flag = flags::rows::by_id(write.connection(), project, id).await?;
         let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
+        write.check_editor(user, &flag)?;
         if flag.usage_dashboard.is_some() {
             return Ok(Arc::new(flag));
         }
@@ -45,17 +47,21 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a flag, [`MetadataError::Rejected`] without a
-    /// dashboard, without richer events, or if the parts are there.
+    /// dashboard, without richer events, or if the parts are there, [`MetadataError::Forbidden`] if
+    /// the user may not change the flag.
     pub async fn enrich_usage_dashboard(
         &self,
         project: ProjectId,
+        user: UserId,
         id: FlagId,
     ) -> Result<(), MetadataError> {
-        let flag = self.flag(project, id).await?;
+        let mut write = self.begin().await?;
+        let flag = flags::rows::by_id(write.connection(), project, id).await?;
+        let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
+        write.check_editor(user, &flag)?;
         let refused = |detail: &str| MetadataError::Rejected(Violation::general(detail));
         let missing = || refused("Usage dashboard not found");
         let dashboard = flag.usage_dashboard.ok_or_else(missing)?;
-        let mut write = self.begin().await?;
         let select = "SELECT is_enriched FROM usage_dashboards WHERE id = $1";
         let enriched: Option<bool> =
             sqlx::query_scalar(select).bind(dashboard).fetch_optional(write.connection()).await?;

@@ -103,7 +103,9 @@ impl Notes {
 const READ_AT_ONCE: u32 = 10_000;
 
 impl Metadata {
-    /// All definitions of a project. Their number is bounded where they are made.
+    /// All definitions of a project, [`EVENT_DEFINITIONS_MAX`] at most.
+    ///
+    /// [`EVENT_DEFINITIONS_MAX`]: crate::metadata::definitions::EVENT_DEFINITIONS_MAX
     ///
     /// # Errors
     ///

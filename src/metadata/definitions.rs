@@ -26,6 +26,8 @@ use crate::metadata::definition_notes;
 use crate::metadata::definition_notes::Edit;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::definition_room::Bounded;
+use crate::metadata::definition_room::Room;
 use crate::metadata::disk;
 use crate::metadata::flag_calls;
 use crate::metadata::flag_calls::FlagCalled;
@@ -39,6 +41,11 @@ const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7
 
 /// Longest name of an event, in characters; the column width of PostHog.
 const NAME_MAX_CHARS: usize = 400;
+
+/// Most event definitions of a project: twice as many names as Mixpanel takes, five times as many as
+/// Amplitude. Lists are chosen and sorted in memory. Events of further names are stored like all
+/// others; they only get no definition.
+pub const EVENT_DEFINITIONS_MAX: u32 = 10_000;
 
 /// Ids tried for one name before the store gives up. More than one is needed only if a definition
 /// that has the id of this name was given another name.
@@ -141,8 +148,9 @@ impl EventDefinition {
 
 impl Metadata {
     /// Notes what arrived: new names and keys get a definition, known names a later
-    /// `last_seen_at`, keys without a type the type, flags a later call. All or nothing, in one transaction; noting the
-    /// same again changes nothing.
+    /// `last_seen_at`, keys without a type the type, flags a later call. What is beyond
+    /// [`EVENT_DEFINITIONS_MAX`] and the limits of properties is not noted. All or nothing, in one
+    /// transaction; noting the same again changes nothing.
     ///
     /// # Errors
     ///
@@ -152,11 +160,12 @@ impl Metadata {
             return Ok(());
         }
         let mut write = self.begin().await?;
+        let mut room = Room::default();
         for definition in &seen.events {
-            upsert(write.connection(), definition).await?;
+            upsert(write.connection(), definition, &mut room).await?;
         }
-        properties::upsert(write.connection(), &seen.properties).await?;
-        properties::insert_pairs(write.connection(), &seen.pairs).await?;
+        properties::upsert(write.connection(), &seen.properties, &mut room).await?;
+        properties::insert_pairs(write.connection(), &seen.pairs, &mut room).await?;
         flag_calls::upsert(write.connection(), &seen.flags).await?;
         write.commit_unseen().await
     }
@@ -223,7 +232,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Rejected`] as [`Metadata::update_definition`].
+    /// [`MetadataError::Rejected`] as [`Metadata::update_definition`], and if there are as many as
+    /// there may be.
     pub async fn create_definition(
         &self,
         project: ProjectId,
@@ -237,6 +247,12 @@ impl Metadata {
         if find_by_name(write.connection(), project, &name).await?.is_some() {
             let detail = format!("Event definition with name '{name}' already exists");
             return Err(Violation { code: "invalid_input", detail, attr: Some("name") }.into());
+        }
+        let mut room = Room::default();
+        if room.of(write.connection(), EVENTS, project).await? == 0 {
+            let detail =
+                format!("A project has at most {EVENT_DEFINITIONS_MAX} event definitions.");
+            return Err(Violation::general(detail).into());
         }
         let at = self.now();
         let notes = Notes::default().edited("event", patch.notes, Edit { by, at })?;
@@ -346,19 +362,24 @@ fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
     std::iter::successors(Some(first), |taken| Some(Uuid::new_v5(taken, b"")))
 }
 
-/// An owner must be a user.
+/// An owner must be a user who was not removed.
 fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
     match patch.owner {
-        Some(Some(owner)) if write.base.user(owner).is_none() => {
-            Err(Violation::missing("owner", owner))
-        }
+        Some(Some(owner)) if write.user(owner).is_err() => Err(Violation::missing("owner", owner)),
         _ => Ok(()),
     }
 }
 
+/// The event definitions of a project.
+const EVENTS: Bounded = Bounded {
+    count: "SELECT COUNT(*) FROM (SELECT 1 FROM event_definitions WHERE project_id = $1 LIMIT $2) AS n",
+    max: EVENT_DEFINITIONS_MAX,
+};
+
 async fn upsert(
     connection: &mut SqliteConnection,
     seen: &DefinitionSeen,
+    room: &mut Room,
 ) -> Result<(), MetadataError> {
     let updated = sqlx::query(
         "UPDATE event_definitions
@@ -370,7 +391,7 @@ async fn upsert(
     .bind(&seen.name)
     .execute(&mut *connection)
     .await?;
-    if updated.rows_affected() == 0 {
+    if updated.rows_affected() == 0 && room.take(connection, EVENTS, seen.project).await? {
         let times = (seen.seen_at, Some(seen.seen_at));
         insert(connection, seen.project, &seen.name, times).await?;
     }

@@ -183,7 +183,7 @@ impl Metadata {
         check_url(&documentation_url)?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        write.base.user(by.user).ok_or(MetadataError::NotFound("user"))?;
+        write.user(by.user)?;
         let stage = new.stage.unwrap_or(Stage::Draft);
         let flag = match flag {
             Some(id) => {
@@ -385,13 +385,13 @@ impl Write {
         flag: &StoredFlag,
         enrollment: Enrollment,
     ) -> Result<(), MetadataError> {
-        let user = self.base.user(by.user).ok_or(MetadataError::NotFound("user"))?;
         if !by.may_write_flags {
             return Err(MetadataError::Forbidden(NO_FLAG_SCOPE));
         }
-        if !self.base.may_edit(user, flag) {
-            return Err(MetadataError::Forbidden(NO_EDITOR));
-        }
+        self.check_editor(by.user, flag).map_err(|error| match error {
+            MetadataError::Forbidden(_) => MetadataError::Forbidden(NO_EDITOR),
+            other => other,
+        })?;
         let filters = Some(enrollment.of(&flag.filters));
         if filters.as_ref() == Some(&flag.filters) {
             return Ok(());

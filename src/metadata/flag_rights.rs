@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use serde_json::json;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -13,20 +14,28 @@ use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
+use crate::metadata::activity;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::disk;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::members::Level;
 use crate::metadata::roles::CAN_EDIT;
-use crate::metadata::roles::CAN_VIEW;
+use crate::metadata::roles::check_level;
 use crate::metadata::snapshot::Snapshot;
 
 /// The one kind of object that has a default.
 const FEATURE_FLAGS: &str = "feature flags";
 
 /// What is said to who may not change a flag; PostHog's words.
-const NO_EDITOR: &str = "You don't have edit permissions for this feature flag.";
+pub const NO_EDITOR: &str = "You don't have edit permissions for this feature flag.";
+
+/// What is said to who may not change every flag.
+const NO_EDITOR_OF_ALL: &str = "You don't have edit permissions for all feature flags.";
 
 /// What members of an organization may do with flags by default.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -38,6 +47,8 @@ pub struct ResourceAccess {
     /// `feature flags`.
     pub resource: String,
     /// [`CAN_VIEW`] or [`CAN_EDIT`].
+    ///
+    /// [`CAN_VIEW`]: crate::metadata::roles::CAN_VIEW
     pub access_level: i64,
     /// Who said so.
     pub created_by: Option<i64>,
@@ -87,12 +98,16 @@ impl FlagRights {
         })
     }
 
-    /// Whether `user` may change every flag that is like `flag`, roles for it alone left aside.
-    fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
+    /// Whether `user` may change every flag, whoever made it.
+    fn may_edit_all(&self, user: &User) -> bool {
         user.level >= Level::Admin
             || !self.restricted.contains(&user.organization)
-            || flag.created_by == Some(user.id)
             || self.editors.contains(&user.id)
+    }
+
+    /// Whether `user` may change every flag that is like `flag`, roles for it alone left aside.
+    fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
+        self.may_edit_all(user) || flag.created_by == Some(user.id)
     }
 }
 
@@ -125,7 +140,7 @@ impl Metadata {
         Ok(select.fetch_all(self.shared.db.readers()).await?)
     }
 
-    /// Sets the default of an organization for a kind of object.
+    /// Sets the default of the organization of `by` for a kind of object.
     ///
     /// # Errors
     ///
@@ -133,7 +148,7 @@ impl Metadata {
     /// default already.
     pub async fn add_resource_access(
         &self,
-        user: &User,
+        by: UserId,
         resource: &str,
         access_level: i64,
     ) -> Result<ResourceAccess, MetadataError> {
@@ -141,16 +156,17 @@ impl Metadata {
             let detail = format!("\"{resource}\" is not a valid choice.");
             return Err(Violation::choice("resource", detail).into());
         }
-        check_level(access_level)?;
+        check_level("access_level", access_level)?;
         let mut write = self.begin().await?;
+        let organization = write.user(by)?.organization;
         let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM resource_access";
         let (id, now) = (disk::next_id(write.connection(), next).await?, self.now().0);
         let access = ResourceAccess {
             id,
-            organization: user.organization.to_string(),
+            organization: organization.to_string(),
             resource: resource.to_owned(),
             access_level,
-            created_by: Some(user.id.0),
+            created_by: Some(by.0),
             created_at: now,
             updated_at: now,
         };
@@ -164,49 +180,52 @@ impl Metadata {
             let detail = "This resource access already exists.";
             disk::unless_taken(error.into(), || Violation::unique("resource", detail))
         })?;
+        write.log_default(by, (None, Some(access_level))).await?;
         write.commit_rights().await?;
         Ok(access)
     }
 
-    /// Changes a default of an organization.
+    /// Changes a default of the organization of `by`.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without it, [`MetadataError::Rejected`] for a level that is none.
     pub async fn change_resource_access(
         &self,
-        organization: Uuid,
+        by: UserId,
         id: i64,
         access_level: i64,
     ) -> Result<ResourceAccess, MetadataError> {
-        check_level(access_level)?;
+        check_level("access_level", access_level)?;
         let mut write = self.begin().await?;
+        let organization = write.user(by)?.organization;
+        let before = set_level(write.connection(), organization).await?;
         let update = "UPDATE resource_access SET access_level = $1, updated_at = $2
              WHERE id = $3 AND organization = $4 RETURNING *";
         let update = sqlx::query_as(update).bind(access_level).bind(self.now().0).bind(id);
         let update = update.bind(organization.to_string());
         let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
         let access = access.ok_or(MetadataError::NotFound("resource access"))?;
+        write.log_default(by, (before, Some(access_level))).await?;
         write.commit_rights().await?;
         Ok(access)
     }
 
-    /// Removes a default of an organization.
+    /// Removes a default of the organization of `by`.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without it.
-    pub async fn remove_resource_access(
-        &self,
-        organization: Uuid,
-        id: i64,
-    ) -> Result<(), MetadataError> {
+    pub async fn remove_resource_access(&self, by: UserId, id: i64) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
+        let organization = write.user(by)?.organization;
+        let before = set_level(write.connection(), organization).await?;
         let delete = "DELETE FROM resource_access WHERE id = $1 AND organization = $2";
         let delete = sqlx::query(delete).bind(id).bind(organization.to_string());
         if delete.execute(write.connection()).await?.rows_affected() == 0 {
             return Err(MetadataError::NotFound("resource access"));
         }
+        write.log_default(by, (before, None)).await?;
         write.commit_rights().await
     }
 }
@@ -218,11 +237,40 @@ impl Write {
         user: UserId,
         flag: &StoredFlag,
     ) -> Result<(), MetadataError> {
-        let user = self.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        let user = self.user(user)?;
         match self.base.may_edit(user, flag) {
             true => Ok(()),
             false => Err(MetadataError::Forbidden(NO_EDITOR)),
         }
+    }
+
+    /// Checks that the user may change every flag, and so what all of them share.
+    pub(super) fn check_editor_of_all(&self, user: UserId) -> Result<(), MetadataError> {
+        let user = self.user(user)?;
+        match self.base.flag_rights().may_edit_all(user) {
+            true => Ok(()),
+            false => Err(MetadataError::Forbidden(NO_EDITOR_OF_ALL)),
+        }
+    }
+
+    /// Logs another default of the organization of `by`.
+    async fn log_default(
+        &mut self,
+        by: UserId,
+        (before, after): (Option<i64>, Option<i64>),
+    ) -> Result<(), MetadataError> {
+        let organization = self.user(by)?.organization;
+        let fields =
+            |level: Option<i64>| activity::fields(json!({"feature_flags_access_level": level}));
+        let fields = diff(Scope::Organization, &fields(before), &fields(after));
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let name = self.base.organization(organization).map(|own| own.name.clone());
+        let (item, name) = (organization.to_string(), name.unwrap_or_default());
+        let verb = Verb::Updated;
+        let change = Change { scope: Scope::Organization, item, verb, name, fields };
+        self.log_everywhere(by, change).await
     }
 
     /// Commits what has to do with the rights to flags.
@@ -235,9 +283,21 @@ impl Write {
     }
 }
 
-fn check_level(level: i64) -> Result<(), Violation> {
-    if level == CAN_VIEW || level == CAN_EDIT {
-        return Ok(());
-    }
-    Err(Violation::choice("access_level", format!("\"{level}\" is not a valid choice.")))
+/// The level that the members of an organization have by default.
+pub(super) async fn default_level(
+    connection: &mut SqliteConnection,
+    organization: Uuid,
+) -> Result<i64, MetadataError> {
+    Ok(set_level(connection, organization).await?.unwrap_or(CAN_EDIT))
+}
+
+/// The default level that an organization set, if it did.
+async fn set_level(
+    connection: &mut SqliteConnection,
+    organization: Uuid,
+) -> Result<Option<i64>, MetadataError> {
+    let select = "SELECT access_level FROM resource_access
+         WHERE organization = $1 AND resource = $2";
+    let select = sqlx::query_scalar(select).bind(organization.to_string()).bind(FEATURE_FLAGS);
+    Ok(select.fetch_optional(connection).await?)
 }

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::flags::definition::has_enrollment;
 pub(super) use crate::metadata::flag_rules::canonical::canonical;
+pub use crate::metadata::flag_rules::cohorts::cohort_id;
 pub use crate::metadata::flag_rules::cohorts::cohort_ids;
 use crate::metadata::flag_rules::dependencies::Graph;
 

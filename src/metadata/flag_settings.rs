@@ -3,12 +3,22 @@
 
 use std::sync::Arc;
 
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::secrets;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
@@ -39,31 +49,51 @@ impl FlagSettings {
             secret_mask: None,
         }
     }
+
+    /// `property_matching_version` as the API has it.
+    fn matching_version(&self) -> i64 {
+        match self.matching {
+            Matching::Legacy => 1,
+            Matching::Explicit => 2,
+        }
+    }
+
+    /// The fields that the activity log compares. Of the secret key no more than may be shown.
+    fn logged(&self) -> Map<String, Value> {
+        activity::fields(json!({
+            "property_matching_version": self.matching_version(),
+            "minimal_flag_called_events": self.minimal_called_events,
+            "secret_api_token": self.secret_mask,
+        }))
+    }
 }
 
 impl Metadata {
-    /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may say less of
-    /// calls. `None` leaves either as it is.
+    /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may say less
+    /// of calls, in the name of `user`. `None` leaves either as it is.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a project.
+    /// [`MetadataError::NotFound`] without such a project, [`MetadataError::Forbidden`] unless the
+    /// user may change every flag.
     pub async fn set_flag_settings(
         &self,
         project: ProjectId,
-        matching: Option<Matching>,
-        minimal_called_events: Option<bool>,
+        user: UserId,
+        (matching, minimal_called_events): (Option<Matching>, Option<bool>),
     ) -> Result<(), MetadataError> {
+        let write = self.begin().await?;
+        write.check_editor_of_all(user)?;
         let change = |settings: &mut FlagSettings| {
             settings.matching = matching.unwrap_or(settings.matching);
             settings.minimal_called_events =
                 minimal_called_events.unwrap_or(settings.minimal_called_events);
         };
-        self.change_flag_settings(project, change).await
+        write.change_flag_settings(project, user, change).await
     }
 
-    /// Gives the project another secret key (`phs_...`) and returns it: it cannot be told again.
-    /// The one of before is no longer valid.
+    /// Gives the project another secret key (`phs_...`) in the name of `user`, and returns it: it cannot
+    /// be told again. The one of before is no longer valid.
     ///
     /// # Errors
     ///
@@ -71,6 +101,7 @@ impl Metadata {
     pub async fn rotate_secret_key(
         &self,
         project: ProjectId,
+        user: UserId,
         seed: &Seed,
     ) -> Result<String, MetadataError> {
         let value = seed.secret_key();
@@ -79,21 +110,28 @@ impl Metadata {
             settings.secret = Some(hash);
             settings.secret_mask = Some(mask);
         };
-        self.change_flag_settings(project, change).await?;
+        self.begin().await?.change_flag_settings(project, user, change).await?;
         Ok(value)
     }
+}
 
+impl Write {
     async fn change_flag_settings(
-        &self,
+        mut self,
         project: ProjectId,
+        user: UserId,
         change: impl FnOnce(&mut FlagSettings),
     ) -> Result<(), MetadataError> {
-        let mut write = self.begin().await?;
-        let base = Arc::clone(&write.base);
-        base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        self.user(user)?;
+        let base = Arc::clone(&self.base);
+        let owner = base.project(project).ok_or(MetadataError::NotFound("project"))?;
         let stored = base.flag_settings(project).map(|settings| settings.as_ref().clone());
-        let mut settings = stored.unwrap_or_else(|| FlagSettings::default_of(project));
+        let before = stored.unwrap_or_else(|| FlagSettings::default_of(project));
+        let mut settings = before.clone();
         change(&mut settings);
+        if settings == before {
+            return Ok(());
+        }
         sqlx::query(
             "INSERT INTO flag_settings
              (project_id, property_matching_version, secret_key_sha256, secret_key_mask,
@@ -103,16 +141,17 @@ impl Metadata {
              secret_key_sha256 = $3, secret_key_mask = $4, minimal_flag_called_events = $5",
         )
         .bind(project.0)
-        .bind(match settings.matching {
-            Matching::Legacy => 1_i64,
-            Matching::Explicit => 2,
-        })
+        .bind(settings.matching_version())
         .bind(settings.secret.map(KeyHash::to_hex))
         .bind(settings.secret_mask.as_deref())
         .bind(settings.minimal_called_events)
-        .execute(write.connection())
+        .execute(self.connection())
         .await?;
-        write.commit_with(|next| next.put_flag_settings(settings)).await
+        let fields = diff(Scope::Project, &before.logged(), &settings.logged());
+        let (item, name) = (project.to_string(), owner.name.clone());
+        let change = Change { scope: Scope::Project, item, verb: Verb::Updated, name, fields };
+        self.log(project, Some(user), change).await?;
+        self.commit_with(|next| next.put_flag_settings(settings)).await
     }
 }
 

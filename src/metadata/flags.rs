@@ -240,15 +240,6 @@ pub struct FlagUpdate {
     pub after: Arc<StoredFlag>,
 }
 
-/// One page of a list of flags.
-#[derive(Clone, Debug)]
-pub struct FlagPage {
-    /// How many flags the whole list has.
-    pub count: usize,
-    /// The flags of this page.
-    pub flags: Vec<Arc<StoredFlag>>,
-}
-
 impl Metadata {
     /// Creates a flag, and the dashboard of its usage. Deleted flags with the same key are removed for
     /// good.
@@ -305,17 +296,6 @@ impl Metadata {
         let flag = rows::by_id(&mut connection, project, id).await?;
         flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
     }
-
-    /// The flags of a project that are not deleted, newest first: the `limit` after the first
-    /// `offset`.
-    pub fn list_flags(&self, project: ProjectId, limit: usize, offset: usize) -> FlagPage {
-        let snapshot = self.snapshot();
-        let flags = snapshot.flags(project);
-        FlagPage {
-            count: flags.len(),
-            flags: flags.iter().skip(offset).take(limit).cloned().collect(),
-        }
-    }
 }
 
 impl Write {
@@ -327,7 +307,7 @@ impl Write {
         new: NewFlag,
     ) -> Result<FlagId, MetadataError> {
         self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        self.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        self.user(user)?;
         let base = Arc::clone(&self.base);
         let live = base.flags(project);
         check_key(&new.key, None, live)?;

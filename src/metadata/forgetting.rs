@@ -5,14 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::cohorts;
-use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
 
 /// A person who is deleted.
@@ -77,25 +75,22 @@ impl Write {
         Ok(left)
     }
 
-    /// In cohorts that may be restored.
+    /// In cohorts that may be restored. One statement for each person, however many lists there are.
     async fn forget_in_deleted_cohorts(
         &mut self,
         project: ProjectId,
         uuids: &BTreeSet<Uuid>,
     ) -> Result<(), MetadataError> {
-        for id in deleted_lists(self.connection(), project).await? {
-            let uuids: Vec<Uuid> = uuids.iter().copied().collect();
-            cohorts::rows::remove_members(self.connection(), id, &uuids).await?;
+        for uuid in uuids {
+            sqlx::query(
+                "DELETE FROM cohort_members WHERE person = $2 AND cohort_id IN
+                 (SELECT id FROM cohorts WHERE project_id = $1 AND is_static AND deleted)",
+            )
+            .bind(project.0)
+            .bind(uuid.to_string())
+            .execute(self.connection())
+            .await?;
         }
         Ok(())
     }
-}
-
-async fn deleted_lists(
-    connection: &mut SqliteConnection,
-    project: ProjectId,
-) -> Result<Vec<CohortId>, MetadataError> {
-    let select = "SELECT id FROM cohorts WHERE project_id = $1 AND is_static AND deleted";
-    let ids: Vec<i64> = sqlx::query_scalar(select).bind(project.0).fetch_all(connection).await?;
-    Ok(ids.into_iter().map(CohortId).collect())
 }

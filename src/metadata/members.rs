@@ -18,6 +18,7 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
 use crate::metadata::accounts::rows;
 use crate::metadata::disk;
+use crate::metadata::flag_rights::FlagRights;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::secrets::Seed;
 
@@ -126,7 +127,7 @@ impl Metadata {
         check_text("first_name", &new.first_name, FIRST_NAME_MAX_CHARS)?;
         check_email(&new.email)?;
         let mut write = self.begin().await?;
-        let by = Arc::clone(write.base.user(by).ok_or(MetadataError::NotFound("user"))?);
+        let by = Arc::clone(write.user(by)?);
         if new.level > by.level {
             return Err(too_high().into());
         }
@@ -186,7 +187,7 @@ impl Metadata {
         }
         patch.email.as_deref().map_or(Ok(()), check_email)?;
         let write = self.begin().await?;
-        let stored = Arc::clone(write.base.user(id).ok_or(MetadataError::NotFound("user"))?);
+        let stored = Arc::clone(write.user(id)?);
         if let Some(email) = &patch.email {
             check_email_is_free(&write, Some(id), email)?;
         }
@@ -231,7 +232,7 @@ impl Metadata {
         self.put_user(write, User { level, ..stored.as_ref().clone() }).await
     }
 
-    /// Takes the user `id` out of the organization and ends its keys, in the name of `by`.
+    /// Takes the user `id` out of the organization, and ends its keys and roles, in the name of `by`.
     ///
     /// # Errors
     ///
@@ -251,7 +252,10 @@ impl Metadata {
         }
         let user = User { is_removed: true, ..stored.as_ref().clone() };
         rows::update_user(write.connection(), &user, now).await?;
+        write.take_roles(by.id, &user).await?;
+        let rights = FlagRights::load(write.connection()).await?;
         let mut next = write.base.as_ref().clone();
+        next.put_flag_rights(rights);
         keys.iter().for_each(|key| next.remove_key(key.hash));
         next.put_user(Arc::new(user));
         write.commit(next).await
@@ -275,9 +279,9 @@ impl Metadata {
 /// Two members of one organization.
 fn members(write: &Write, by: UserId, id: UserId) -> Result<(Arc<User>, Arc<User>), MetadataError> {
     const MISSING: MetadataError = MetadataError::NotFound("member");
-    let by = write.base.user(by).ok_or(MISSING)?;
-    let is_member = |user: &&Arc<User>| !user.is_removed && user.organization == by.organization;
-    let user = write.base.user(id).filter(is_member).ok_or(MISSING)?;
+    let by = write.user(by).map_err(|_| MISSING)?;
+    let is_own = |user: &&Arc<User>| user.organization == by.organization;
+    let user = write.user(id).ok().filter(is_own).ok_or(MISSING)?;
     Ok((Arc::clone(by), Arc::clone(user)))
 }
 

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::definition_room::Bounded;
+use crate::metadata::definition_room::Room;
 use crate::metadata::disk;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
@@ -21,6 +23,23 @@ const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14
 
 /// Rows of one `INSERT`: few statements, and far from `SQLite`'s limit of 32,766 parameters.
 const INSERT_ROWS: usize = 256;
+
+/// Most property definitions of a project, of events, persons and groups together. Properties of further
+/// names are stored like all others; they only get no definition.
+pub const PROPERTY_DEFINITIONS_MAX: u32 = 50_000;
+
+/// Most pairs of event and property of a project; each of the busiest 1000 events may have 500.
+pub const EVENT_PROPERTIES_MAX: u32 = 500_000;
+
+const DEFINITIONS: Bounded = Bounded {
+    count: "SELECT COUNT(*) FROM (SELECT 1 FROM property_definitions WHERE project_id = $1 LIMIT $2) AS n",
+    max: PROPERTY_DEFINITIONS_MAX,
+};
+
+const PAIRS: Bounded = Bounded {
+    count: "SELECT COUNT(*) FROM (SELECT 1 FROM event_properties WHERE project_id = $1 LIMIT $2) AS n",
+    max: EVENT_PROPERTIES_MAX,
+};
 
 /// Type of the values of a property, as far as values tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -253,12 +272,47 @@ fn unique(seen: &[PropertySeen]) -> Vec<&PropertySeen> {
     unique.into_values().collect()
 }
 
+/// Those of which there may be a definition: all, unless a project has nearly as many as it may.
+async fn with_room<'s>(
+    connection: &mut SqliteConnection,
+    seen: Vec<&'s PropertySeen>,
+    room: &mut Room,
+) -> Result<Vec<&'s PropertySeen>, MetadataError> {
+    let mut counts: BTreeMap<ProjectId, u32> = BTreeMap::new();
+    for one in &seen {
+        let count = counts.entry(one.project).or_default();
+        *count = count.saturating_add(1);
+    }
+    let mut kept = Vec::with_capacity(seen.len());
+    for one in seen {
+        let count = counts.get(&one.project).copied().unwrap_or_default();
+        let is_kept = room.of(connection, DEFINITIONS, one.project).await? >= count
+            || exists(connection, one).await?
+            || room.take(connection, DEFINITIONS, one.project).await?;
+        kept.extend(is_kept.then_some(one));
+    }
+    Ok(kept)
+}
+
+async fn exists(
+    connection: &mut SqliteConnection,
+    seen: &PropertySeen,
+) -> Result<bool, MetadataError> {
+    let (kind, index) = seen.kind.columns();
+    let select = "SELECT 1 FROM property_definitions
+         WHERE project_id = $1 AND kind = $2 AND group_type_index = $3 AND name = $4";
+    let select = sqlx::query_scalar(select).bind(seen.project.0).bind(kind).bind(index);
+    let found: Option<i64> = select.bind(&seen.name).fetch_optional(connection).await?;
+    Ok(found.is_some())
+}
+
 /// Adds definitions, and types to those that have none.
 pub(super) async fn upsert(
     connection: &mut SqliteConnection,
     seen: &[PropertySeen],
+    room: &mut Room,
 ) -> Result<(), MetadataError> {
-    for rows in unique(seen).chunks(INSERT_ROWS) {
+    for rows in with_room(connection, unique(seen), room).await?.chunks(INSERT_ROWS) {
         let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
             "INSERT INTO property_definitions
              (id, project_id, kind, group_type_index, name, property_type) ",
@@ -287,8 +341,16 @@ pub(super) async fn upsert(
 pub(super) async fn insert_pairs(
     connection: &mut SqliteConnection,
     seen: &[PairSeen],
+    room: &mut Room,
 ) -> Result<(), MetadataError> {
-    for rows in seen.chunks(INSERT_ROWS) {
+    let mut kept: Vec<&PairSeen> = Vec::with_capacity(seen.len());
+    for pair in seen {
+        // One that is there already takes a place too, but only until the end of the transaction.
+        if room.take(connection, PAIRS, pair.project).await? {
+            kept.push(pair);
+        }
+    }
+    for rows in kept.chunks(INSERT_ROWS) {
         let mut insert: QueryBuilder<Sqlite> =
             QueryBuilder::new("INSERT INTO event_properties (project_id, event, property) ");
         insert.push_values(rows, |mut row, seen| {

@@ -1,23 +1,34 @@
 //! Roles: users with rights to flags, and the flags that a role may change. Not part of the snapshot,
-//! since no hot road asks for them; who may change which flag by them is (`flag_rights`).
+//! since no hot road asks for them; who may change which flag by them is (`flag_rights`). A role is
+//! of an organization, so the log of each of its projects has what becomes of it.
 
+use std::sync::Arc;
+
+use serde_json::Map;
+use serde_json::Value;
 use serde_json::json;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
+use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::disk;
+use crate::metadata::flag_rights;
 use crate::metadata::flag_rules::Violation;
-use crate::metadata::flags::FlagId;
+pub use crate::metadata::roles::accesses::RoleAccess;
 use crate::metadata::secrets::Seed;
+
+mod accesses;
 
 /// Longest name, in characters; PostHog's column width.
 const NAME_MAX_CHARS: usize = 200;
@@ -60,44 +71,48 @@ pub struct RoleMember {
     pub updated_at: i64,
 }
 
-/// That a role may change a flag.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct RoleAccess {
-    /// Unique.
-    pub id: i64,
-    /// The flag.
-    pub flag_id: i64,
-    /// The role, a UUID.
-    pub role: String,
-    /// When, in microseconds since 1970.
-    pub added_at: i64,
-    /// When it last changed, in microseconds since 1970.
-    pub updated_at: i64,
+impl Role {
+    /// The fields that the activity log compares.
+    fn logged(&self) -> Map<String, Value> {
+        activity::fields(json!({
+            "name": self.name,
+            "feature_flags_access_level": self.feature_flags_access_level,
+        }))
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.clone(), self.name.clone());
+        Change { scope: Scope::Role, item, verb, name, fields }
+    }
 }
 
 impl Metadata {
-    /// Creates a role in the organization of `user`.
+    /// Creates a role in the organization of `by`. Without a level it has that which the organization
+    /// gives its members, or [`CAN_EDIT`].
     ///
     /// # Errors
     ///
     /// [`MetadataError::Rejected`] for a bad or taken name, or a level that is none.
     pub async fn create_role(
         &self,
-        user: UserId,
+        by: UserId,
         name: &str,
-        level: i64,
+        level: Option<i64>,
         seed: &Seed,
     ) -> Result<Role, MetadataError> {
-        check(name, level)?;
+        check(name, level.unwrap_or(CAN_EDIT))?;
         let mut write = self.begin().await?;
-        let organization =
-            write.base.user(user).ok_or(MetadataError::NotFound("user"))?.organization;
+        let organization = write.user(by)?.organization;
+        let level = match level {
+            Some(level) => level,
+            None => flag_rights::default_level(write.connection(), organization).await?,
+        };
         let role = Role {
             id: seed.uuid("role").to_string(),
             organization: organization.to_string(),
             name: name.to_owned(),
             feature_flags_access_level: level,
-            created_by: Some(user.0),
+            created_by: Some(by.0),
             created_at: self.now().0,
         };
         sqlx::query(
@@ -114,6 +129,7 @@ impl Metadata {
         .execute(write.connection())
         .await
         .map_err(|error| taken(error.into()))?;
+        write.log_everywhere(by, role.change(Verb::Created, Vec::new())).await?;
         write.commit_rights().await?;
         Ok(role)
     }
@@ -122,20 +138,21 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a role in the organization,
+    /// [`MetadataError::NotFound`] without such a role in the organization of `by`,
     /// [`MetadataError::Rejected`] as for a new one.
     pub async fn update_role(
         &self,
-        organization: Uuid,
+        by: UserId,
         id: &str,
         name: Option<String>,
         level: Option<i64>,
     ) -> Result<Role, MetadataError> {
-        let mut role = self.role(organization, id).await?;
+        let mut write = self.begin().await?;
+        let before = write.role(by, id).await?;
+        let mut role = before.clone();
         role.name = name.unwrap_or(role.name);
         role.feature_flags_access_level = level.unwrap_or(role.feature_flags_access_level);
         check(&role.name, role.feature_flags_access_level)?;
-        let mut write = self.begin().await?;
         sqlx::query("UPDATE roles SET name = $1, feature_flags_access_level = $2 WHERE id = $3")
             .bind(&role.name)
             .bind(role.feature_flags_access_level)
@@ -143,25 +160,27 @@ impl Metadata {
             .execute(write.connection())
             .await
             .map_err(|error| taken(error.into()))?;
+        let fields = diff(Scope::Role, &before.logged(), &role.logged());
+        if !fields.is_empty() {
+            write.log_everywhere(by, role.change(Verb::Updated, fields)).await?;
+        }
         write.commit_rights().await?;
         Ok(role)
     }
 
-    /// Removes a role, with its members and its rights.
+    /// Removes a role, with its members and its rights, which are logged as taken from it.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a role in the organization.
-    pub async fn delete_role(&self, organization: Uuid, id: &str) -> Result<(), MetadataError> {
-        let role = self.role(organization, id).await?;
+    /// [`MetadataError::NotFound`] without such a role in the organization of `by`.
+    pub async fn delete_role(&self, by: UserId, id: &str) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
-        for sql in [
-            "DELETE FROM flag_role_access WHERE role = $1",
-            "DELETE FROM role_members WHERE role = $1",
-            "DELETE FROM roles WHERE id = $1",
-        ] {
+        let role = write.role(by, id).await?;
+        write.revoke_all(by, &role).await?;
+        for sql in ["DELETE FROM role_members WHERE role = $1", "DELETE FROM roles WHERE id = $1"] {
             sqlx::query(sql).bind(&role.id).execute(write.connection()).await?;
         }
+        write.log_everywhere(by, role.change(Verb::Deleted, Vec::new())).await?;
         write.commit_rights().await
     }
 
@@ -182,10 +201,8 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a role in the organization.
     pub async fn role(&self, organization: Uuid, id: &str) -> Result<Role, MetadataError> {
-        let select = "SELECT * FROM roles WHERE organization = $1 AND id = $2";
-        let select = sqlx::query_as(select).bind(organization.to_string()).bind(id.to_lowercase());
-        let role = select.fetch_optional(self.shared.db.readers()).await?;
-        role.ok_or(MetadataError::NotFound("role"))
+        let mut connection = self.shared.db.readers().acquire().await?;
+        by_id(&mut connection, organization, id).await
     }
 
     /// Who has a role.
@@ -198,22 +215,25 @@ impl Metadata {
         Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
     }
 
-    /// Gives a role to a user of the same organization.
+    /// Gives a role to a user of the same organization, in the name of `by`.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Rejected`] if the user has
-    /// the role.
+    /// [`MetadataError::NotFound`] without such a role or user, [`MetadataError::Rejected`] if the
+    /// user has the role.
     pub async fn add_role_member(
         &self,
-        role: &Role,
+        by: UserId,
+        role: &str,
         user: UserId,
         seed: &Seed,
     ) -> Result<RoleMember, MetadataError> {
         let mut write = self.begin().await?;
-        let known =
-            write.base.user(user).filter(|u| u.organization.to_string() == role.organization);
-        known.ok_or(MetadataError::NotFound("user"))?;
+        let role = write.role(by, role).await?;
+        let known = Arc::clone(write.user(user)?);
+        if known.organization.to_string() != role.organization {
+            return Err(MetadataError::NotFound("user"));
+        }
         let now = self.now().0;
         let member = RoleMember {
             id: seed.uuid("role member").to_string(),
@@ -237,151 +257,96 @@ impl Metadata {
             let detail = "User is already part of the role.";
             disk::unless_taken(error.into(), || Violation::general(detail))
         })?;
+        write.log_everywhere(by, membership_change(&role, &known, true)).await?;
         write.commit_rights().await?;
         Ok(member)
     }
 
-    /// Takes a role from a user.
+    /// Takes a role from a user, in the name of `by`.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a membership.
-    pub async fn remove_role_member(&self, role: &Role, id: &str) -> Result<(), MetadataError> {
-        let mut write = self.begin().await?;
-        let delete = "DELETE FROM role_members WHERE role = $1 AND id = $2";
-        let delete = sqlx::query(delete).bind(&role.id).bind(id.to_lowercase());
-        let done = delete.execute(write.connection()).await?;
-        if done.rows_affected() == 0 {
-            return Err(MetadataError::NotFound("membership"));
-        }
-        write.commit_rights().await
-    }
-
-    /// The roles that may change a flag, by id.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Database`].
-    pub async fn role_accesses(&self, flag: FlagId) -> Result<Vec<RoleAccess>, MetadataError> {
-        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 ORDER BY id";
-        Ok(sqlx::query_as(select).bind(flag.0).fetch_all(self.shared.db.readers()).await?)
-    }
-
-    /// The flags that a role may change, by id.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Database`].
-    pub async fn flags_of_role(&self, role: &str) -> Result<Vec<(i64, String)>, MetadataError> {
-        let select = "SELECT feature_flags.id, key FROM flag_role_access
-             JOIN feature_flags ON feature_flags.id = flag_id WHERE role = $1
-             ORDER BY feature_flags.id";
-        Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
-    }
-
-    /// Lets a role change a flag. Twice is as once.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a flag in the project.
-    pub async fn grant_role(
+    /// [`MetadataError::NotFound`] without such a role or membership.
+    pub async fn remove_role_member(
         &self,
-        project: ProjectId,
-        user: UserId,
-        flag: FlagId,
-        role: &Role,
-    ) -> Result<RoleAccess, MetadataError> {
-        let stored = self.flag(project, flag).await?;
-        let mut write = self.begin().await?;
-        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 AND role = $2";
-        let known = sqlx::query_as(select).bind(flag.0).bind(&role.id);
-        if let Some(known) = known.fetch_optional(write.connection()).await? {
-            return Ok(known);
-        }
-        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM flag_role_access";
-        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now());
-        let access = RoleAccess {
-            id,
-            flag_id: flag.0,
-            role: role.id.clone(),
-            added_at: now.0,
-            updated_at: now.0,
-        };
-        insert_access(write.connection(), &access).await?;
-        write.log(project, Some(user), access_change(&stored.key, flag, role, true)).await?;
-        write.commit_rights().await?;
-        Ok(access)
-    }
-
-    /// Takes the right to change a flag from a role.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a flag in the project, or such a right.
-    pub async fn revoke_role(
-        &self,
-        project: ProjectId,
-        user: UserId,
-        flag: FlagId,
-        access: &RoleAccess,
-        role: &Role,
+        by: UserId,
+        role: &str,
+        id: &str,
     ) -> Result<(), MetadataError> {
-        let stored = self.flag(project, flag).await?;
         let mut write = self.begin().await?;
-        let delete = "DELETE FROM flag_role_access WHERE id = $1 AND flag_id = $2";
-        let delete = sqlx::query(delete).bind(access.id).bind(flag.0);
-        if delete.execute(write.connection()).await?.rows_affected() == 0 {
-            return Err(MetadataError::NotFound("role access"));
+        let role = write.role(by, role).await?;
+        let delete = "DELETE FROM role_members WHERE role = $1 AND id = $2 RETURNING user_id";
+        let delete = sqlx::query_scalar(delete).bind(&role.id).bind(id.to_lowercase());
+        let user: Option<i64> = delete.fetch_optional(write.connection()).await?;
+        let user = user.ok_or(MetadataError::NotFound("membership"))?;
+        if let Some(user) = write.base.user(UserId(user)).cloned() {
+            write.log_everywhere(by, membership_change(&role, &user, false)).await?;
         }
-        write.log(project, Some(user), access_change(&stored.key, flag, role, false)).await?;
         write.commit_rights().await
     }
 }
 
-async fn insert_access(
-    connection: &mut SqliteConnection,
-    access: &RoleAccess,
-) -> Result<(), MetadataError> {
-    sqlx::query(
-        "INSERT INTO flag_role_access (id, flag_id, role, added_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(access.id)
-    .bind(access.flag_id)
-    .bind(&access.role)
-    .bind(access.added_at)
-    .bind(access.updated_at)
-    .execute(connection)
-    .await?;
-    Ok(())
+impl Write {
+    /// A role of the organization of `by`, as it is in this transaction.
+    async fn role(&mut self, by: UserId, id: &str) -> Result<Role, MetadataError> {
+        let organization = self.user(by)?.organization;
+        by_id(self.connection(), organization, id).await
+    }
+
+    /// Takes all roles from a user who leaves; it is logged as done by `by`.
+    pub(super) async fn take_roles(
+        &mut self,
+        by: UserId,
+        user: &User,
+    ) -> Result<(), MetadataError> {
+        let select = "SELECT roles.* FROM roles JOIN role_members ON role_members.role = roles.id
+             WHERE user_id = $1 ORDER BY roles.created_at, roles.id";
+        let select = sqlx::query_as(select).bind(user.id.0);
+        let roles: Vec<Role> = select.fetch_all(self.connection()).await?;
+        let delete = "DELETE FROM role_members WHERE user_id = $1";
+        sqlx::query(delete).bind(user.id.0).execute(self.connection()).await?;
+        for role in roles {
+            self.log_everywhere(by, membership_change(&role, user, false)).await?;
+        }
+        Ok(())
+    }
 }
 
-/// The entry of the log about a right that a role got or lost.
-fn access_change(key: &str, flag: FlagId, role: &Role, is_new: bool) -> Change {
-    let name = Some(role.name.as_str());
+async fn by_id(
+    connection: &mut SqliteConnection,
+    organization: Uuid,
+    id: &str,
+) -> Result<Role, MetadataError> {
+    let select = "SELECT * FROM roles WHERE organization = $1 AND id = $2";
+    let select = sqlx::query_as(select).bind(organization.to_string()).bind(id.to_lowercase());
+    let role = select.fetch_optional(connection).await?;
+    role.ok_or(MetadataError::NotFound("role"))
+}
+
+/// The entry of the log about a user who got or lost a role.
+fn membership_change(role: &Role, user: &User, is_new: bool) -> Change {
+    let email = Some(user.email.as_str());
     let field = json!({
-        "type": Scope::FeatureFlag.name(),
+        "type": Scope::Role.name(),
         "action": if is_new { "created" } else { "deleted" },
-        "field": "role_access",
-        "before": name.filter(|_| !is_new),
-        "after": name.filter(|_| is_new),
+        "field": "member",
+        "before": email.filter(|_| !is_new),
+        "after": email.filter(|_| is_new),
     });
-    Change {
-        scope: Scope::FeatureFlag,
-        item: flag.to_string(),
-        verb: Verb::Updated,
-        name: key.to_owned(),
-        fields: vec![field],
-    }
+    role.change(Verb::Updated, vec![field])
 }
 
 fn check(name: &str, level: i64) -> Result<(), MetadataError> {
     check_text("name", name, NAME_MAX_CHARS)?;
+    Ok(check_level("feature_flags_access_level", level)?)
+}
+
+/// Checks a level that stands in the field `name`.
+pub(super) fn check_level(name: &'static str, level: i64) -> Result<(), Violation> {
     if level == CAN_VIEW || level == CAN_EDIT {
         return Ok(());
     }
-    let detail = format!("\"{level}\" is not a valid choice.");
-    Err(Violation::choice("feature_flags_access_level", detail).into())
+    Err(Violation::choice(name, format!("\"{level}\" is not a valid choice.")))
 }
 
 fn taken(error: MetadataError) -> MetadataError {

@@ -17,8 +17,10 @@ use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::schedules::operation::Operation;
@@ -130,7 +132,7 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`]
     /// without such a flag that is not deleted, for a payload that says nothing, and for times that
-    /// do not go together.
+    /// do not go together; [`MetadataError::Forbidden`] if the user may not change the flag.
     pub async fn schedule(
         &self,
         project: ProjectId,
@@ -163,10 +165,10 @@ impl Metadata {
         new: NewSchedule,
     ) -> Result<ScheduledChange, MetadataError> {
         let mut write = self.begin().await?;
-        write.base.user(user).ok_or(MetadataError::NotFound("user"))?;
+        write.user(user)?;
         let timezone = write.base.project(project).map(|project| project.timezone.clone());
         let timezone = timezone.ok_or(MetadataError::NotFound("project"))?;
-        if !write.base.flags(project).iter().any(|flag| flag.id == new.flag) {
+        if !write.check_editor_of(user, (project, new.flag)).await? {
             return Err(Violation::general("Feature flag not found").into());
         }
         let now = self.now();
@@ -191,20 +193,23 @@ impl Metadata {
         Ok(change)
     }
 
-    /// Changes what is scheduled.
+    /// Changes what is scheduled, in the name of `user`. It is still made in the name of who scheduled
+    /// it.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a change in the project, [`MetadataError::Rejected`]
-    /// as for [`Metadata::schedule`], and if it was made already.
+    /// and [`MetadataError::Forbidden`] as for [`Metadata::schedule`], and if it was made already.
     pub async fn reschedule(
         &self,
         project: ProjectId,
+        user: UserId,
         id: ScheduleId,
         patch: SchedulePatch,
     ) -> Result<ScheduledChange, MetadataError> {
         let mut write = self.begin().await?;
         let mut change = of_project(rows::by_id(write.connection(), id).await?, project)?;
+        let has_flag = write.check_editor_of(user, (project, change.flag)).await?;
         if change.executed_at.is_some() && !change.timing.is_recurring {
             let detail = "Cannot modify a scheduled change that has already executed.";
             return Err(Violation::general(detail).into());
@@ -219,7 +224,7 @@ impl Metadata {
         }
         timing.end_date = patch.end_date.unwrap_or(timing.end_date);
         timing.check(&Operation::read(&change.payload)?, false)?;
-        if !write.base.flags(project).iter().any(|flag| flag.id == change.flag) {
+        if !has_flag {
             return Err(Violation::general("Feature flag not found").into());
         }
         change.not_before = None;
@@ -229,18 +234,21 @@ impl Metadata {
         Ok(change)
     }
 
-    /// Takes a scheduled change back, or removes one that was made.
+    /// Takes a scheduled change back, or removes one that was made, in the name of `user`.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a change in the project.
+    /// [`MetadataError::NotFound`] without such a change in the project,
+    /// [`MetadataError::Forbidden`] if the user may not change the flag.
     pub async fn unschedule(
         &self,
         project: ProjectId,
+        user: UserId,
         id: ScheduleId,
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
-        of_project(rows::by_id(write.connection(), id).await?, project)?;
+        let change = of_project(rows::by_id(write.connection(), id).await?, project)?;
+        write.check_editor_of(user, (project, change.flag)).await?;
         rows::delete(write.connection(), id).await?;
         write.commit_unseen().await
     }
@@ -354,6 +362,21 @@ impl Metadata {
         rows::update(write.connection(), &change).await?;
         write.commit_unseen().await?;
         Ok(outcome)
+    }
+}
+
+impl Write {
+    /// Checks that the user may change the flag, which may be deleted. Whether it is live.
+    async fn check_editor_of(
+        &mut self,
+        user: UserId,
+        (project, flag): (ProjectId, FlagId),
+    ) -> Result<bool, MetadataError> {
+        match flags::rows::by_id(self.connection(), project, flag).await? {
+            Some(flag) => self.check_editor(user, &flag).map(|()| !flag.deleted),
+            // Gone for good, and so are the rights to it.
+            None => Ok(false),
+        }
     }
 }
 

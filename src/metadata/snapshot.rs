@@ -317,6 +317,13 @@ impl Snapshot {
         }
     }
 
+    /// Replaces a cohort of which nothing changed but how many members were counted. No flag has another
+    /// value for it, so the project keeps its set and its [`Revision`].
+    pub(super) fn put_counted(&mut self, cohort: Arc<StoredCohort>) {
+        let (project, counted) = (cohort.project, with(self.cohorts(cohort.project), cohort));
+        self.cohorts.insert(project, counted.into());
+    }
+
     fn revise(&mut self, project: ProjectId) {
         self.revisions.insert(project, Arc::new(Revision));
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
@@ -27,6 +27,7 @@ mod first_start;
 mod flag_calls;
 mod flags;
 mod opening;
+mod rights;
 mod schedules;
 mod warnings;
 mod writers;

@@ -358,3 +358,44 @@ fn the_time_of_the_last_event_moves() {
         before = after;
     }
 }
+
+/// As among property definitions: what says nothing is left aside, and what is no truth value refused.
+#[test]
+fn truth_values_in_a_query_are_read_alike() {
+    let server = TestServer::start();
+    seen(&server, &["a", "b"]);
+    let definition = by_name(&server, "a");
+    let verified = server.patch(&path_of(&definition), &json!({"verified": true}));
+    assert_eq!(verified.status, 200, "{verified}");
+    let hidden = server.patch(&path_of(&by_name(&server, "b")), &json!({"hidden": true}));
+    assert_eq!(hidden.status, 200, "{hidden}");
+    for (query, expected) in [
+        ("verified=", vec!["a", "b"]),
+        ("verified=null", vec!["a", "b"]),
+        ("verified=True", vec!["a"]),
+        ("verified=0", vec!["b"]),
+        ("exclude_hidden=", vec!["a", "b"]),
+        ("exclude_hidden=yes", vec!["a"]),
+        ("exclude_hidden=off", vec!["a", "b"]),
+    ] {
+        let mut found = names(&server, query);
+        found.sort();
+        assert_eq!(found, expected, "{query}");
+    }
+    for (list, name) in [
+        (DEFINITIONS, "verified"),
+        (DEFINITIONS, "exclude_hidden"),
+        ("/api/projects/@current/property_definitions/", "exclude_hidden"),
+    ] {
+        let answer = server.get(&format!("{list}?{name}=banana"));
+        let told = answer.json();
+        let expected = (400, json!("Must be a valid boolean."), json!(name));
+        let found = (answer.status, told["detail"].clone(), told["attr"].clone());
+        assert_eq!(found, expected, "{list}?{name}");
+    }
+    for name in ["tags", "excluded_properties"] {
+        let answer = server.get(&format!("{DEFINITIONS}?{name}=left"));
+        let found = (answer.status, answer.json()["detail"].clone());
+        assert_eq!(found, (400, json!("Must be a JSON list of names.")), "{name}");
+    }
+}

@@ -111,7 +111,7 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         r#"{"ids": [FLAG], "action": "add", "tags": ["stolen"]}"#,
         200,
     ),
-    ("PATCH", "P/feature_flags/settings/", "{}", 200),
+    ("PATCH", "P/feature_flags/settings/", r#"{"property_matching_version": 2}"#, 200),
     (
         "POST",
         "P/feature_flags/user_blast_radius/",
@@ -124,7 +124,7 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     (
         "POST",
         "P/query/",
-        r#"{"query": "SELECT count(*) AS n FROM events WHERE person_id = 'PERSON'"}"#,
+        r#"{"query": "SELECT count(*) AS n FROM events WHERE person_id = 'PERSON'", "format": "json"}"#,
         200,
     ),
     (
@@ -380,8 +380,9 @@ fn projects_never_see_each_other() {
     let mut server = TestServer::start();
     let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
     let token = other["api_token"].as_str().expect("a token");
-    let alpha = Owner::fill(&server, 1, TOKEN, "alpha");
-    let omega = Owner::fill(&server, other["id"].as_i64().expect("an id"), token, "omega");
+    let mut alpha = Owner::fill(&server, 1, TOKEN, "alpha");
+    let mut omega = Owner::fill(&server, other["id"].as_i64().expect("an id"), token, "omega");
+    share_a_role(&server, [&mut alpha, &mut omega]);
     for round in ["in memory", "in files"] {
         for (me, you) in [(&alpha, &omega), (&omega, &alpha)] {
             nothing_is_told(&server, (me, you), round);
@@ -401,6 +402,19 @@ fn projects_never_see_each_other() {
     }
     let missing = server.get("/api/projects/99/persons/");
     assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("Project not found.")));
+}
+
+/// A role that may change a flag of either project.
+fn share_a_role(server: &TestServer, owners: [&mut Owner; 2]) {
+    let role = server.post("/api/organizations/@current/roles/", &json!({"name": "shared"})).json();
+    for owner in owners {
+        let flag = &owner.ids["FLAG"];
+        let path = format!("/api/projects/{}/feature_flags/{flag}/role_access/", owner.project);
+        let access = server.post(&path, &json!({"role_id": role["id"]}));
+        assert_eq!(access.status, 201, "{access}");
+        owner.ids.insert("role_access/:access", text(&access.json()["id"]));
+        owner.ids.insert("SHARED", text(&role["id"]));
+    }
 }
 
 /// Lists and questions, those for the other's things too.
@@ -498,6 +512,34 @@ fn keys_of_one_project_open_no_other(
         let answer = ask(server, &key, "GET", &path, "");
         assert!(!you.shows_in(&answer), "{round}: {path}: {answer}");
     }
+    let mut ids = me.ids.clone();
+    ids.extend([
+        ("feature_flags/:key", format!("of-{}", me.secret)),
+        ("projects/:id", me.project.to_string()),
+        ("roles/:id", me.ids["SHARED"].clone()),
+    ]);
+    let of_organization = TABLE.iter().filter(|line| line.path.starts_with("O/"));
+    for line in of_organization.filter(|line| line.methods().any(|method| method == "GET")) {
+        let path = fill_in(line.path, "", &ids);
+        let answer = ask(server, &key, "GET", &path, "");
+        assert_eq!(answer.status, 200, "{round}: {path}: {answer}");
+        assert!(!you.shows_in(&answer), "{round}: {path}: {answer}");
+    }
+    for (from, key_of, to) in [(you, you.secret, me), (me, me.secret, you)] {
+        let body = json!({"feature_flag_key": format!("of-{key_of}"), "from_project": from.project,
+            "target_project_ids": [to.project]});
+        let path = format!("{flags}/copy_flags/");
+        let answer = ask(server, &key, "POST", &path, &body.to_string());
+        let told = answer.json();
+        let is_refused = told["error"] == "Feature flag to copy does not exist."
+            || told["failed"][0]["error_message"] == "Project not found.";
+        assert!(is_refused && told["success"].as_array().is_none_or(Vec::is_empty), "{answer}");
+    }
+    let theirs = format!("/api/organizations/@current/projects/{}/", you.project);
+    for method in ["GET", "PUT", "PATCH"] {
+        let answer = ask(server, &key, method, &theirs, r#"{"name": "stolen"}"#);
+        assert_eq!(answer.status, 403, "{round}: {method} {theirs}: {answer}");
+    }
     assert_eq!(ask(server, &key, "GET", "/api/projects/", "").json()["count"], 1, "{round}");
     let project = json!({"name": "x"}).to_string();
     assert_eq!(ask(server, &key, "POST", "/api/projects/", &project).status, 403, "{round}");
@@ -514,8 +556,19 @@ fn writes_do_no_harm(server: &TestServer, (me, you): (&Owner, &Owner)) {
             let answer = ask(server, KEY, method, &path, &you.of_mine(body));
             assert_eq!(answer.status, *status, "{method} {path}: {answer}");
             // Which ids were not found is no secret to whoever sent them.
-            let named = body.contains("PERSON");
-            assert!(named || !you.shows_in(&answer), "{method} {path}: {answer}");
+            let told = String::from_utf8_lossy(&answer.body);
+            let names_person = told.contains(&you.ids["PERSON"]) && !body.contains("PERSON");
+            assert!(!names_person && !told.contains(you.secret), "{method} {path}: {answer}");
+            let counted = match line.path {
+                "P/query/" => Some("n"),
+                "P/feature_flags/user_blast_radius/" => Some("users_affected"),
+                _ => None,
+            };
+            if let Some(counted) = counted {
+                let own = ask(server, KEY, method, &path, &me.of_mine(body));
+                assert_eq!(answer.json()[counted], 0, "{method} {path}: {answer}");
+                assert!(own.json()[counted].as_i64() > Some(0), "{method} {path}: {own}");
+            }
         }
     }
 }

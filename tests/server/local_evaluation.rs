@@ -223,3 +223,32 @@ fn sdks_are_told_that_they_may_say_less_of_calls() {
     assert_eq!(server.patch(&settings, &json!({"minimal_flag_called_events": false})).status, 200);
     assert_eq!(told(&server), [json!(false), Value::Null]);
 }
+
+/// RFC 9110, 13.1.2: tags are compared weakly, over all headers; every answer with one takes them so.
+#[test]
+fn tags_are_compared_alike_everywhere() {
+    let server = TestServer::start();
+    created(&server, FLAGS, &json!({"key": "a"}));
+    let bearer = format!("Bearer {KEY}");
+    let person = json!({"context": {"targetingKey": "ada"}}).to_string();
+    let definitions = format!("/flags/definitions?token={TOKEN}");
+    for (method, path, header, value, body) in [
+        ("GET", definitions.as_str(), "authorization", bearer.as_str(), ""),
+        ("POST", "/ofrep/v1/evaluate/flags", "x-api-key", TOKEN, person.as_str()),
+    ] {
+        let ask = |tags: &[&str]| {
+            let known = tags.iter().map(|tag| ("if-none-match", *tag));
+            let headers: Vec<_> = [(header, value)].into_iter().chain(known).collect();
+            server.send(method, path, &headers, body)
+        };
+        let tag = ask(&[]).header("etag").expect("a tag").to_owned();
+        let bare = tag.trim_start_matches("W/");
+        let weak = format!("W/{bare}");
+        for tags in [vec![bare], vec![&*weak], vec!["*"], vec!["\"x\"", &*weak], vec!["\"x\", *"]] {
+            let answer = ask(&tags);
+            assert_eq!((answer.status, answer.body.len()), (304, 0), "{path} {tags:?}: {answer}");
+            assert_eq!(answer.header("etag"), Some(&*tag), "{path} {tags:?}");
+        }
+        assert_eq!(ask(&["\"x\""]).status, 200, "{path}");
+    }
+}

@@ -38,6 +38,7 @@ mod local_evaluation;
 mod person_changes;
 mod persons;
 mod property_definitions;
+mod rights;
 mod scheduled_changes;
 mod sdk;
 mod wire;

@@ -286,6 +286,30 @@ fn keys_select_flags_and_bring_their_dependencies_along() {
     }
 }
 
+/// A trace of the flags that were asked for knows those that they depend on, asked for or not.
+#[test]
+fn a_trace_says_what_the_evaluation_said() {
+    let yes = json!(true);
+    let filters = on_if(&[(2, yes.clone())]);
+    let set = set(&[
+        (1, "a", true, filters.clone()),
+        (2, "b", true, on_if(&[(3, yes)])),
+        (3, "c", true, open()),
+        (4, "d", true, closed()),
+    ]);
+    let nothing = CohortSet::default();
+    let cohorts = Memberships::new(&nothing, &|| None);
+    let subject = Subject::new("user-1", UnixMicros(0));
+    for keys in [vec!["a"], vec!["a", "d"], vec!["b", "a"], vec!["a", "b", "c", "d"]] {
+        let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+        let selection = Selection { keys: Some(&keys), ..Selection::default() };
+        let answers = set.evaluate(&subject, &selection, &cohorts);
+        assert!(answers.flags[0].result.as_ref().unwrap().enabled, "{keys:?}");
+        let trace = set.trace(&answers, "a", &filters, &subject, &cohorts);
+        assert!(trace[0].matched && trace[0].properties[0].matched, "{keys:?}: {trace:?}");
+    }
+}
+
 #[test]
 fn runtime_contexts_and_surveys_select_flags() {
     let filters = open();

@@ -5,19 +5,18 @@ mod choice;
 
 use hyper::StatusCode;
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::app::App;
-use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
+use crate::http::routes::definition_questions::id;
 use crate::http::routes::event_definitions::body::DefinitionBody;
 use crate::http::routes::event_definitions::choice::Choice;
 use crate::http::routes::query;
@@ -37,7 +36,9 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let project = asker.project.id;
     let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
     let notes = app.metadata.definition_notes(project).await.map_err(problem)?;
-    let mut chosen = choice.choose(definitions, notes);
+    // Thousands of names to look into and to sort: too much for a thread of sockets.
+    let chosen = app.cpu.run(move || choice.choose(definitions, notes)).await;
+    let mut chosen = chosen.map_err(|error| Problem::of(error.kind(), &error))?;
     let count = chosen.len();
     let snapshot = app.metadata.snapshot();
     let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
@@ -74,8 +75,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// `GET event_definitions/by_name/?name=`: the name exactly.
 pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Some(name) = call.request.query("name").filter(|name| !name.is_empty()) else {
-        let problem = Problem::new(Kind::Invalid, "required", "This field is required.");
-        return Err(problem.with_attr(Attr::Name("name".into())));
+        return Err(refused("name", "required", "This field is required."));
     };
     app.engine.wait().await.map_err(query::problem)?;
     let found = app.metadata.definition_by_name(call.asker.project.id, &name).await;
@@ -128,11 +128,6 @@ pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Probl
     app.engine.wait().await.map_err(query::problem)?;
     app.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": null})))
-}
-
-/// What is no uuid names nothing.
-fn id(text: &str) -> Result<Uuid, Problem> {
-    Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
 }
 
 /// Reads a change. The first field that is wrong is the error.

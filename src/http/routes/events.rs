@@ -25,9 +25,9 @@ use crate::event::predicate::tree::Tree;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::fields;
 use crate::http::page::Page;
 use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
@@ -236,7 +236,7 @@ fn properties(json: &str) -> Result<Tree, Problem> {
 }
 
 fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
-    Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Name(name.into()))
+    fields::refused(name, "invalid_input", detail)
 }
 
 /// The columns that `select` names, as a JSON array.

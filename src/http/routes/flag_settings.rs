@@ -16,7 +16,7 @@ use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store;
-use crate::http::routes::store::problem;
+use crate::metadata::members::Level;
 
 /// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2, and
 /// `minimal_flag_called_events`.
@@ -24,9 +24,9 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(settings(app, call.asker.project.id))
 }
 
-/// `PATCH feature_flags/settings/`.
+/// `PATCH feature_flags/settings/`, by who may change every flag.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
+    let (project, user) = (call.asker.project.id, call.asker.user.id);
     let mut fields = Fields::read(call.request).await?;
     let version = fields.value("property_matching_version")?;
     let matching = match version.as_ref().map(Value::as_i64) {
@@ -42,7 +42,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let minimal = fields.boolean("minimal_flag_called_events")?;
     if matching.is_some() || minimal.is_some() {
         let metadata = app.metadata.clone();
-        let write = async move { metadata.set_flag_settings(project, matching, minimal).await };
+        let write =
+            async move { metadata.set_flag_settings(project, user, (matching, minimal)).await };
         store::write(app, "set-flag-settings", write).await?;
     }
     Ok(settings(app, project))
@@ -64,7 +65,11 @@ fn settings(app: &App, project: ProjectId) -> Response {
 
 /// `POST rotate_secret_token/`: another secret key, told once. The one of before ends.
 pub async fn rotate_secret(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let rotated = app.metadata.rotate_secret_key(call.asker.project.id, &auth::seed()).await;
-    let body = json!({"secret_api_token": rotated.map_err(problem)?});
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    let (metadata, project, user) =
+        (app.metadata.clone(), call.asker.project.id, call.asker.user.id);
+    let write = async move { metadata.rotate_secret_key(project, user, &auth::seed()).await };
+    let value = store::write(app, "rotate-secret-key", write).await?;
+    let body = json!({"secret_api_token": value});
     Ok(Response::json(StatusCode::OK, &body))
 }

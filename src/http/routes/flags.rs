@@ -2,6 +2,7 @@
 //! one look-up in the identity store; the flags from the metadata snapshot. No plan, no lock.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -209,10 +210,11 @@ impl Answering {
         if !self.query.detailed {
             return Vec::new();
         }
-        let stored = self.metadata.flags(self.project);
+        let stored = self.metadata.flags(self.project).iter();
+        let filters: HashMap<i64, &Value> =
+            stored.map(|stored| (stored.id.0, &stored.filters)).collect();
         let trace = |answer: &Answer<'_>| {
-            let stored = stored.iter().find(|stored| stored.key == answer.key);
-            let filters = stored.map_or(&Value::Null, |stored| &stored.filters);
+            let filters = filters.get(&answer.id).copied().unwrap_or(&Value::Null);
             let trace = flags.trace(answers, answer.key, filters, subject, cohorts);
             serde_json::to_value(trace).unwrap_or_default()
         };

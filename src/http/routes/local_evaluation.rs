@@ -7,36 +7,38 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::CACHE_CONTROL;
-use hyper::header::ETAG;
-use hyper::header::HeaderValue;
-use hyper::header::IF_NONE_MATCH;
 use parking_lot::Mutex;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sha1::Digest;
-use sha1::Sha1;
+use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Rule;
 use crate::http::auth;
+use crate::http::conditional;
+use crate::http::conditional::Tag;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::local_evaluation::inline::Room;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules::cohort_ids;
+use crate::metadata::flag_rules::dependencies;
+use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::snapshot::Revision;
 use crate::metadata::snapshot::Snapshot;
+
+/// Clients keep the body, and ask each time whether it is still so.
+const CACHE: &str = "private, must-revalidate";
 
 /// Longest chain of dependencies that is followed.
 const CHAIN_MAX: usize = 1000;
@@ -44,29 +46,25 @@ const CHAIN_MAX: usize = 1000;
 /// What was made for the projects that were asked for. One entry for each at most.
 #[derive(Debug, Default)]
 pub struct Cache {
-    made: Mutex<HashMap<ProjectId, Made>>,
+    made: Mutex<HashMap<ProjectId, Arc<Definitions>>>,
 }
 
-/// What was made, and the state that it was made of.
-type Made = (Arc<Revision>, Arc<Definitions>);
-
-/// The definitions of a project.
+/// The definitions of a project in one state, each body made when it is first asked for. Who asks for
+/// one that is being made waits for it.
 #[derive(Debug)]
-pub struct Definitions {
-    with_cohorts: Tagged,
-    without_cohorts: Tagged,
+struct Definitions {
+    /// The state.
+    revision: Option<Arc<Revision>>,
+    with_cohorts: OnceCell<Tagged>,
+    without_cohorts: OnceCell<Tagged>,
 }
 
-#[derive(Debug)]
-struct Tagged {
-    body: Bytes,
-    /// `W/"..."`.
-    tag: HeaderValue,
-}
+/// A body, and its tag.
+type Tagged = (Bytes, Tag);
 
 /// `GET feature_flag/local_evaluation/`, `GET feature_flags/local_evaluation/` of a project, and
 /// `GET /flags/definitions`, which has cohorts whether asked for or not.
-pub fn definitions(
+pub async fn definitions(
     app: &App,
     cache: &Cache,
     project: &str,
@@ -77,18 +75,16 @@ pub fn definitions(
     let project = project_of(&snapshot, project, request, &query)?;
     let definitions = cache.get(&snapshot, project);
     let has_cohorts = query.send_cohorts || request.path().starts_with("/flags/");
-    let Tagged { body, tag } = match has_cohorts {
+    let cell = match has_cohorts {
         true => &definitions.with_cohorts,
         false => &definitions.without_cohorts,
     };
-    let known = request.headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    let is_known = known.is_some_and(|known| has_tag(known, tag));
-    let response = match is_known {
-        true => Response::empty(StatusCode::NOT_MODIFIED),
-        false => Response::json_bytes(StatusCode::OK, body.clone()),
-    };
-    let caching = HeaderValue::from_static("private, must-revalidate");
-    Ok(response.with_header(ETAG, tag.clone()).with_header(CACHE_CONTROL, caching))
+    // All flags with all their filters: too much for a thread of sockets.
+    let make = move || made(&snapshot, project, has_cohorts);
+    let made = cell.get_or_try_init(|| app.cpu.run(make)).await;
+    let (body, tag) = made.map_err(|error| Problem::of(error.kind(), &error))?;
+    let response = || Response::json_bytes(StatusCode::OK, body.clone());
+    Ok(conditional::respond(&request.headers, tag, CACHE, response))
 }
 
 /// `GET feature_flags/:id or key/remote_config`: the payload as stored, null if there is none.
@@ -177,80 +173,64 @@ impl<'r> Query<'r> {
     }
 }
 
-/// Whether a list of tags, weak or strong, has this one.
-fn has_tag(list: &str, tag: &HeaderValue) -> bool {
-    fn plain(tag: &str) -> &str {
-        tag.trim().trim_start_matches("W/")
-    }
-    let tag = tag.to_str().map(plain).unwrap_or_default();
-    list.split(',').any(|known| known.trim() == "*" || plain(known) == tag)
-}
-
 impl Cache {
     fn get(&self, snapshot: &Snapshot, project: ProjectId) -> Arc<Definitions> {
-        let Some(revision) = snapshot.revision(project) else {
-            return Arc::new(Definitions::of(snapshot, project));
+        let revision = snapshot.revision(project);
+        let is_of_now = |known: &Arc<Definitions>| match (&known.revision, revision) {
+            (Some(known), Some(revision)) => Arc::ptr_eq(known, revision),
+            (known, revision) => known.is_none() && revision.is_none(),
         };
-        if let Some((made_of, made)) = self.made.lock().get(&project)
-            && Arc::ptr_eq(made_of, revision)
-        {
-            return Arc::clone(made);
+        let mut made = self.made.lock();
+        if let Some(known) = made.get(&project).filter(|known| is_of_now(known)) {
+            return Arc::clone(known);
         }
-        let made = Arc::new(Definitions::of(snapshot, project));
-        self.made.lock().insert(project, (Arc::clone(revision), Arc::clone(&made)));
-        made
-    }
-}
-
-impl Definitions {
-    fn of(snapshot: &Snapshot, project: ProjectId) -> Self {
-        let mut flags: Vec<&Arc<StoredFlag>> = snapshot.flags(project).iter().collect();
-        flags.sort_by(|a, b| a.key.cmp(&b.key));
-        let by_id: HashMap<i64, &StoredFlag> =
-            flags.iter().map(|flag| (flag.id.0, flag.as_ref())).collect();
-        let types = snapshot.group_types(project).iter().enumerate();
-        let types: BTreeMap<String, &String> =
-            types.map(|(index, name)| (index.to_string(), name)).collect();
-        let body = |items: Vec<Value>, cohorts: Map<String, Value>| {
-            json!({
-                "flags": items,
-                "group_type_mapping": types,
-                "cohorts": cohorts,
-                "minimal_flag_called_events": snapshot.has_minimal_called_events(project),
-                "property_matching_version": match snapshot.matching(project) {
-                    Matching::Legacy => 1,
-                    Matching::Explicit => 2,
-                },
-            })
-        };
-        let all = snapshot.cohorts(project);
-        let items = flags.iter().map(|flag| item(flag, &flag.filters, &by_id)).collect();
-        // Who cannot take cohorts gets those that conditions can say.
-        let plain = flags.iter().map(|flag| {
-            let inlined = inline::inlined(&flag.filters, all);
-            item(flag, inlined.as_ref().unwrap_or(&flag.filters), &by_id)
+        let definitions = Arc::new(Definitions {
+            revision: revision.cloned(),
+            with_cohorts: OnceCell::new(),
+            without_cohorts: OnceCell::new(),
         });
-        Self {
-            without_cohorts: Tagged::new(&body(plain.collect(), Map::new())),
-            with_cohorts: Tagged::new(&body(items, cohorts(&flags, all))),
-        }
+        made.insert(project, Arc::clone(&definitions));
+        definitions
     }
 }
 
-impl Tagged {
-    fn new(body: &Value) -> Self {
-        let body = Bytes::from(body.to_string());
-        let hash = Sha1::digest(&body).iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        let tag = HeaderValue::from_str(&format!("W/\"{hash}\""));
-        Self { body, tag: tag.unwrap_or(HeaderValue::from_static("W/\"\"")) }
-    }
+/// The definitions of a project. Who cannot take cohorts gets those that conditions can say.
+fn made(snapshot: &Snapshot, project: ProjectId, has_cohorts: bool) -> Tagged {
+    let mut flags: Vec<&Arc<StoredFlag>> = snapshot.flags(project).iter().collect();
+    flags.sort_by(|a, b| a.key.cmp(&b.key));
+    let by_id: HashMap<FlagId, &StoredFlag> =
+        flags.iter().map(|flag| (flag.id, flag.as_ref())).collect();
+    let types = snapshot.group_types(project).iter().enumerate();
+    let types: BTreeMap<String, &String> =
+        types.map(|(index, name)| (index.to_string(), name)).collect();
+    let all = snapshot.cohorts(project);
+    let mut room = Room::default();
+    let items: Vec<Value> = flags
+        .iter()
+        .map(|flag| match has_cohorts {
+            true => item(flag, &flag.filters, &by_id),
+            false => {
+                let inlined = inline::inlined(&flag.filters, all, &mut room);
+                item(flag, inlined.as_ref().unwrap_or(&flag.filters), &by_id)
+            }
+        })
+        .collect();
+    let body = json!({
+        "flags": items,
+        "group_type_mapping": types,
+        "cohorts": if has_cohorts { cohorts(&flags, all) } else { Map::new() },
+        "minimal_flag_called_events": snapshot.has_minimal_called_events(project),
+        "property_matching_version": match snapshot.matching(project) {
+            Matching::Legacy => 1,
+            Matching::Explicit => 2,
+        },
+    });
+    let body = Bytes::from(body.to_string());
+    let tag = Tag::of(&body).weak();
+    (body, tag)
 }
 
-fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
+fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>) -> Value {
     json!({
         "id": flag.id.0,
         "team_id": flag.project.0,
@@ -269,7 +249,7 @@ fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -
 }
 
 /// The filters with dependencies by key instead of by id, each with the flags to evaluate before.
-fn with_keys(filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
+fn with_keys(filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>) -> Value {
     let mut filters = filters.clone();
     let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
     let properties = groups
@@ -277,7 +257,7 @@ fn with_keys(filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
         .flatten()
         .filter_map(Value::as_object_mut);
     for property in properties {
-        let Some(id) = dependency(property) else { continue };
+        let Some(id) = dependencies::of_property(property) else { continue };
         if let Some(flag) = by_id.get(&id) {
             property.insert("key".to_owned(), Value::String(flag.key.clone()));
         }
@@ -287,25 +267,9 @@ fn with_keys(filters: &Value, by_id: &HashMap<i64, &StoredFlag>) -> Value {
     filters
 }
 
-/// The id of the flag that a property filter asks for, if it does.
-fn dependency(property: &Map<String, Value>) -> Option<i64> {
-    let kind = property.get("type").and_then(Value::as_str);
-    let key = property.get("key").filter(|_| kind == Some("flag"))?;
-    key.as_i64().or_else(|| key.as_str()?.trim().parse().ok())
-}
-
-fn dependencies(filters: &Value) -> Vec<i64> {
-    let groups = filters.get("groups").and_then(Value::as_array).into_iter().flatten();
-    groups
-        .filter_map(|group| group.get("properties").and_then(Value::as_array))
-        .flatten()
-        .filter_map(|property| dependency(property.as_object()?))
-        .collect()
-}
-
 /// The keys of the flag and of all that it depends on, each after those it needs. `None` if one is
 /// missing, waits for itself, or there are too many.
-fn chain(id: i64, by_id: &HashMap<i64, &StoredFlag>) -> Option<Vec<String>> {
+fn chain(id: FlagId, by_id: &HashMap<FlagId, &StoredFlag>) -> Option<Vec<String>> {
     let (mut keys, mut done, mut open) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     // Each entry is left on the stack until all that it needs is done.
     let mut stack = vec![id];
@@ -315,8 +279,8 @@ fn chain(id: i64, by_id: &HashMap<i64, &StoredFlag>) -> Option<Vec<String>> {
             stack.pop();
             continue;
         }
-        let waiting = dependencies(&flag.filters).into_iter().filter(|id| !done.contains(id));
-        let waiting: Vec<i64> = waiting.collect();
+        let waiting = dependencies::of(&flag.filters).filter(|id| !done.contains(id));
+        let waiting: Vec<FlagId> = waiting.collect();
         if waiting.is_empty() {
             stack.pop();
             done.insert(id);
@@ -343,27 +307,4 @@ fn cohorts(flags: &[&Arc<StoredFlag>], all: &[Arc<StoredCohort>]) -> Map<String,
         waiting.extend(Rule::parse(cohort.rule(), Matching::Legacy).iter().flat_map(Rule::cohorts));
     }
     rules
-}
-
-#[cfg(test)]
-mod tests {
-    use hyper::header::HeaderValue;
-
-    use super::has_tag;
-
-    #[test]
-    fn tags_are_compared_weakly() {
-        let tag = HeaderValue::from_static("W/\"a\"");
-        for (list, expected) in [
-            ("W/\"a\"", true),
-            ("\"a\"", true),
-            ("\"b\", W/\"a\"", true),
-            ("*", true),
-            ("a", false),
-            ("\"b\"", false),
-            ("", false),
-        ] {
-            assert_eq!(has_tag(list, &tag), expected, "{list}");
-        }
-    }
 }

@@ -2,16 +2,12 @@
 //! `X-API-Key` or as a bearer; `targetingKey` is the distinct id, `groups` the groups, and everything
 //! else of the context a property of the person.
 
-use std::fmt::Write;
+use std::sync::Arc;
 
 use hyper::StatusCode;
-use hyper::header::ETAG;
-use hyper::header::HeaderValue;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sha1::Digest;
-use sha1::Sha1;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
@@ -21,6 +17,8 @@ use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
+use crate::http::conditional;
+use crate::http::conditional::Tag;
 use crate::http::knowledge;
 use crate::http::knowledge::Knowledge;
 use crate::http::knowledge::Question;
@@ -35,6 +33,9 @@ const BODY_MAX_BYTES: u64 = 2 << 20;
 
 /// How much longer an answer takes than one of `/flags`: each flag is a tree of JSON values.
 const SHOWING_FACTOR: u64 = 4;
+
+/// The answer is about one person, and may be another at any time.
+const CACHE: &str = "private, must-revalidate";
 
 /// Time after which a client that hears nothing from the event stream connects again.
 const INACTIVITY_SECONDS: u64 = 120;
@@ -101,6 +102,7 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
     let snapshot = app.metadata.snapshot();
     let project = project(&snapshot, &request)?;
     let body = request.body.read(BODY_MAX_BYTES).await?;
+    let body_bytes = body.len();
     let refused = |status, Refusal(code, details): Refusal| {
         let body = json!({"key": key, "errorCode": code, "errorDetails": details});
         Ok(Response::json(status, &body))
@@ -109,8 +111,11 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
         Ok(context) => context,
         Err(refusal) => return refused(StatusCode::BAD_REQUEST, refusal),
     };
-    let flags = snapshot.flag_set(project);
-    let Some((flags, entry)) = flags.and_then(|flags| Some((flags, flags.by_key(key)?))) else {
+    let flags = snapshot.flag_set(project).cloned();
+    let Some((flags, entry)) = flags.and_then(|flags| {
+        let entry = Arc::clone(flags.by_key(key)?);
+        Some((flags, entry))
+    }) else {
         let details = format!("There is no flag \"{key}\".");
         return refused(StatusCode::NOT_FOUND, Refusal("FLAG_NOT_FOUND", details));
     };
@@ -119,15 +124,18 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
         let value = (!is_multivariate).then_some(false);
         return Ok(Response::json(StatusCode::OK, &item(key, value.map(Value::Bool), "DISABLED")));
     }
-    let question = context.question(project);
-    let known = Knowledge::look_up(app, &snapshot, &question).await?;
-    let keys = [key.to_owned()];
-    let selection = Selection { keys: Some(&keys), ..Selection::default() };
-    let item = known.ask(&snapshot, &question, app.clock.now(), |subject, cohorts| {
-        let answers = flags.evaluate(subject, &selection, cohorts);
-        answers.flags.first().map(|answer| shown(flags, answer))
-    });
-    match item {
+    let known = Knowledge::look_up(app, &snapshot, &context.question(project)).await?;
+    // The flag may depend on all others.
+    let nanos = flags.effort().nanos(body_bytes);
+    let (keys, now) = ([key.to_owned()], app.clock.now());
+    let evaluation = move || {
+        let selection = Selection { keys: Some(&keys), ..Selection::default() };
+        known.ask(&snapshot, &context.question(project), now, |subject, cohorts| {
+            let answers = flags.evaluate(subject, &selection, cohorts);
+            answers.flags.first().map(|answer| shown(&flags, answer))
+        })
+    };
+    match knowledge::evaluate(app, nanos, evaluation).await? {
         Some(Ok(item)) => Ok(Response::json(StatusCode::OK, &item)),
         Some(Err(refusal)) => refused(StatusCode::BAD_REQUEST, refusal),
         None => refused(
@@ -141,7 +149,7 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
 pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let project = project(&snapshot, &request)?;
-    let known_tag = request.header("if-none-match").map(str::to_owned);
+    let headers = request.headers.clone();
     let stream = event_stream(app, &snapshot, project, &request);
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body_bytes = body.len();
@@ -154,7 +162,7 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
     };
     let written = move |items: Vec<Value>| {
         let body = json!({"flags": items, "metadata": {}, "eventStreams": [stream]}).to_string();
-        let tag = tag(&body);
+        let tag = Tag::of(body.as_bytes());
         (body, tag)
     };
     let (body, tag) = match snapshot.flag_set(project).cloned() {
@@ -173,10 +181,8 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
             knowledge::evaluate(app, nanos, evaluation).await?
         }
     };
-    if known_tag.is_some_and(|known| known.split(',').any(|known| known.trim() == tag)) {
-        return Ok(with_tag(Response::empty(StatusCode::NOT_MODIFIED), &tag));
-    }
-    Ok(with_tag(Response::json_bytes(StatusCode::OK, body), &tag))
+    let response = || Response::json_bytes(StatusCode::OK, body);
+    Ok(conditional::respond(&headers, &tag, CACHE, response))
 }
 
 fn event_stream(app: &App, snapshot: &Snapshot, project: ProjectId, request: &Request) -> Value {
@@ -188,21 +194,6 @@ fn event_stream(app: &App, snapshot: &Snapshot, project: ProjectId, request: &Re
         .finish();
     url.push_str(&query);
     json!({"type": "sse", "url": url, "inactivityDelaySec": INACTIVITY_SECONDS})
-}
-
-fn tag(body: &str) -> String {
-    let hash = Sha1::digest(body.as_bytes());
-    let hex = hash.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    format!("\"{hex}\"")
-}
-
-fn with_tag(response: Response, tag: &str) -> Response {
-    let value = HeaderValue::from_str(tag);
-    response.with_header(ETAG, value.unwrap_or(HeaderValue::from_static("\"\"")))
 }
 
 /// One flag of many: as it is shown, or why it is not.

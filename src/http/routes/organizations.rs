@@ -12,11 +12,11 @@ use crate::http::auth::Asker;
 use crate::http::auth::CURRENT;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store;
-use crate::http::routes::store::wrong;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
@@ -91,8 +91,7 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
 
 /// `PATCH /api/organizations/:organization/`: its name.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own(app, &call)?;
-    auth::require_level(&call.asker.key, Level::Admin)?;
+    let organization = own_as_admin(app, &call)?;
     let name = Fields::read(call.request).await?.text("name")?;
     let name = name.unwrap_or_else(|| organization.name.clone());
     let (metadata, id) = (app.metadata.clone(), organization.id);
@@ -117,8 +116,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
 /// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
 /// passwords and no mails: the answer has the key by which the member begins, this once.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
-    auth::require_level(&call.asker.key, Level::Admin)?;
+    own_as_admin(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("email")?;
     let email = fields.text("email")?.unwrap_or_default();
@@ -137,8 +135,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
 
 /// `PATCH /api/organizations/:organization/members/:uuid/`: the level.
 pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
-    auth::require_level(&call.asker.key, Level::Admin)?;
+    own_as_admin(app, &call)?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
     let id = member(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
@@ -169,11 +166,17 @@ pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Pr
         CURRENT => call.asker.user.organization,
         text => Uuid::try_parse(text).map_err(|_| not_found())?,
     };
-    let organization = snapshot.organization(id).ok_or_else(not_found)?;
-    if organization.id != call.asker.user.organization {
-        return Err(Problem::permission_denied("You don't have access to the organization."));
-    }
-    Ok(Arc::clone(organization))
+    // Of others nothing is told, not even that they are there.
+    let organization =
+        snapshot.organization(id).filter(|own| own.id == call.asker.user.organization);
+    organization.cloned().ok_or_else(not_found)
+}
+
+/// As [`own`], for what only admins may do.
+pub(super) fn own_as_admin(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
+    let organization = own(app, call)?;
+    auth::require_level(&call.asker.key, Level::Admin)?;
+    Ok(organization)
 }
 
 /// The member that the path names; `@me` is the asker.
@@ -191,6 +194,6 @@ fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
 fn level(fields: &mut Fields) -> Result<Option<Level>, Problem> {
     let Some(number) = fields.nullable_integer("level")?.flatten() else { return Ok(None) };
     let refused =
-        || wrong("level", "invalid_choice", format!("\"{number}\" is not a valid choice."));
+        || refused("level", "invalid_choice", format!("\"{number}\" is not a valid choice."));
     Level::from_number(number).map(Some).ok_or_else(refused)
 }

@@ -12,11 +12,11 @@ use crate::http::auth::Asker;
 use crate::http::auth::CURRENT;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store;
-use crate::http::routes::store::wrong;
 use crate::metadata::accounts::Grant;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
@@ -150,14 +150,14 @@ fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
 /// Checks scopes: each exists, and the asker's key grants it. `*` alone is everything.
 fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
     if scopes.is_empty() {
-        return Err(wrong("scopes", "empty", "This list may not be empty."));
+        return Err(refused("scopes", "empty", "This list may not be empty."));
     }
     for scope in &scopes {
         let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
         let is_all = scope == "*";
         let exists = OBJECTS.contains(&object) && ["read", "write"].contains(&action);
         if !is_all && (!exists || !scope.contains(':')) {
-            return Err(wrong("scopes", "invalid_input", format!("Invalid scope: {scope}")));
+            return Err(refused("scopes", "invalid_input", format!("Invalid scope: {scope}")));
         }
         let granted = if is_all { "*:write" } else { scope };
         auth::require(&asker.key, granted)?;
@@ -184,7 +184,7 @@ fn projects(
             || !asker.key.projects.as_ref().is_none_or(is_own)
         {
             let detail = format!("Invalid pk \"{id}\" - object does not exist.");
-            return Err(wrong("scoped_teams", "does_not_exist", detail));
+            return Err(refused("scoped_teams", "does_not_exist", detail));
         }
     }
     Ok(Some(projects))

@@ -24,6 +24,7 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::csv;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -31,7 +32,6 @@ use crate::http::routes::activity;
 use crate::http::routes::cohorts;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
-use crate::http::routes::store::wrong;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
@@ -90,7 +90,7 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     auth::require(&call.asker.key, "cohort:read")?;
     let project = call.asker.project.id;
     let Some(id) = call.request.query("person_id").filter(|id| !id.is_empty()) else {
-        return Err(wrong("person_id", "required", "This field is required."));
+        return Err(refused("person_id", "required", "This field is required."));
     };
     let (person, _) = find_one(app, project, &id).await?;
     let snapshot = app.metadata.snapshot();

@@ -15,12 +15,12 @@ use crate::http::auth::Asker;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations;
 use crate::http::routes::store;
-use crate::http::routes::store::wrong;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::members::Level;
@@ -82,10 +82,7 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let name = fields.text("name")?.unwrap_or_default();
     let patch = patch(fields)?;
     let (metadata, user) = (app.metadata.clone(), call.asker.user.id);
-    let write = async move {
-        let created = metadata.create_project(user, &name, &auth::seed()).await?;
-        metadata.update_project(created.id, patch).await
-    };
+    let write = async move { metadata.create_project(user, &name, patch, &auth::seed()).await };
     let project = store::write(app, "create-project", write).await?;
     Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
 }
@@ -151,7 +148,7 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
     let is_named = |zone: &str| zone.starts_with(char::is_alphabetic) && zone.parse::<Tz>().is_ok();
     if let Some(zone) = timezone.as_deref().filter(|zone| !is_named(zone)) {
         let detail = format!("\"{zone}\" is not a valid choice.");
-        return Err(wrong("timezone", "invalid_choice", detail));
+        return Err(refused("timezone", "invalid_choice", detail));
     }
     let names = match fields.nullable_value("person_display_name_properties") {
         None => None,
@@ -159,7 +156,7 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
         Some(Some(names)) => {
             let names: Result<Vec<String>, _> = serde_json::from_value(names);
             let refused = |_| {
-                wrong("person_display_name_properties", "not_a_list", "Expected a list of texts.")
+                refused("person_display_name_properties", "not_a_list", "Expected a list of texts.")
             };
             Some(Some(names.map_err(refused)?).filter(|names| !names.is_empty()))
         }
@@ -169,7 +166,7 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
         let is_list = filters.is_array();
         if !is_list || Tree::parse(filters, "event", Matching::Legacy).is_err() {
             let detail = "Expected a list of property filters.";
-            return Err(wrong("test_account_filters", "invalid_input", detail));
+            return Err(refused("test_account_filters", "invalid_input", detail));
         }
     }
     Ok(ProjectPatch {

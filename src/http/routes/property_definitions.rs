@@ -27,16 +27,19 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::definition_questions::boolean;
+use crate::http::routes::definition_questions::id;
+use crate::http::routes::definition_questions::names;
 use crate::http::routes::property_definitions::body::DefinitionBody;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::http::routes::store::wrong;
 use crate::ingest::normalize::lifts::LIFTS;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definition_notes::NotesPatch;
@@ -133,7 +136,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// the events ever had the property. The names may also be one JSON list.
 pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let request = &call.request;
-    let required = |name| wrong(name, "required", "This field is required.");
+    let required = |name| refused(name, "required", "This field is required.");
     let given = request.query_all().filter(|(name, _)| name == "event_names");
     let mut events: Vec<String> = given.map(|(_, value)| value.into_owned()).collect();
     if let [list] = events.as_slice()
@@ -146,7 +149,7 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     }
     if events.len() > SEEN_MAX {
         let detail = format!("Ensure this field has no more than {SEEN_MAX} elements.");
-        return Err(wrong("event_names", "max_length", detail));
+        return Err(refused("event_names", "max_length", detail));
     }
     let property = request.query("property_name").filter(|name| !name.is_empty());
     let property = property.ok_or_else(|| required("property_name"))?;
@@ -156,11 +159,6 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     let told: Map<String, Value> =
         events.into_iter().map(|name| (name.clone(), seen.contains(&name).into())).collect();
     Ok(Response::json(StatusCode::OK, &told))
-}
-
-/// What is no uuid names nothing.
-fn id(text: &str) -> Result<Uuid, Problem> {
-    Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
 }
 
 /// Reads a change. The first field that is wrong is the error.
@@ -199,7 +197,7 @@ impl Wanted {
         let search = request.query("search").unwrap_or_default();
         if search.split_whitespace().count() > TERMS_MAX {
             let detail = format!("A search has at most {TERMS_MAX} words.");
-            return Err(wrong("search", "invalid_input", detail));
+            return Err(refused("search", "invalid_input", detail));
         }
         filters.extend(search.split_whitespace().map(|term| matches_term(term, is_of_persons)));
         if let Some(names) = request.query("properties").filter(|names| !names.is_empty()) {
@@ -286,29 +284,6 @@ fn is_one_of<'n>(names: impl IntoIterator<Item = &'n str>) -> Expr {
 
 fn invalid(code: &'static str, detail: String) -> Problem {
     Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Null)
-}
-
-/// A parameter that is true or false, in the words that Django takes.
-fn boolean(request: &Request, name: &'static str) -> Result<Option<bool>, Problem> {
-    let Some(text) = request.query(name) else { return Ok(None) };
-    match text.to_lowercase().as_str() {
-        "" | "null" => Ok(None),
-        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(Some(true)),
-        "false" | "f" | "no" | "n" | "off" | "0" => Ok(Some(false)),
-        _ => {
-            let problem = invalid("invalid_input", "Must be a valid boolean.".to_owned());
-            Err(problem.with_attr(Attr::Name(name.into())))
-        }
-    }
-}
-
-/// A parameter that is a list of names as JSON.
-fn names(request: &Request, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
-    let Some(text) = request.query(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    serde_json::from_str(&text).map(Some).map_err(|_| {
-        let problem = invalid("invalid_input", "Must be a JSON list of names.".to_owned());
-        problem.with_attr(Attr::Name(name.into()))
-    })
 }
 
 /// The rows of a page, and how many there are in all: those seen on the named events first, then

@@ -6,15 +6,16 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::error::Kind;
 use crate::http::auth::Asker;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::roles;
+use crate::http::routes::organizations::own;
+use crate::http::routes::organizations::own_as_admin;
+use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
@@ -24,9 +25,9 @@ use crate::metadata::snapshot::Snapshot;
 
 /// `GET /api/organizations/:organization/resource_access/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let organization = own(app, &call)?;
     let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, &call)?;
-    let found = app.metadata.resource_accesses(asker.user.organization).await.map_err(problem)?;
+    let found = app.metadata.resource_accesses(organization.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let shown = found.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|access| body(&snapshot, access)).collect();
@@ -37,35 +38,36 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
 
 /// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = roles::admin(&snapshot, &call)?;
+    own_as_admin(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("resource")?;
     let resource = fields.text("resource")?.unwrap_or_default();
     let level = level(&mut fields)?;
-    let access = app.metadata.add_resource_access(&asker.user, &resource, level).await;
-    let access = access.map_err(problem)?;
-    Ok(Response::json(StatusCode::CREATED, &body(&snapshot, &access)))
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move { metadata.add_resource_access(by, &resource, level).await };
+    let access = store::write(app, "add-resource-access", write).await?;
+    Ok(Response::json(StatusCode::CREATED, &body(&app.metadata.snapshot(), &access)))
 }
 
 /// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = roles::admin(&snapshot, &call)?;
+    own_as_admin(app, &call)?;
     let id = id(call.second_id())?;
     let mut fields = Fields::read(call.request).await?;
-    let (organization, level) = (asker.user.organization, level(&mut fields)?);
-    let access = app.metadata.change_resource_access(organization, id, level).await;
-    let access = access.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &body(&snapshot, &access)))
+    let level = level(&mut fields)?;
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move { metadata.change_resource_access(by, id, level).await };
+    let access = store::write(app, "change-resource-access", write).await?;
+    Ok(Response::json(StatusCode::OK, &body(&app.metadata.snapshot(), &access)))
 }
 
 /// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = roles::admin(&app.metadata.snapshot(), &call)?;
+    own_as_admin(app, &call)?;
     let id = id(call.second_id())?;
-    let removed = app.metadata.remove_resource_access(asker.user.organization, id).await;
-    removed.map_err(problem)?;
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move { metadata.remove_resource_access(by, id).await };
+    store::write(app, "remove-resource-access", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -76,10 +78,7 @@ fn id(text: &str) -> Result<i64, Problem> {
 fn level(fields: &mut Fields) -> Result<i64, Problem> {
     fields.require("access_level")?;
     let level = fields.nullable_integer("access_level")?.flatten();
-    level.ok_or_else(|| {
-        let detail = "This field may not be null.";
-        Problem::new(Kind::Invalid, "null", detail).with_attr(Attr::Name("access_level".into()))
-    })
+    level.ok_or_else(|| refused("access_level", "null", "This field may not be null."))
 }
 
 fn body(snapshot: &Snapshot, access: &ResourceAccess) -> Value {

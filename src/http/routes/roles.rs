@@ -1,62 +1,43 @@
 //! Roles of an organization and who has them. `:organization` is `@current` or the uuid of the
 //! organization of who asks.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Asker;
-use crate::http::auth::CURRENT;
-use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::organizations::own;
+use crate::http::routes::organizations::own_as_admin;
+use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
-use crate::metadata::members::Level;
-use crate::metadata::roles::CAN_EDIT;
 use crate::metadata::roles::Role;
 use crate::metadata::roles::RoleMember;
 use crate::metadata::roles::shown;
 use crate::metadata::snapshot::Snapshot;
 
-/// Who asks, if the organization is theirs and their key speaks for the project that they use.
-pub(super) fn member(snapshot: &Snapshot, call: &Call<Asker>) -> Result<Principal, Problem> {
-    let principal = auth::principal(snapshot, &call.request, call.asker.clone(), CURRENT)?;
-    let own = principal.user.organization.to_string();
-    if call.id() != CURRENT && !own.eq_ignore_ascii_case(call.id()) {
-        return Err(Problem::not_found("Organization not found."));
-    }
-    Ok(principal)
-}
-
-/// As [`member`], for what only admins may do.
-pub(super) fn admin(snapshot: &Snapshot, call: &Call<Asker>) -> Result<Principal, Problem> {
-    let principal = member(snapshot, call)?;
-    auth::require_level(&principal.key, Level::Admin)?;
-    Ok(principal)
-}
-
-/// The role that the path names after the organization.
-async fn find(app: &App, asker: &Principal, id: &str) -> Result<Role, Problem> {
-    app.metadata.role(asker.user.organization, id).await.map_err(problem)
-}
-
 /// `GET /api/organizations/:organization/roles/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let organization = own(app, &call)?;
     let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
-    let roles = app.metadata.roles(asker.user.organization).await.map_err(problem)?;
+    let roles = app.metadata.roles(organization.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let mut bodies = Vec::new();
     for role in roles.iter().skip(page.offset).take(page.limit) {
-        bodies.push(body(app, &snapshot, role).await?);
+        bodies.push(body(app, &snapshot, call.asker.key.projects.as_deref(), role).await?);
     }
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&call.request, public_url, roles.len(), bodies);
@@ -65,50 +46,55 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
 
 /// `POST /api/organizations/:organization/roles/`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = admin(&snapshot, &call)?;
-    let mut fields = Fields::read(call.request).await?;
+    own_as_admin(app, &call)?;
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
     fields.require("name")?;
     let name = fields.text("name")?.unwrap_or_default();
-    let level = level(&mut fields)?.unwrap_or(CAN_EDIT);
-    let role = app.metadata.create_role(asker.user.id, &name, level, &auth::seed()).await;
-    let role = role.map_err(problem)?;
-    Ok(Response::json(StatusCode::CREATED, &body(app, &snapshot, &role).await?))
+    let level = level(&mut fields)?;
+    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let write = async move { metadata.create_role(by, &name, level, &auth::seed()).await };
+    let role = store::write(app, "create-role", write).await?;
+    let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
+    Ok(Response::json(StatusCode::CREATED, &body))
 }
 
 /// `GET /api/organizations/:organization/roles/:id/`.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
-    let role = find(app, &asker, call.second_id()).await?;
-    Ok(Response::json(StatusCode::OK, &body(app, &snapshot, &role).await?))
+    let role = find(app, &call).await?;
+    let body =
+        body(app, &app.metadata.snapshot(), call.asker.key.projects.as_deref(), &role).await?;
+    Ok(Response::json(StatusCode::OK, &body))
 }
 
 /// `PATCH /api/organizations/:organization/roles/:id/`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = admin(&snapshot, &call)?;
+    own_as_admin(app, &call)?;
     let id = call.second_id().to_owned();
-    let mut fields = Fields::read(call.request).await?;
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
     let (name, level) = (fields.text("name")?, level(&mut fields)?);
-    let role = app.metadata.update_role(asker.user.organization, &id, name, level).await;
-    let role = role.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &body(app, &snapshot, &role).await?))
+    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let write = async move { metadata.update_role(by, &id, name, level).await };
+    let role = store::write(app, "update-role", write).await?;
+    let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
+    Ok(Response::json(StatusCode::OK, &body))
 }
 
 /// `DELETE /api/organizations/:organization/roles/:id/`.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = admin(&app.metadata.snapshot(), &call)?;
-    let deleted = app.metadata.delete_role(asker.user.organization, call.second_id()).await;
-    deleted.map_err(problem)?;
+    own_as_admin(app, &call)?;
+    let (metadata, by, id) =
+        (app.metadata.clone(), call.asker.user.id, call.second_id().to_owned());
+    let write = async move { metadata.delete_role(by, &id).await };
+    store::write(app, "delete-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
 /// `GET /api/organizations/:organization/roles/:id/role_memberships/`.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    let role = find(app, &call).await?;
     let snapshot = app.metadata.snapshot();
-    let asker = member(&snapshot, &call)?;
-    let role = find(app, &asker, call.second_id()).await?;
     let members = app.metadata.role_members(&role.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let shown = members.iter().skip(page.offset).take(page.limit);
@@ -120,27 +106,40 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
 
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = admin(&snapshot, &call)?;
-    let role = find(app, &asker, call.second_id()).await?;
-    let mut fields = Fields::read(call.request).await?;
+    let organization = own_as_admin(app, &call)?;
+    // An unknown role is told before a bad body.
+    let role = find(app, &call).await?.id;
+    let Call { asker, request, .. } = call;
+    let mut fields = Fields::read(request).await?;
     fields.require("user_uuid")?;
-    let uuid = fields.text("user_uuid")?.unwrap_or_default();
-    let known = snapshot.users().find(|user| user.uuid.to_string() == uuid.to_lowercase());
+    let uuid = fields.text("user_uuid")?.unwrap_or_default().to_lowercase();
+    let snapshot = app.metadata.snapshot();
+    let is_known = |user: &&Arc<User>| {
+        user.uuid.to_string() == uuid && user.organization == organization.id && !user.is_removed
+    };
     let unknown = || refused("user_uuid", "does_not_exist", "User does not exist.");
-    let user = known.ok_or_else(unknown)?;
-    let member = app.metadata.add_role_member(&role, user.id, &auth::seed()).await;
-    let member = member.map_err(problem)?;
+    let user = snapshot.users().find(is_known).ok_or_else(unknown)?.id;
+    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let write = async move { metadata.add_role_member(by, &role, user, &auth::seed()).await };
+    let member = store::write(app, "add-role-member", write).await?;
     Ok(Response::json(StatusCode::CREATED, &membership(&snapshot, &member)))
 }
 
 /// `DELETE /api/organizations/:organization/roles/:id/role_memberships/:membership/`.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = admin(&app.metadata.snapshot(), &call)?;
-    let role = find(app, &asker, call.second_id()).await?;
-    let membership = call.parameters.get(2).map_or("", String::as_str);
-    app.metadata.remove_role_member(&role, membership).await.map_err(problem)?;
+    own_as_admin(app, &call)?;
+    let role = call.second_id().to_owned();
+    let membership = call.parameters.get(2).cloned().unwrap_or_default();
+    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let write = async move { metadata.remove_role_member(by, &role, &membership).await };
+    store::write(app, "remove-role-member", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+/// The role that the path names behind the asker's organization.
+async fn find(app: &App, call: &Call<Asker>) -> Result<Role, Problem> {
+    let organization = own(app, call)?;
+    app.metadata.role(organization.id, call.second_id()).await.map_err(problem)
 }
 
 fn level(fields: &mut Fields) -> Result<Option<i64>, Problem> {
@@ -153,10 +152,18 @@ fn level(fields: &mut Fields) -> Result<Option<i64>, Problem> {
     })
 }
 
-/// A role as clients get it.
-pub(super) async fn body(app: &App, snapshot: &Snapshot, role: &Role) -> Result<Value, Problem> {
+/// A role as clients get it: of its flags, those of `projects`, or all.
+pub(super) async fn body(
+    app: &App,
+    snapshot: &Snapshot,
+    projects: Option<&[ProjectId]>,
+    role: &Role,
+) -> Result<Value, Problem> {
     let members = app.metadata.role_members(&role.id).await.map_err(problem)?;
-    let flags = app.metadata.flags_of_role(&role.id).await.map_err(problem)?;
+    let mut flags = app.metadata.flags_of_role(&role.id).await.map_err(problem)?;
+    if let Some(own) = projects {
+        flags.retain(|flag| own.contains(&ProjectId(flag.project_id)));
+    }
     let created_by = role.created_by.and_then(|user| snapshot.user(UserId(user)));
     Ok(json!({
         "id": role.id,
@@ -166,7 +173,7 @@ pub(super) async fn body(app: &App, snapshot: &Snapshot, role: &Role) -> Result<
         "created_by": created_by.map(|user| UserBody::new(user)),
         "members": members.iter().map(|m| membership(snapshot, m)).collect::<Vec<_>>(),
         "associated_flags":
-            flags.iter().map(|(id, key)| json!({"id": id, "key": key})).collect::<Vec<_>>(),
+            flags.iter().map(|f| json!({"id": f.id, "key": f.key})).collect::<Vec<_>>(),
     }))
 }
 

@@ -104,8 +104,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
         let detail = "Cannot change the target record of an existing scheduled change.";
         return Err(refused("record_id", "invalid_input", detail));
     }
-    let (metadata, project) = (app.metadata.clone(), asker.project.id);
-    let write = async move { metadata.reschedule(project, known.id, given.patch).await };
+    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let write = async move { metadata.reschedule(project, user, known.id, given.patch).await };
     let change = store::write(app, "reschedule", write).await?;
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
@@ -113,8 +113,9 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// `DELETE scheduled_changes/:id/`: what is not made yet will not be.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = find(app, &call).await?.id;
-    let (metadata, project) = (app.metadata.clone(), call.asker.project.id);
-    let write = async move { metadata.unschedule(project, id).await };
+    let (metadata, project, user) =
+        (app.metadata.clone(), call.asker.project.id, call.asker.user.id);
+    let write = async move { metadata.unschedule(project, user, id).await };
     store::write(app, "unschedule", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }

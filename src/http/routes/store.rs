@@ -40,15 +40,6 @@ pub(super) fn problem(error: MetadataError) -> Problem {
     }
 }
 
-/// The answer to a field that is wrong.
-pub(super) fn wrong(
-    name: &'static str,
-    code: &'static str,
-    detail: impl Into<std::borrow::Cow<'static, str>>,
-) -> Problem {
-    Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Name(name.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::problem;

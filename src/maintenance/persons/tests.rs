@@ -23,6 +23,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::store::Limits;
+use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::secrets::Seed;
@@ -55,7 +56,8 @@ impl Bench {
             let seed = |number| Seed::new(&mut StdRng::seed_from_u64(number));
             metadata.first_start(FirstStart::default(), &seed(1)).await.expect("a project");
             let another = seed(2);
-            let created = metadata.create_project(UserId(1), "another", &another);
+            let created =
+                metadata.create_project(UserId(1), "another", ProjectPatch::default(), &another);
             created.await.expect("another project");
             metadata
         });

@@ -20,7 +20,7 @@ pub(super) fn check(
         return Ok(());
     }
     let value = property.get("value").unwrap_or(&Value::Null);
-    let found = id(value).and_then(|id| find(live, id));
+    let found = cohort_id(value).and_then(|id| find(live, id));
     let Some(cohort) = found else {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let detail = format!("Cohort with id {text} does not exist");
@@ -58,14 +58,15 @@ pub fn cohort_ids(filters: &Value) -> impl Iterator<Item = i64> {
         .filter_map(|group| group.get("properties").and_then(Value::as_array))
         .flatten()
         .filter(|property| property.get("type").and_then(Value::as_str) == Some("cohort"))
-        .filter_map(|property| id(property.get("value")?))
+        .filter_map(|property| cohort_id(property.get("value")?))
 }
 
 fn find(live: &[Arc<StoredCohort>], id: i64) -> Option<&Arc<StoredCohort>> {
     live.iter().find(|cohort| cohort.id.0 == id)
 }
 
-fn id(value: &Value) -> Option<i64> {
+/// The id of a cohort, as a filter has it: a number or text of one.
+pub fn cohort_id(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 

@@ -179,6 +179,12 @@ pub fn of(filters: &Value) -> impl Iterator<Item = FlagId> {
     filters.as_object().into_iter().flat_map(references).filter_map(flag_id)
 }
 
+/// The flag that a property filter asks for, if it does.
+pub fn of_property(property: &Map<String, Value>) -> Option<FlagId> {
+    let is_flag = property.get("type").and_then(Value::as_str) == Some("flag");
+    property.get("key").filter(|_| is_flag).and_then(flag_id)
+}
+
 /// What the flag properties of all conditions refer to, as written.
 fn references(filters: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     filters

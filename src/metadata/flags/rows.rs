@@ -22,7 +22,7 @@ pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId,
     disk::next_id(connection, sql).await.map(FlagId)
 }
 
-/// Removes the deleted flags that have `key`, but for `except`.
+/// Removes the deleted flags that have `key`, but for `except`, with the dashboards of their usage.
 pub(super) async fn purge_deleted(
     connection: &mut SqliteConnection,
     project: ProjectId,
@@ -32,6 +32,16 @@ pub(super) async fn purge_deleted(
     sqlx::query(
         "DELETE FROM flag_role_access WHERE flag_id IN
          (SELECT id FROM feature_flags
+          WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
+    )
+    .bind(project.0)
+    .bind(key)
+    .bind(except.0)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "DELETE FROM usage_dashboards WHERE id IN
+         (SELECT usage_dashboard FROM feature_flags
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
     )
     .bind(project.0)

@@ -1,12 +1,15 @@
 //! Projects and personal keys.
 
 use super::*;
-use crate::metadata::accounts::ProjectPatch;
 
 #[tokio::test]
 async fn projects() {
     let bench = Bench::started().await;
-    let project = bench.metadata.create_project(USER, "Shop", &seed(2)).await.expect("create");
+    let project = bench
+        .metadata
+        .create_project(USER, "Shop", ProjectPatch::default(), &seed(2))
+        .await
+        .expect("create");
     assert_eq!((project.id, project.name.as_str()), (ProjectId(2), "Shop"));
     let patch = ProjectPatch {
         name: Some("Web shop".to_owned()),
@@ -25,10 +28,16 @@ async fn projects() {
     bench.check_snapshot().await;
 
     let metadata = &bench.metadata;
-    assert_eq!(code(metadata.create_project(USER, " ", &seed(3)).await), "blank");
+    assert_eq!(
+        code(metadata.create_project(USER, " ", ProjectPatch::default(), &seed(3)).await),
+        "blank"
+    );
     let long = "n".repeat(201);
-    assert_eq!(code(metadata.create_project(USER, &long, &seed(3)).await), "max_length");
-    let nobody = metadata.create_project(UserId(9), "x", &seed(3)).await;
+    assert_eq!(
+        code(metadata.create_project(USER, &long, ProjectPatch::default(), &seed(3)).await),
+        "max_length"
+    );
+    let nobody = metadata.create_project(UserId(9), "x", ProjectPatch::default(), &seed(3)).await;
     assert_eq!(kind(nobody), Kind::NotFound);
     let nothing = metadata.update_project(ProjectId(9), ProjectPatch::default()).await;
     assert_eq!(kind(nothing), Kind::NotFound);

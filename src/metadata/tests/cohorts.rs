@@ -54,12 +54,35 @@ async fn cohorts_and_their_members_are_in_the_snapshot_and_on_disk() {
     assert_eq!((log.count, verbs), (4, vec!["updated", "updated", "created", "created"]));
 }
 
+/// Clients that wait for changes of flags, and what was made of them, are left alone by a count.
+#[tokio::test]
+async fn counting_a_cohort_changes_no_flag() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let rule = new_cohort("rule", json!({"key": "plan", "value": "pro"}));
+    let rule = metadata.create_cohort(PROJECT, USER, rule).await.expect("create");
+    let before = metadata.snapshot();
+    metadata.note_cohort_size(PROJECT, rule.id, 1, Some(4)).await.expect("note");
+    let after = metadata.snapshot();
+    assert_eq!(after.cohort(PROJECT, rule.id).expect("there").count, Some(4));
+    bench.check_snapshot().await;
+    let same = |snapshot: &Snapshot| {
+        let revision = snapshot.revision(PROJECT).map(Arc::as_ptr);
+        (revision, snapshot.cohort_set(PROJECT).map(Arc::as_ptr))
+    };
+    assert_eq!(same(&before), same(&after));
+    let patch = CohortPatch { filters: Some(json!({"properties": {}})), ..CohortPatch::default() };
+    metadata.update_cohort(PROJECT, USER, rule.id, patch).await.expect("another rule");
+    assert_ne!(same(&after), same(&metadata.snapshot()));
+}
+
 #[tokio::test]
 async fn settings_of_flags_are_in_the_snapshot_and_on_disk() {
     let bench = Bench::started().await;
-    let first = bench.metadata.rotate_secret_key(PROJECT, &seed(2)).await.expect("rotate");
-    let second = bench.metadata.rotate_secret_key(PROJECT, &seed(3)).await.expect("rotate");
-    bench.metadata.set_flag_settings(PROJECT, Some(Matching::Explicit), None).await.expect("set");
+    let first = bench.metadata.rotate_secret_key(PROJECT, USER, &seed(2)).await.expect("rotate");
+    let second = bench.metadata.rotate_secret_key(PROJECT, USER, &seed(3)).await.expect("rotate");
+    let explicit = (Some(Matching::Explicit), None);
+    bench.metadata.set_flag_settings(PROJECT, USER, explicit).await.expect("set");
     let snapshot = bench.metadata.snapshot();
     assert_eq!(snapshot.matching(PROJECT), Matching::Explicit);
     let project = |key: &str| snapshot.project_by_secret(secrets::KeyHash::of(key));

@@ -7,8 +7,11 @@ use super::*;
 use crate::metadata::definition_notes::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::EVENT_DEFINITIONS_MAX;
 use crate::metadata::definitions::EventDefinition;
 use crate::metadata::definitions::Sightings;
+use crate::metadata::properties::EVENT_PROPERTIES_MAX;
+use crate::metadata::properties::PROPERTY_DEFINITIONS_MAX;
 use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertyKind;
 use crate::metadata::properties::PropertySeen;
@@ -111,7 +114,11 @@ async fn definitions_come_from_what_was_seen() {
     // Python: uuid.uuid5(uuid.UUID("6f1d0c9e-5a47-4b3f-9c55-2f7de0b7a8d4"), "1:b")
     assert_eq!(b.id, Uuid::parse_str("11e2c151-3092-5c9c-8ab2-0558670aa075").expect("uuid"));
 
-    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    let other = metadata
+        .create_project(USER, "Other", ProjectPatch::default(), &seed(2))
+        .await
+        .expect("project")
+        .id;
     assert_eq!(all(metadata, other).await, []);
     assert_eq!(kind(metadata.definition(other, b.id).await), Kind::NotFound);
     assert_eq!(kind(metadata.definition_by_name(PROJECT, "B").await), Kind::NotFound);
@@ -208,7 +215,11 @@ async fn definitions_are_made_before_their_events() {
     metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
     let (again, notes) = metadata.definition_by_name(PROJECT, "a").await.expect("a");
     assert_eq!((again.id, notes.hidden), (made.id, false));
-    let other = metadata.create_project(USER, "Other", &seed(2)).await.expect("project").id;
+    let other = metadata
+        .create_project(USER, "Other", ProjectPatch::default(), &seed(2))
+        .await
+        .expect("project")
+        .id;
     assert_eq!(metadata.create_definition(other, new("a"), USER).await.expect("made").0.name, "a");
     assert_eq!(metadata.definition_notes(PROJECT).await.expect("notes").len(), 0);
 }
@@ -260,7 +271,11 @@ async fn property_definitions_come_from_what_was_seen() {
     metadata.upsert_definitions(&seen).await.expect("upsert");
     assert_eq!(metadata.property_definitions(PROJECT, None, 10).await.expect("a page"), ids);
     assert_eq!(all_pairs(metadata).await, pairs);
-    let other = metadata.create_project(USER, "Other", &super::seed(2)).await.expect("one").id;
+    let other = metadata
+        .create_project(USER, "Other", ProjectPatch::default(), &super::seed(2))
+        .await
+        .expect("one")
+        .id;
     assert_eq!(all_properties(metadata, other).await, []);
 }
 
@@ -311,4 +326,76 @@ proptest! {
         let stored: Vec<_> = stored.iter().map(|(_, name, kind)| (name.as_str(), *kind)).collect();
         prop_assert_eq!(stored, expected.into_iter().collect::<Vec<_>>());
     }
+}
+
+/// Rows as if so many names had come in; what the limits are is told by the constants alone.
+async fn fill(bench: &Bench, sql: &str, count: u32) {
+    let sql = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) {sql}"
+    );
+    let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", bench.path().display())).await;
+    let pool = pool.expect("a connection");
+    sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&pool).await.expect("rows");
+    pool.close().await;
+}
+
+/// Goal: a public token cannot fill the store, nor make lists slow; what is known stays up to date.
+#[tokio::test]
+async fn definitions_are_bounded() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let rows =
+        "INSERT INTO event_definitions SELECT 'id' || i, 1, 'e' || i, 0, 0, '[]', FALSE FROM n";
+    fill(&bench, rows, EVENT_DEFINITIONS_MAX - 1).await;
+    let batch = [seen("last", 5), seen("beyond", 5), seen("e7", 5)];
+    metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
+    let find = async |name: &str| metadata.definition_by_name(PROJECT, name).await;
+    find("last").await.expect("there was room for one");
+    assert_eq!(kind(find("beyond").await), Kind::NotFound);
+    let known = async || -> i64 {
+        let select =
+            sqlx::query_scalar("SELECT last_seen_at FROM event_definitions WHERE name = 'e7'");
+        select.fetch_one(metadata.shared.db.readers()).await.expect("a time")
+    };
+    assert_eq!(known().await, 5_i64);
+    metadata
+        .upsert_definitions(&events(&[seen("beyond", 9), seen("e7", 9)]))
+        .await
+        .expect("upsert");
+    assert_eq!(known().await, 9_i64);
+    let by_hand = DefinitionPatch { name: Some("hand".to_owned()), ..DefinitionPatch::default() };
+    let by_hand = metadata.create_definition(PROJECT, by_hand, USER).await;
+    assert_eq!(code(by_hand), "invalid_input");
+
+    let rows = "INSERT INTO property_definitions (id, project_id, kind, group_type_index, name)
+                SELECT 'id' || i, 1, 1, -1, 'p' || i FROM n";
+    fill(&bench, rows, PROPERTY_DEFINITIONS_MAX - 1).await;
+    let rows = "INSERT INTO event_properties SELECT 1, 'e' || i, 'p' FROM n";
+    fill(&bench, rows, EVENT_PROPERTIES_MAX - 1).await;
+    let property = |name: &str| PropertySeen {
+        project: PROJECT,
+        kind: PropertyKind::Event,
+        name: name.to_owned(),
+        value_type: Some(ValueType::Numeric),
+    };
+    let pair = |property: &str| PairSeen {
+        project: PROJECT,
+        event: "last".to_owned(),
+        property: property.to_owned(),
+    };
+    let sightings = Sightings {
+        properties: ["a", "b", "p7"].map(property).to_vec(),
+        pairs: ["a", "b"].map(pair).to_vec(),
+        ..Sightings::default()
+    };
+    metadata.upsert_definitions(&sightings).await.expect("upsert");
+    let select =
+        "SELECT name FROM property_definitions WHERE property_type = 'Numeric' ORDER BY name";
+    let typed: Vec<String> =
+        sqlx::query_scalar(select).fetch_all(metadata.shared.db.readers()).await.expect("names");
+    assert_eq!(typed, ["a", "p7"]);
+    let select = "SELECT property FROM event_properties WHERE event = 'last'";
+    let pairs: Vec<String> =
+        sqlx::query_scalar(select).fetch_all(metadata.shared.db.readers()).await.expect("pairs");
+    assert_eq!(pairs, ["a"]);
 }

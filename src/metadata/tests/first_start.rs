@@ -89,7 +89,11 @@ async fn settings_fix_token_and_key() {
 #[tokio::test]
 async fn settings_that_cannot_be_used_change_nothing() {
     let bench = Bench::started().await;
-    let second = bench.metadata.create_project(USER, "Second", &seed(2)).await.expect("create");
+    let second = bench
+        .metadata
+        .create_project(USER, "Second", ProjectPatch::default(), &seed(2))
+        .await
+        .expect("create");
     let before = bench.metadata.snapshot();
     for (token, key, expected) in [
         (Some(""), None, Kind::Invalid),

@@ -85,7 +85,7 @@ async fn a_change_is_made_once_when_it_is_due() {
     let trigger = json!({"job_type": "scheduled_change", "job_id": "1",
         "payload": {"scheduled_change_id": 1}});
     assert_eq!(entry.detail["trigger"], trigger);
-    let late = bench.metadata.reschedule(PROJECT, change.id, SchedulePatch::default()).await;
+    let late = bench.metadata.reschedule(PROJECT, USER, change.id, SchedulePatch::default()).await;
     assert_eq!(code(late), "invalid_input");
 }
 
@@ -183,10 +183,10 @@ async fn recurring_changes_come_again_until_their_end() {
         is_recurring: Some(is_recurring),
         ..SchedulePatch::default()
     };
-    bench.metadata.reschedule(PROJECT, change.id, pause(false)).await.expect("pause");
+    bench.metadata.reschedule(PROJECT, USER, change.id, pause(false)).await.expect("pause");
     bench.clock.advance(day);
     assert_eq!(bench.make_due().await, []);
-    bench.metadata.reschedule(PROJECT, change.id, pause(true)).await.expect("go on");
+    bench.metadata.reschedule(PROJECT, USER, change.id, pause(true)).await.expect("go on");
     assert_eq!(bench.make_due().await, [Outcome::Made]);
     // Nobody looked until after its end.
     bench.clock.advance(2 * day);
@@ -247,8 +247,8 @@ async fn changes_are_listed_and_taken_back() {
     assert_eq!(list(Some(a.id), 10, 0).await, (1, vec![first.id]));
     let other = ProjectId(2);
     assert_eq!(kind(bench.metadata.scheduled_change(other, first.id).await), Kind::NotFound);
-    assert_eq!(kind(bench.metadata.unschedule(other, first.id).await), Kind::NotFound);
-    bench.metadata.unschedule(PROJECT, first.id).await.expect("take back");
+    assert_eq!(kind(bench.metadata.unschedule(other, USER, first.id).await), Kind::NotFound);
+    bench.metadata.unschedule(PROJECT, USER, first.id).await.expect("take back");
     bench.clock.advance(HOUR);
     assert_eq!(bench.make_due().await, [Outcome::Made]);
     assert!(bench.live(a.id).active);

@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
-use crate::error::Kind;
+use crate::http::fields::refused;
 use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
+use crate::http::routes::definition_questions::boolean;
+use crate::http::routes::definition_questions::names;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definitions::EventDefinition;
 
@@ -62,11 +63,9 @@ impl Choice {
             Some("event_posthog") => Names::Product,
             Some(other) => {
                 let detail = format!("\"{other}\" is not a valid choice.");
-                let problem = Problem::new(Kind::Invalid, "invalid_choice", detail);
-                return Err(problem.with_attr(Attr::Name("event_type".into())));
+                return Err(refused("event_type", "invalid_choice", detail));
             }
         };
-        let flag = |name: &str| request.query(name).map(|value| is_true(&value));
         let mut order: Vec<_> = request
             .query_all()
             .filter(|(name, _)| name == "ordering")
@@ -75,13 +74,14 @@ impl Choice {
         if order.is_empty() {
             order = vec![(Key::LastSeenDay, true), (Key::Name, false)];
         }
+        let tags = names(request, "tags")?.unwrap_or_default();
         Ok(Self {
             terms: search.split_whitespace().map(str::to_lowercase).collect(),
             kind,
-            exclude_hidden: flag("exclude_hidden").unwrap_or(false),
-            verified: flag("verified"),
-            excluded: names(request, "excluded_properties")?,
-            tags: names(request, "tags")?.into_iter().map(|tag| tag.to_lowercase()).collect(),
+            exclude_hidden: boolean(request, "exclude_hidden")?.unwrap_or(false),
+            verified: boolean(request, "verified")?,
+            excluded: names(request, "excluded_properties")?.unwrap_or_default(),
+            tags: tags.iter().map(|tag| tag.to_lowercase()).collect(),
             order,
         })
     }
@@ -151,22 +151,6 @@ fn ordering(text: &str) -> Option<(Key, bool)> {
         _ => return None,
     };
     Some((key, descending))
-}
-
-fn is_true(text: &str) -> bool {
-    ["true", "1", "yes", "t", "y", "on"].iter().any(|yes| text.eq_ignore_ascii_case(yes))
-}
-
-/// A list of names, as a JSON array.
-fn names(request: &Request, name: &'static str) -> Result<Vec<String>, Problem> {
-    let Some(text) = request.query(name).filter(|text| !text.is_empty()) else {
-        return Ok(Vec::new());
-    };
-    serde_json::from_str(&text).map_err(|_| {
-        let problem =
-            Problem::new(Kind::Invalid, "invalid_input", "Expected a JSON list of names.");
-        problem.with_attr(Attr::Name(name.into()))
-    })
 }
 
 #[cfg(test)]

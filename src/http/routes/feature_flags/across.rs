@@ -13,12 +13,11 @@ use serde_json::json;
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth::Asker;
-use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::roles;
+use crate::http::routes::organizations::own;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
@@ -34,11 +33,11 @@ const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
 /// with how often SDKs said in the last 7 days that they called them; null if that cannot be counted.
 pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, &call)?;
+    own(app, &call)?;
+    let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
     let key = call.second_id();
     let mut bodies = Vec::new();
-    for flag in flags_of(&snapshot, &asker).filter(|flag| flag.key == key) {
+    for flag in flags_of(&snapshot, asker).filter(|flag| flag.key == key) {
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
         bodies.push(json!({
             "flag_id": flag.id.0,
@@ -75,8 +74,8 @@ async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
 /// in `team_ids`, each once with one of its flags, that of `current_team_id` if it has one; `search`
 /// in keys and names.
 pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, &call)?;
+    own(app, &call)?;
+    let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
     let request = &call.request;
     let refused =
         |error: &str| Ok(Response::json(StatusCode::BAD_REQUEST, &json!({"error": error})));
@@ -101,7 +100,7 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
             && texts.iter().any(|text| text.to_lowercase().contains(&search))
     };
     let mut by_key: BTreeMap<&str, &StoredFlag> = BTreeMap::new();
-    for flag in flags_of(&snapshot, &asker).filter(is_asked) {
+    for flag in flags_of(&snapshot, asker).filter(is_asked) {
         let known = by_key.entry(&flag.key).or_insert(flag);
         if Some(flag.project) == preferred {
             *known = flag;
@@ -132,7 +131,7 @@ fn ids(text: &str) -> Result<Vec<i64>, std::num::ParseIntError> {
 }
 
 /// Whether the project is of the asker's organization, and the asker's key speaks for it.
-pub(super) fn is_own(snapshot: &Snapshot, asker: &Principal, project: ProjectId) -> bool {
+pub(super) fn is_own(snapshot: &Snapshot, asker: &Asker, project: ProjectId) -> bool {
     let of_key = asker.key.projects.as_ref().is_none_or(|own| own.contains(&project));
     let project = snapshot.project(project);
     of_key && project.is_some_and(|project| project.organization == asker.user.organization)
@@ -141,7 +140,7 @@ pub(super) fn is_own(snapshot: &Snapshot, asker: &Principal, project: ProjectId)
 /// The live flags of all projects that the asker may see, by project.
 fn flags_of<'s>(
     snapshot: &'s Snapshot,
-    asker: &'s Principal,
+    asker: &'s Asker,
 ) -> impl Iterator<Item = &'s Arc<StoredFlag>> {
     let projects = snapshot.projects().map(|project| project.id);
     let projects = projects.filter(move |project| is_own(snapshot, asker, *project));

@@ -45,21 +45,21 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let write = async move { metadata.create_usage_dashboard(project, user, id).await };
     match store::attempt(app, "create-dashboard", write).await? {
         Ok(_) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
-        Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
-        Err(_) => Ok(unsuccessful("Unable to generate usage dashboard")),
+        Err(MetadataError::Rejected(_)) => Ok(unsuccessful("Unable to generate usage dashboard")),
+        Err(error) => Err(problem(error)),
     }
 }
 
 /// `POST feature_flags/:id/enrich_usage_dashboard/`.
 pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (project, id) = (call.asker.project.id, flag_id(call.id())?);
+    let id = flag_id(call.id())?;
+    let (project, user) = (call.asker.project.id, call.asker.user.id);
     let metadata = app.metadata.clone();
-    let write = async move { metadata.enrich_usage_dashboard(project, id).await };
+    let write = async move { metadata.enrich_usage_dashboard(project, user, id).await };
     match store::attempt(app, "enrich-dashboard", write).await? {
         Ok(()) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
-        Err(MetadataError::NotFound(_)) => Err(Problem::not_found("Not found.")),
         Err(MetadataError::Rejected(violation)) => Ok(unsuccessful(&violation.detail)),
-        Err(_) => Ok(unsuccessful("Unable to enrich usage dashboard")),
+        Err(error) => Err(problem(error)),
     }
 }
 

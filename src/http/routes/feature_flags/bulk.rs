@@ -1,5 +1,7 @@
 //! Many flags at once: their keys, which ones a list has, deleting them, their tags.
 
+use std::collections::HashSet;
+
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
@@ -41,7 +43,7 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
         let error = json!({"error": "Invalid flag IDs provided"});
         return Ok(Response::json(StatusCode::BAD_REQUEST, &error));
     }
-    let ids: Vec<i64> = ids.into_iter().filter_map(id_of).collect();
+    let ids: HashSet<i64> = ids.into_iter().filter_map(id_of).collect();
     let flags = snapshot.flags(asker.project.id).iter();
     let found = flags.filter(|flag| ids.contains(&flag.id.0));
     let keys: Map<String, Value> =
@@ -90,8 +92,11 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
         }
         _ => return Err(invalid("Must provide either filters or ids")),
     };
+    if ids.len() > DELETED_MAX {
+        return Err(invalid(&format!("At most {DELETED_MAX} flags can be deleted at once.")));
+    }
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for id in ids.into_iter().take(DELETED_MAX) {
+    for id in ids {
         let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
         let Some(flag) = found else {
             errors.push(json!({"id": id, "reason": "Flag not found"}));

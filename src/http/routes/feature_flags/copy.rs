@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Rule;
+use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
@@ -29,13 +30,14 @@ use crate::http::routes::cohorts;
 use crate::http::routes::feature_flags::across::is_own;
 use crate::http::routes::feature_flags::body::FlagBody;
 use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::roles;
+use crate::http::routes::organizations::own;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::MetadataError;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_rights::NO_EDITOR;
 use crate::metadata::flag_rules;
 use crate::metadata::flag_rules::dependencies;
 use crate::metadata::flags::FlagId;
@@ -69,12 +71,29 @@ struct Source {
     flags: Vec<Arc<StoredFlag>>,
 }
 
+impl Source {
+    /// Whether a project lacks a cohort that the flag needs, so that a copy makes it.
+    fn makes_cohorts(&self, snapshot: &Snapshot, project: ProjectId) -> bool {
+        self.cohorts.iter().any(|cohort| same_cohort(snapshot, cohort, project).is_none())
+    }
+}
+
+/// The cohort of a project that has the name of another project's, the oldest.
+fn same_cohort<'s>(
+    snapshot: &'s Snapshot,
+    cohort: &StoredCohort,
+    project: ProjectId,
+) -> Option<&'s Arc<StoredCohort>> {
+    snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
+}
+
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: a flag of the same key in a
 /// target is overwritten.
 pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
+    own(app, &call)?;
+    let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let asker = roles::member(&snapshot, &call)?;
-    let mut fields = Fields::read(call.request).await?;
+    let mut fields = Fields::read(request).await?;
     let key = fields.text("feature_flag_key")?.filter(|key| !key.is_empty());
     let from = fields.nullable_value("from_project").flatten();
     let from = from.as_ref().and_then(project_id);
@@ -99,11 +118,21 @@ pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let cohorts = needed_cohorts(&snapshot, flag, &schedules);
     let flags = needed_flags(&snapshot, flag, &schedules);
     let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts, flags };
+    let own_project = |target: &Value| {
+        let id = project_id(target).filter(|id| is_own(&snapshot, &asker, *id))?;
+        snapshot.project(id).cloned()
+    };
+    let mut projects = targets.iter().filter_map(own_project);
+    if projects.any(|project| source.makes_cohorts(&snapshot, project.id)) {
+        auth::require(&asker.key, "cohort:write")?;
+    }
     let (mut success, mut failed) = (Vec::new(), Vec::new());
     for target in targets {
-        let project = project_id(target).filter(|project| is_own(&snapshot, &asker, *project));
-        let copied = match project {
-            Some(project) => copy_to(app, &asker, &source, project).await?,
+        let copied = match own_project(target) {
+            Some(project) => {
+                let Asker { key, user } = asker.clone();
+                copy_to(app, &Principal { key, user, project }, &source).await?
+            }
             None => Err("Project not found.".to_owned()),
         };
         match copied {
@@ -166,15 +195,15 @@ fn needed_flags(
     all.filter(|flag| ids.contains(&flag.id)).cloned().collect()
 }
 
-/// The copy as clients get it, or why there is none.
+/// The copy in the project of `asker` as clients get it, or why there is none.
 async fn copy_to(
     app: &App,
     asker: &Principal,
     source: &Source,
-    project: ProjectId,
 ) -> Result<Result<Value, String>, Problem> {
+    let project = asker.project.id;
     // Before anything is made there.
-    let flags = match same_flags(&app.metadata.snapshot(), source, project) {
+    let flags = match same_flags(&app.metadata.snapshot(), asker, source) {
         Ok(flags) => flags,
         Err(message) => return Ok(Err(message)),
     };
@@ -213,13 +242,18 @@ fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Probl
     }
 }
 
-/// By id in the source, the id in the target of the flag with the same key; or which is missing.
+/// By id in the source, the id in the target of the flag with the same key; or which is missing, or
+/// that the copy may not take the place of the flag that is there.
 fn same_flags(
     snapshot: &Snapshot,
+    asker: &Principal,
     source: &Source,
-    project: ProjectId,
 ) -> Result<HashMap<i64, i64>, String> {
-    let target = snapshot.flags(project);
+    let target = snapshot.flags(asker.project.id);
+    let known = target.iter().find(|known| known.key == source.flag.key);
+    if known.is_some_and(|known| !snapshot.may_edit(&asker.user, known)) {
+        return Err(NO_EDITOR.to_owned());
+    }
     let same = |flag: &Arc<StoredFlag>| {
         let found = target.iter().find(|known| known.key == flag.key);
         let missing = || format!("Flag dependency '{}' does not exist in the project.", flag.key);
@@ -238,9 +272,7 @@ async fn copy_cohorts(
     let mut ids = Ids::default();
     for cohort in &source.cohorts {
         let snapshot = app.metadata.snapshot();
-        // The oldest of that name.
-        let known = snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name);
-        if let Some(known) = known {
+        if let Some(known) = same_cohort(&snapshot, cohort, project) {
             ids.cohorts.insert(cohort.id.0, known.id.0);
             continue;
         }

@@ -116,7 +116,9 @@ async fn body(
 ) -> Result<Value, Problem> {
     let snapshot = app.metadata.snapshot();
     let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
-    let role = roles::body(app, &snapshot, &role).await?;
+    // A project tells nothing of others, whoever asks.
+    let projects = [asker.project.id];
+    let role = roles::body(app, &snapshot, Some(&projects), &role).await?;
     let calls = Calls::of_flag(app, flag.id).await?;
     let flag = serde_json::to_value(FlagBody::new(flag, &snapshot, asker, &calls));
     let flag = flag.map_err(|error| Problem::of(Kind::Internal, &error).with_attr(Attr::Null))?;

@@ -17,6 +17,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::flags::set::Selection;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
@@ -33,6 +34,8 @@ use crate::identity::person::Person;
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
+    // The answer has the properties of the person.
+    auth::require(&call.asker.key, "person:read")?;
     let project = call.asker.project.id;
     let flag = find(app, project, call.id()).await?;
     let mut fields = Fields::read(call.request).await?;

@@ -3,15 +3,50 @@
 //! without variant overrides, one condition that asks for one cohort and for nothing else, and a rule
 //! of the cohort that is an OR of ANDs over properties of persons, without negation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flag_rules::cohort_id;
+
+/// Bytes of rules that are written out in one answer. A rule may be half a megabyte, and many flags may
+/// ask for it; those that come later have to ask the server.
+const WRITTEN_MAX_BYTES: usize = 8 << 20;
+
+/// How much may still be written out.
+#[derive(Debug)]
+pub(super) struct Room {
+    left_bytes: usize,
+    /// The lengths of the rules that were asked for.
+    lengths: HashMap<CohortId, usize>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { left_bytes: WRITTEN_MAX_BYTES, lengths: HashMap::new() }
+    }
+}
+
+impl Room {
+    /// Takes what the rule of a cohort needs, if there is as much.
+    fn take(&mut self, cohort: &StoredCohort) -> Option<()> {
+        let length = self.lengths.entry(cohort.id);
+        let length = *length.or_insert_with(|| cohort.rule().to_string().len());
+        self.left_bytes = self.left_bytes.checked_sub(length)?;
+        Some(())
+    }
+}
 
 /// The filters with the rule in place of the cohort; `None` if they have to stay as they are.
-pub(super) fn inlined(filters: &Value, cohorts: &[Arc<StoredCohort>]) -> Option<Value> {
+pub(super) fn inlined(
+    filters: &Value,
+    cohorts: &[Arc<StoredCohort>],
+    room: &mut Room,
+) -> Option<Value> {
     let groups = filters.get("groups")?.as_array()?;
     let has_override = |group: &Value| {
         let variant = group.get("variant").and_then(Value::as_str);
@@ -27,6 +62,7 @@ pub(super) fn inlined(filters: &Value, cohorts: &[Arc<StoredCohort>]) -> Option<
     let id = asked(property)?;
     let cohort = cohorts.iter().find(|cohort| cohort.id.0 == id && !cohort.is_static)?;
     let alternatives = alternatives(cohort.rule())?;
+    room.take(cohort)?;
     let mut written = Vec::with_capacity(groups.len() + alternatives.len());
     for group in groups {
         if !asks(&group) {
@@ -59,8 +95,7 @@ fn is_cohort(property: &Value) -> bool {
 /// The cohort whose members a filter asks for; older user interfaces wrote `exact`, or nothing.
 fn asked(property: &Value) -> Option<i64> {
     let operator = property.get("operator").and_then(Value::as_str);
-    let id = property.get("value").filter(|_| matches!(operator, None | Some("in" | "exact")))?;
-    id.as_i64().or_else(|| id.as_str()?.trim().parse().ok())
+    cohort_id(property.get("value").filter(|_| matches!(operator, None | Some("in" | "exact")))?)
 }
 
 /// A rule as lists of properties, of which one has to hold whole.
@@ -144,6 +179,7 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
+    use super::Room;
     use super::inlined;
     use crate::metadata::cohorts::StoredCohort;
 
@@ -204,7 +240,11 @@ mod tests {
                 let groups: Vec<Value> = std::iter::once(first).chain(written).collect();
                 json!({"groups": groups, "payloads": {}})
             });
-            assert_eq!(inlined(&filters, &[cohort(rule.clone())]), expected, "{rule}");
+            assert_eq!(
+                inlined(&filters, &[cohort(rule.clone())], &mut Room::default()),
+                expected,
+                "{rule}"
+            );
         }
     }
 
@@ -214,7 +254,10 @@ mod tests {
         let cohorts = [cohort(rule)];
         let one = |property: Value| json!({"groups": [{"properties": [property]}]});
         for operator in [json!(null), json!("in"), json!("exact")] {
-            assert!(inlined(&one(asking(operator.clone())), &cohorts).is_some(), "{operator}");
+            assert!(
+                inlined(&one(asking(operator.clone())), &cohorts, &mut Room::default()).is_some(),
+                "{operator}"
+            );
         }
         for filters in [
             one(asking(json!("not_in"))),
@@ -225,9 +268,25 @@ mod tests {
             json!({"groups": [{"properties": [asking(json!("in"))]}, {"properties": [], "variant": "v"}]}),
             json!({}),
         ] {
-            assert_eq!(inlined(&filters, &cohorts), None, "{filters}");
+            assert_eq!(inlined(&filters, &cohorts, &mut Room::default()), None, "{filters}");
         }
         let list = StoredCohort { is_static: true, ..StoredCohort::clone(&cohorts[0]) };
-        assert_eq!(inlined(&one(asking(json!("in"))), &[Arc::new(list)]), None);
+        assert_eq!(
+            inlined(&one(asking(json!("in"))), &[Arc::new(list)], &mut Room::default()),
+            None
+        );
+    }
+
+    /// Each flag that asks is one more copy of the rule, so their sum is bounded.
+    #[test]
+    fn no_more_is_written_out_than_there_is_room_for() {
+        let mut long = property("a");
+        long["value"] = json!("x".repeat(1000));
+        let cohorts = [cohort(group("OR", json!([group("AND", json!([long]))])))];
+        let length = cohorts[0].rule().to_string().len();
+        let mut room = Room { left_bytes: 2 * length, ..Room::default() };
+        let filters = json!({"groups": [{"properties": [asking(json!("in"))]}]});
+        let written = [(); 4].map(|()| inlined(&filters, &cohorts, &mut room).is_some());
+        assert_eq!(written, [true, true, false, false]);
     }
 }

@@ -17,6 +17,7 @@ use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -24,7 +25,6 @@ use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
-use crate::http::routes::store::wrong;
 use crate::identity::person::Person;
 use crate::ingest::activity;
 use crate::ingest::operation::Action;
@@ -69,7 +69,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     let asked = request.query("$unset").map(Cow::into_owned);
     let mut fields = Fields::read(request).await?;
     let key = fields.text("$unset")?.or(asked).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| wrong("$unset", "required", "This field is required."))?;
+    let key = key.ok_or_else(|| refused("$unset", "required", "This field is required."))?;
     change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
 }
 

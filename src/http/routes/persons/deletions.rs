@@ -16,6 +16,7 @@ use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -23,7 +24,6 @@ use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::changes::operate;
 use crate::http::routes::query;
-use crate::http::routes::store::wrong;
 use crate::identity::IdentityError;
 use crate::identity::deletions::Deletion;
 use crate::identity::person::Person;
@@ -184,13 +184,13 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
         Some("completed") => Some(true),
         Some(other) => {
             let detail = format!("\"{other}\" is not a valid choice.");
-            return Err(wrong("status", "invalid_choice", detail));
+            return Err(refused("status", "invalid_choice", detail));
         }
     };
     let person = request.query("person_uuid").filter(|text| !text.is_empty());
     let person = person.map(|text| Uuid::try_parse(&text)).transpose();
     let person =
-        person.map_err(|_| wrong("person_uuid", "invalid_input", "Must be a valid UUID."))?;
+        person.map_err(|_| refused("person_uuid", "invalid_input", "Must be a valid UUID."))?;
     let is_wanted = move |deletion: &Deletion| {
         person.is_none_or(|person| deletion.person == person)
             && wanted.is_none_or(|done| deletion.done_at.is_some() == done)
@@ -237,7 +237,7 @@ async fn found(
     let mut found = Vec::new();
     for id in ids {
         let uuid = Uuid::try_parse(&id)
-            .map_err(|_| wrong("ids", "invalid_input", "Must be a valid UUID."))?;
+            .map_err(|_| refused("ids", "invalid_input", "Must be a valid UUID."))?;
         found.extend(view.person_by_uuid(project, uuid).map_err(failed)?);
     }
     for id in distinct_ids {

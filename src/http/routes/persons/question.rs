@@ -2,14 +2,13 @@
 
 use serde_json::Value;
 
-use crate::error::Kind;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::event::predicate::tree::TreeError;
+use crate::http::fields;
 use crate::http::request::Request;
-use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::query::people::PersonsQuestion;
 
@@ -53,5 +52,5 @@ pub(super) fn refused(error: &TreeError) -> Problem {
 }
 
 fn wrong(name: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
-    Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Name(name.into()))
+    fields::refused(name, "invalid_input", detail)
 }

@@ -17,13 +17,13 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::persons::changes;
-use crate::http::routes::store::wrong;
 use crate::ingest::operation::Action;
 
 const MAIN: &str = "main_distinct_id";
@@ -63,9 +63,9 @@ async fn wanted(
         Some(Value::String(main)) if ids.contains(&main) => Some(main),
         Some(Value::String(main)) => {
             let detail = format!("The person has no distinct id \"{main}\".");
-            return Err(wrong(MAIN, "invalid_input", detail));
+            return Err(refused(MAIN, "invalid_input", detail));
         }
-        Some(_) => return Err(wrong(MAIN, "invalid_input", "Not a valid string.")),
+        Some(_) => return Err(refused(MAIN, "invalid_input", "Not a valid string.")),
     };
     let leaving = match fields.nullable_value(LEAVING).flatten() {
         None => None,
@@ -80,7 +80,7 @@ async fn wanted(
 
 /// The rules of PostHog, and that an id is left: a person without one could not be reached.
 fn leaving(list: &Value, ids: &[String]) -> Result<Vec<String>, Problem> {
-    let refused = |detail: String| wrong(LEAVING, "invalid_input", detail);
+    let refused = |detail: String| refused(LEAVING, "invalid_input", detail);
     let texts = list.as_array().and_then(|items| {
         items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
     });

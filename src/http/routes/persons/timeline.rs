@@ -22,12 +22,12 @@ use crate::event::predicate::tree::Tree;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::query;
-use crate::http::routes::store::wrong;
 use crate::query::latest::EventRow;
 
 /// How far back the timeline goes unless the request says otherwise (PostHog's figure).
@@ -146,7 +146,7 @@ fn question(request: &Request) -> Result<Question, Problem> {
     let json = |name: &'static str| {
         let text = request.query(name).filter(|text| !text.is_empty());
         let read = |text: Cow<'_, str>| serde_json::from_str::<Value>(&text);
-        text.map(read).transpose().map_err(|_| wrong(name, "invalid_input", "Expected JSON."))
+        text.map(read).transpose().map_err(|_| refused(name, "invalid_input", "Expected JSON."))
     };
     let mut question = Question::default();
     if let Some(properties) = json("properties")? {
@@ -175,7 +175,7 @@ fn note_keys(
     properties: &Value,
 ) -> Result<(), Problem> {
     let tree = Tree::parse(properties, "event", Matching::Legacy)
-        .map_err(|error| wrong(name, "invalid_input", error.to_string()))?;
+        .map_err(|error| refused(name, "invalid_input", error.to_string()))?;
     for filter in tree.filters() {
         if let Filter::Property { scope: Scope::Person, predicate } = filter {
             question.keys.insert(predicate.key.to_string());
@@ -193,7 +193,7 @@ fn range(request: &Request, now: UnixMicros) -> Result<(UnixMicros, UnixMicros),
             return Ok(UnixMicros(0));
         }
         let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
-        time.ok_or_else(|| wrong(name, "invalid_input", "Expected a date or a span such as -7d."))
+        time.ok_or_else(|| refused(name, "invalid_input", "Expected a date or a span such as -7d."))
     };
     Ok((time("date_from", FROM_DEFAULT)?, time("date_to", "-0d")?))
 }

@@ -1,0 +1,31 @@
+//! What the queries of event definitions and of property definitions have in common: ids, truth values
+//! and lists of names.
+
+use uuid::Uuid;
+
+use crate::http::fields::refused;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+
+/// The id in a path. What is no uuid names nothing.
+pub(super) fn id(text: &str) -> Result<Uuid, Problem> {
+    Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
+}
+
+/// A parameter that is true or false, in the words that Django takes. An empty one is absent.
+pub(super) fn boolean(request: &Request, name: &'static str) -> Result<Option<bool>, Problem> {
+    let Some(text) = request.query(name) else { return Ok(None) };
+    match text.to_lowercase().as_str() {
+        "" | "null" => Ok(None),
+        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(Some(true)),
+        "false" | "f" | "no" | "n" | "off" | "0" => Ok(Some(false)),
+        _ => Err(refused(name, "invalid_input", "Must be a valid boolean.")),
+    }
+}
+
+/// A parameter that is a list of names as JSON. An empty one is absent.
+pub(super) fn names(request: &Request, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
+    let Some(text) = request.query(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let names = serde_json::from_str(&text).map(Some);
+    names.map_err(|_| refused(name, "invalid_input", "Must be a JSON list of names."))
+}

@@ -1,0 +1,186 @@
+//! The flags that roles may change.
+
+use serde_json::json;
+use sqlx::SqliteConnection;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::disk;
+use crate::metadata::flags::FlagId;
+use crate::metadata::roles::Role;
+
+/// That a role may change a flag.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct RoleAccess {
+    /// Unique.
+    pub id: i64,
+    /// The flag.
+    pub flag_id: i64,
+    /// The role, a UUID.
+    pub role: String,
+    /// When, in microseconds since 1970.
+    pub added_at: i64,
+    /// When it last changed, in microseconds since 1970.
+    pub updated_at: i64,
+}
+
+/// A flag that a role may change.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct FlagOfRole {
+    /// The flag.
+    pub id: i64,
+    /// Its project.
+    pub project_id: i64,
+    /// Its key.
+    pub key: String,
+}
+
+impl Metadata {
+    /// The roles that may change a flag, by id.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn role_accesses(&self, flag: FlagId) -> Result<Vec<RoleAccess>, MetadataError> {
+        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 ORDER BY id";
+        Ok(sqlx::query_as(select).bind(flag.0).fetch_all(self.shared.db.readers()).await?)
+    }
+
+    /// The flags that a role may change and that are not deleted, by id. A role has some in several
+    /// projects.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn flags_of_role(&self, role: &str) -> Result<Vec<FlagOfRole>, MetadataError> {
+        let select = "SELECT feature_flags.id, project_id, key FROM flag_role_access
+             JOIN feature_flags ON feature_flags.id = flag_id WHERE role = $1 AND NOT deleted
+             ORDER BY feature_flags.id";
+        Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
+    }
+
+    /// Lets a role change a flag. Twice is as once.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag in the project.
+    pub async fn grant_role(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        flag: FlagId,
+        role: &Role,
+    ) -> Result<RoleAccess, MetadataError> {
+        let stored = self.flag(project, flag).await?;
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 AND role = $2";
+        let known = sqlx::query_as(select).bind(flag.0).bind(&role.id);
+        if let Some(known) = known.fetch_optional(write.connection()).await? {
+            return Ok(known);
+        }
+        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM flag_role_access";
+        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now());
+        let access = RoleAccess {
+            id,
+            flag_id: flag.0,
+            role: role.id.clone(),
+            added_at: now.0,
+            updated_at: now.0,
+        };
+        insert_access(write.connection(), &access).await?;
+        write.log(project, Some(user), access_change(&stored.key, flag, role, true)).await?;
+        write.commit_rights().await?;
+        Ok(access)
+    }
+
+    /// Takes the right to change a flag from a role.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a flag in the project, or such a right.
+    pub async fn revoke_role(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        flag: FlagId,
+        access: &RoleAccess,
+        role: &Role,
+    ) -> Result<(), MetadataError> {
+        let stored = self.flag(project, flag).await?;
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let delete = "DELETE FROM flag_role_access WHERE id = $1 AND flag_id = $2";
+        let delete = sqlx::query(delete).bind(access.id).bind(flag.0);
+        if delete.execute(write.connection()).await?.rows_affected() == 0 {
+            return Err(MetadataError::NotFound("role access"));
+        }
+        write.log(project, Some(user), access_change(&stored.key, flag, role, false)).await?;
+        write.commit_rights().await
+    }
+}
+
+impl Write {
+    /// Takes all its rights to flags from a role.
+    pub(super) async fn revoke_all(
+        &mut self,
+        user: UserId,
+        role: &Role,
+    ) -> Result<(), MetadataError> {
+        let select = "SELECT feature_flags.id, project_id, key FROM flag_role_access
+             JOIN feature_flags ON feature_flags.id = flag_id WHERE role = $1
+             ORDER BY feature_flags.id";
+        let flags: Vec<FlagOfRole> =
+            sqlx::query_as(select).bind(&role.id).fetch_all(self.connection()).await?;
+        let delete = "DELETE FROM flag_role_access WHERE role = $1";
+        sqlx::query(delete).bind(&role.id).execute(self.connection()).await?;
+        for flag in flags {
+            let change = access_change(&flag.key, FlagId(flag.id), role, false);
+            self.log(ProjectId(flag.project_id), Some(user), change).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn insert_access(
+    connection: &mut SqliteConnection,
+    access: &RoleAccess,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO flag_role_access (id, flag_id, role, added_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(access.id)
+    .bind(access.flag_id)
+    .bind(&access.role)
+    .bind(access.added_at)
+    .bind(access.updated_at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The entry of the log about a right that a role got or lost.
+fn access_change(key: &str, flag: FlagId, role: &Role, is_new: bool) -> Change {
+    let name = Some(role.name.as_str());
+    let field = json!({
+        "type": Scope::FeatureFlag.name(),
+        "action": if is_new { "created" } else { "deleted" },
+        "field": "role_access",
+        "before": name.filter(|_| !is_new),
+        "after": name.filter(|_| is_new),
+    });
+    Change {
+        scope: Scope::FeatureFlag,
+        item: flag.to_string(),
+        verb: Verb::Updated,
+        name: key.to_owned(),
+        fields: vec![field],
+    }
+}

@@ -1,0 +1,191 @@
+//! Who may what: roles, the default of the organization, and those who were removed from it.
+
+use super::*;
+use crate::event::predicate::Matching;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Scope;
+use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::definitions::DefinitionPatch;
+use crate::metadata::members::Level;
+use crate::metadata::members::NewMember;
+use crate::metadata::roles::CAN_EDIT;
+use crate::metadata::roles::CAN_VIEW;
+use crate::metadata::schedules::NewSchedule;
+use crate::metadata::schedules::Outcome;
+use crate::metadata::schedules::SchedulePatch;
+use crate::metadata::schedules::Timing;
+
+const FLAGS: &str = "feature flags";
+
+impl Bench {
+    async fn add(&self, email: &str, level: Level) -> UserId {
+        let new = NewMember { first_name: "A".to_owned(), email: email.to_owned(), level };
+        // Another each time, so that no key has the value of one before.
+        let now = u64::try_from(self.clock.now().0).expect("after 1970");
+        let seed = seed(now + email.len() as u64);
+        let added = self.metadata.add_member(USER, new, &seed).await;
+        added.expect("a member").0.id
+    }
+
+    /// Members may only look from now on.
+    async fn restrict(&self) {
+        self.metadata.add_resource_access(USER, FLAGS, CAN_VIEW).await.expect("a default");
+    }
+
+    /// The newest entries of the log of a project: kind, what became of it, fields with both values.
+    async fn log(&self, project: ProjectId, limit: usize) -> Vec<String> {
+        let log = self.metadata.activity(project, &Asked::default(), limit, 0).await.expect("log");
+        let entries = log.entries.into_iter().map(|entry| {
+            let changes = entry.detail["changes"].as_array().cloned().unwrap_or_default();
+            let changes: Vec<String> = changes
+                .iter()
+                .map(|c| format!("{} {}>{}", c["field"], c["before"], c["after"]).replace('"', ""))
+                .collect();
+            format!("{} {} {}", entry.scope, entry.activity, changes.join(", ")).trim().to_owned()
+        });
+        entries.collect()
+    }
+}
+
+fn off_in_an_hour(flag: FlagId) -> NewSchedule {
+    let timing = Timing {
+        scheduled_at: START.saturating_add(Duration::from_hours(1)),
+        is_recurring: false,
+        interval: None,
+        cron: None,
+        end_date: None,
+    };
+    NewSchedule { flag, payload: json!({"operation": "update_status", "value": false}), timing }
+}
+
+#[tokio::test]
+async fn who_may_only_look_changes_nothing_that_is_scheduled() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let (mel, flag) = (bench.add("mel@acme.com", Level::Member).await, bench.create("a").await);
+    let new = || off_in_an_hour(flag.id);
+    let own = metadata.schedule(PROJECT, mel, new()).await.expect("nothing is said yet").id;
+    bench.restrict().await;
+    let admins = metadata.schedule(PROJECT, USER, new()).await.expect("by an owner").id;
+    assert_eq!(kind(metadata.schedule(PROJECT, mel, new()).await), Kind::Forbidden);
+    assert_eq!(kind(metadata.copy_schedule(PROJECT, mel, new()).await), Kind::Forbidden);
+    let early = SchedulePatch { scheduled_at: Some(START), ..SchedulePatch::default() };
+    for id in [own, admins] {
+        let changed = metadata.reschedule(PROJECT, mel, id, early.clone()).await;
+        assert_eq!(kind(changed), Kind::Forbidden);
+        assert_eq!(kind(metadata.unschedule(PROJECT, mel, id).await), Kind::Forbidden);
+    }
+    // Nor of a flag that is deleted, and may come back.
+    bench.update(flag.id, FlagPatch { deleted: Some(true), ..FlagPatch::default() }).await;
+    assert_eq!(kind(metadata.unschedule(PROJECT, mel, admins).await), Kind::Forbidden);
+    metadata.unschedule(PROJECT, USER, admins).await.expect("taken back");
+}
+
+#[tokio::test]
+async fn what_all_flags_share_is_for_who_may_change_all_and_is_logged() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let mel = bench.add("mel@acme.com", Level::Member).await;
+    let set = |matching| metadata.set_flag_settings(PROJECT, mel, (Some(matching), None));
+    set(Matching::Explicit).await.expect("nothing is said yet");
+    assert_eq!(bench.log(PROJECT, 1).await, ["Project updated property_matching_version 1>2"]);
+    bench.restrict().await;
+    let refused = set(Matching::Legacy).await;
+    assert_eq!(kind(refused), Kind::Forbidden);
+    assert_eq!(metadata.snapshot().matching(PROJECT), Matching::Explicit);
+    // A role for one flag is not enough, one for all is.
+    let role = metadata.create_role(USER, "Some", None, &seed(2)).await.expect("a role");
+    metadata.add_role_member(USER, &role.id, mel, &seed(3)).await.expect("a member");
+    let flag = bench.create("a").await.id;
+    metadata.grant_role(PROJECT, USER, flag, &role).await.expect("granted");
+    let refused = set(Matching::Legacy).await;
+    assert_eq!(kind(refused), Kind::Forbidden);
+    metadata.update_role(USER, &role.id, None, Some(CAN_EDIT)).await.expect("a level");
+    set(Matching::Legacy).await.expect("may change all");
+    bench.check_snapshot().await;
+}
+
+/// "A new role takes the organization default, else 37."
+#[tokio::test]
+async fn a_new_role_has_the_level_of_the_organization() {
+    let bench = Bench::started().await;
+    let level = async |name: &str, level, number| {
+        let role = bench.metadata.create_role(USER, name, level, &seed(number)).await;
+        role.expect("a role").feature_flags_access_level
+    };
+    assert_eq!(level("before", None, 2).await, CAN_EDIT);
+    bench.restrict().await;
+    assert_eq!(level("after", None, 3).await, CAN_VIEW);
+    assert_eq!(level("said", Some(CAN_EDIT), 4).await, CAN_EDIT);
+}
+
+#[tokio::test]
+async fn who_is_removed_keeps_no_right_and_gets_none() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let ann = bench.add("ann@acme.com", Level::Admin).await;
+    bench.restrict().await;
+    let role = metadata.create_role(USER, "All", Some(CAN_EDIT), &seed(2)).await.expect("a role");
+    metadata.add_role_member(USER, &role.id, ann, &seed(3)).await.expect("a member");
+    let flag = bench.create("a").await;
+    metadata.schedule(PROJECT, ann, off_in_an_hour(flag.id)).await.expect("by an admin");
+    metadata.remove_member(USER, ann).await.expect("removed");
+    bench.check_snapshot().await;
+    assert_eq!(metadata.role_members(&role.id).await.expect("read"), []);
+    // What was under way when the removal came.
+    let key = metadata.create_key(ann, "late", None, &seed(4)).await;
+    assert_eq!(kind(key), Kind::NotFound);
+    let member = metadata.add_role_member(USER, &role.id, ann, &seed(5)).await;
+    assert_eq!(kind(member), Kind::NotFound);
+    let notes = NotesPatch { owner: Some(Some(ann)), ..NotesPatch::default() };
+    let owned = DefinitionPatch { name: Some("e".to_owned()), notes, ..DefinitionPatch::default() };
+    assert_eq!(code(metadata.create_definition(PROJECT, owned, USER).await), "does_not_exist");
+    let update = metadata.update_flag(PROJECT, ann, flag.id, FlagPatch::default()).await;
+    assert_eq!(kind(update), Kind::NotFound);
+    // What was to be made later in that name.
+    bench.clock.advance(Duration::from_hours(1));
+    let due = metadata.due_changes(10).await.expect("due");
+    assert_eq!(metadata.make_due_change(due[0]).await.expect("noted"), Outcome::Failed);
+    assert!(metadata.snapshot().flags(PROJECT)[0].active);
+    // Who comes back begins anew.
+    assert_eq!(bench.add("ann@acme.com", Level::Member).await, ann);
+    let update = metadata.update_flag(PROJECT, ann, flag.id, FlagPatch::default()).await;
+    assert_eq!(kind(update), Kind::Forbidden);
+}
+
+#[tokio::test]
+async fn what_becomes_of_roles_is_in_the_log_of_each_project() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let other = metadata.create_project(USER, "Other", ProjectPatch::default(), &seed(2)).await;
+    let other = other.expect("a project").id;
+    let (mel, flag) = (bench.add("mel@acme.com", Level::Member).await, bench.create("a").await.id);
+    let default = metadata.add_resource_access(USER, FLAGS, CAN_VIEW).await.expect("a default");
+    metadata.change_resource_access(USER, default.id, CAN_EDIT).await.expect("changed");
+    metadata.remove_resource_access(USER, default.id).await.expect("removed");
+    let role = metadata.create_role(USER, "Some", None, &seed(3)).await.expect("a role");
+    metadata.update_role(USER, &role.id, None, Some(CAN_VIEW)).await.expect("another level");
+    metadata.add_role_member(USER, &role.id, mel, &seed(4)).await.expect("a member");
+    metadata.remove_member(USER, mel).await.expect("removed");
+    metadata.grant_role(PROJECT, USER, flag, &role).await.expect("granted");
+    metadata.delete_role(USER, &role.id).await.expect("deleted");
+    let of_all = [
+        "Role updated member mel@acme.com>null",
+        "Role updated member null>mel@acme.com",
+        "Role updated feature_flags_access_level 37>21",
+        "Role created",
+        "Organization updated feature_flags_access_level 37>null",
+        "Organization updated feature_flags_access_level 21>37",
+        "Organization updated feature_flags_access_level null>21",
+    ];
+    let of_one = [
+        "Role deleted",
+        "FeatureFlag updated role_access Some>null",
+        "FeatureFlag updated role_access null>Some",
+    ];
+    assert_eq!(bench.log(PROJECT, 10).await, [&of_one[..], &of_all].concat());
+    assert_eq!(bench.log(other, 8).await, [&of_one[..1], &of_all].concat());
+    let asked = Asked { scopes: vec![Scope::Role], item: Some(role.id), user: Some(USER) };
+    assert_eq!(metadata.activity(other, &asked, 10, 0).await.expect("log").count, 5);
+    bench.check_snapshot().await;
+}
