@@ -6,7 +6,7 @@
 //! The mix: 50 % `$pageview`, 25 % `$autocapture`, 20 % product events (two fifths of them from
 //! posthog-node, all else from posthog-js), 3 % `$identify`, 1 % `$set`, 1 % `$groupidentify`; 20
 //! to 40 properties and about 1,100 bytes each; some 50 sessions interleaved, as a proxy or a
-//! busy server would send them.
+//! busy server would send them. That is [`Choice::Zipf`]; [`Choice::Even`] is for many persons.
 
 mod random;
 mod sessions;
@@ -35,20 +35,33 @@ use crate::synth::vocabulary::Vocabulary;
 pub struct Settings {
     /// Project token, sent as `api_key` of a batch.
     pub token: String,
-    /// Size of the population. Each person has a device id, and a user id once signed in; person
-    /// `r` acts about `1 / (r + 1)` as often as the busiest. At least 1.
+    /// Size of the population. Each person has a device id, and a user id once signed in. At least 1.
     pub persons: u64,
+    /// Who of them acts how often.
+    pub choice: Choice,
     /// Time of sending: `sent_at` of every batch, and no event is later.
     pub now: UnixMicros,
     /// Sessions begin between `now` less this and `now`.
     pub span: Duration,
 }
 
+/// How the person of a session is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Person `r` acts about `1 / (r + 1)` as often as the busiest, in sessions of up to 30 events: what
+    /// a server sees.
+    #[default]
+    Zipf,
+    /// First each person in turn, who signs in with the first event, and then all as likely, in sessions
+    /// of up to three events: about two events make one more person.
+    Even,
+}
+
 impl Settings {
     /// Ten thousand persons over the last 24 hours.
     pub fn new(token: &str, now: UnixMicros) -> Self {
         let span = Duration::from_secs(24 * 60 * 60);
-        Self { token: token.to_owned(), persons: 10_000, now, span }
+        Self { token: token.to_owned(), persons: 10_000, choice: Choice::Zipf, now, span }
     }
 }
 
@@ -111,6 +124,8 @@ pub struct Stream {
     random: Random,
     ids: Ids,
     open: Vec<Session>,
+    /// Sessions that have begun.
+    begun: u64,
 }
 
 /// Sessions open at a time.
@@ -177,13 +192,14 @@ impl Stream {
         let setting = Setting {
             token: text::quoted(&settings.token),
             persons: settings.persons.max(1),
+            choice: settings.choice,
             persons_salt: random.next(),
             now: UnixMicros(settings.now.0 - settings.now.0.rem_euclid(1_000)),
             span_millis: u64::try_from(settings.span.as_millis()).unwrap_or(u64::MAX),
             vocabulary: Vocabulary::new(&mut random),
         };
         let ids = Ids::new(&mut random);
-        Self { setting, random, ids, open: Vec::with_capacity(OPEN_SESSIONS) }
+        Self { setting, random, ids, open: Vec::with_capacity(OPEN_SESSIONS), begun: 0 }
     }
 
     /// The next `count` events as one request body:
@@ -219,8 +235,9 @@ impl Stream {
 
     /// Appends the next event to `out` as a JSON object.
     pub fn event(&mut self, out: &mut Vec<u8>) -> Known {
-        let kind = Kind::draw(&mut self.random);
-        let mut session = self.session_for(kind);
+        let drawn = Kind::draw(&mut self.random);
+        let mut session = self.session_for(drawn);
+        let kind = if std::mem::take(&mut session.signs_in) { Kind::Identify } else { drawn };
         let goes_on = session.advance(self.setting.now, &mut self.random);
         session.become_at_least(kind.standing(), &self.setting);
         let known = Known {
@@ -246,7 +263,8 @@ impl Stream {
                 return session;
             }
         }
-        Session::begin(&self.setting, &mut self.random, &mut self.ids)
+        self.begun += 1;
+        Session::begin(&self.setting, self.begun - 1, &mut self.random, &mut self.ids)
     }
 
     fn write(&mut self, out: &mut Vec<u8>, kind: Kind, session: &mut Session, known: &Known) {
