@@ -52,8 +52,8 @@ pub enum Choice {
     /// a server sees.
     #[default]
     Zipf,
-    /// First each person in turn, who signs in with the first event, and then all as likely, in sessions
-    /// of up to three events: about two events make one more person.
+    /// What a server says of its users, in sessions of up to three events: first of each in turn, who is
+    /// identified with the first event, and then of all as likely. About two events make one more person.
     Even,
 }
 
@@ -142,11 +142,16 @@ enum Kind {
     Product(&'static Product),
     ServerProduct(&'static Product),
     Identify,
+    ServerIdentify,
     Set,
     GroupIdentify,
 }
 
 impl Kind {
+    fn of_server(random: &mut Random) -> Self {
+        random.pick(PRODUCTS).map_or(Self::ServerIdentify, Self::ServerProduct)
+    }
+
     fn draw(random: &mut Random) -> Self {
         match random.below(100) {
             0..50 => Self::PageView,
@@ -167,7 +172,7 @@ impl Kind {
             Self::PageView => "$pageview",
             Self::Click => "$autocapture",
             Self::Product((name, _)) | Self::ServerProduct((name, _)) => name,
-            Self::Identify => "$identify",
+            Self::Identify | Self::ServerIdentify => "$identify",
             Self::Set => "$set",
             Self::GroupIdentify => "$groupidentify",
         }
@@ -176,7 +181,7 @@ impl Kind {
     /// What the event makes of a session that is only anonymous.
     fn standing(self) -> Standing {
         match self {
-            Self::Identify => Standing::Identified,
+            Self::Identify | Self::ServerIdentify => Standing::Identified,
             Self::Set | Self::GroupIdentify => Standing::Profiled,
             Self::PageView | Self::Click | Self::Product(_) | Self::ServerProduct(_) => {
                 Standing::Anonymous
@@ -235,9 +240,14 @@ impl Stream {
 
     /// Appends the next event to `out` as a JSON object.
     pub fn event(&mut self, out: &mut Vec<u8>) -> Known {
-        let drawn = Kind::draw(&mut self.random);
-        let mut session = self.session_for(drawn);
-        let kind = if std::mem::take(&mut session.signs_in) { Kind::Identify } else { drawn };
+        let mut kind = match self.setting.choice {
+            Choice::Zipf => Kind::draw(&mut self.random),
+            Choice::Even => Kind::of_server(&mut self.random),
+        };
+        let mut session = self.session_for(kind);
+        if std::mem::take(&mut session.is_first) {
+            kind = Kind::ServerIdentify;
+        }
         let goes_on = session.advance(self.setting.now, &mut self.random);
         session.become_at_least(kind.standing(), &self.setting);
         let known = Known {
@@ -277,8 +287,11 @@ impl Stream {
         text::raw(out, r#"","distinct_id":""#);
         known.distinct_id.write(out);
         text::raw(out, r#"","properties":{"#);
-        if let Kind::ServerProduct(product) = kind {
-            self.write_server(out, product, session);
+        if let Kind::ServerProduct((_, properties)) = kind {
+            self.write_server(out, session);
+            vocabulary::product(out, &mut self.random, properties);
+        } else if matches!(kind, Kind::ServerIdentify) {
+            self.write_server(out, session);
         } else {
             out.extend_from_slice(&session.shared);
             let pages = &self.setting.vocabulary.pages;
@@ -296,7 +309,7 @@ impl Stream {
         text::raw(out, r#"","$time":"#);
         text::seconds(out, known.timestamp);
         text::raw(out, "}");
-        if matches!(kind, Kind::Identify) {
+        if matches!(kind, Kind::Identify | Kind::ServerIdentify) {
             write_person(out, session.person);
         }
         text::raw(out, "}");
@@ -309,7 +322,7 @@ impl Stream {
                 session.landing = false;
                 text::raw(out, vocabulary::campaign(&mut self.random));
             }
-            Kind::PageView | Kind::ServerProduct(_) => {}
+            Kind::PageView | Kind::ServerProduct(_) | Kind::ServerIdentify => {}
             Kind::Click => {
                 if let Some(click) = self.random.pick(&self.setting.vocabulary.clicks) {
                     out.extend_from_slice(click);
@@ -341,8 +354,8 @@ impl Stream {
         }
     }
 
-    /// The properties of an event of posthog-node: those of the product, and of the service.
-    fn write_server(&mut self, out: &mut Vec<u8>, product: &'static Product, session: &Session) {
+    /// The properties of the service that all its events by posthog-node have.
+    fn write_server(&mut self, out: &mut Vec<u8>, session: &Session) {
         text::raw(out, SERVER);
         text::raw(out, r#""$groups":{"company":"company_"#);
         text::number(out, session.company(&self.setting));
@@ -354,8 +367,6 @@ impl Stream {
         if session.standing == Standing::Anonymous {
             text::raw(out, r#""$process_person_profile":false,"#);
         }
-        let (_, properties) = product;
-        vocabulary::product(out, &mut self.random, properties);
     }
 }
 

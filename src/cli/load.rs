@@ -81,7 +81,7 @@ pub struct LoadArgs {
     /// Persons that the events are about; each has a device id and a user id
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub distinct_ids: u64,
-    /// Who of them acts: few most of the time, or each in turn at first, about two events for each
+    /// Who of them acts: few most of the time, or each in turn, two events for each, to have many
     #[arg(long, value_enum, default_value_t = Persons::Zipf)]
     pub persons_choice: Persons,
     /// Seed of the events

@@ -69,8 +69,8 @@ pub(super) struct Session {
     pub(super) device_id: Uuid,
     /// Members that all events of the session share, each with a comma after it.
     pub(super) shared: Vec<u8>,
-    /// Whether the next event is the first of a person, who signs in with it.
-    pub(super) signs_in: bool,
+    /// Whether the next event is the first of a person that a server tells of.
+    pub(super) is_first: bool,
     /// True until the first page view is written.
     pub(super) landing: bool,
     /// Time of the last event.
@@ -112,10 +112,11 @@ impl Session {
         random: &mut Random,
         ids: &mut Ids,
     ) -> Self {
-        let signs_in = setting.choice == Choice::Even && before < setting.persons;
+        let is_even = setting.choice == Choice::Even;
+        let is_first = is_even && before < setting.persons;
         let person = match setting.choice {
             Choice::Zipf => random.rank(setting.persons),
-            Choice::Even if signs_in => before,
+            Choice::Even if is_first => before,
             Choice::Even => random.below(setting.persons),
         };
         let traits = mix(person ^ setting.persons_salt);
@@ -124,23 +125,20 @@ impl Session {
         let devices = u64::try_from(setting.vocabulary.devices.len()).unwrap_or(1);
         // First seen up to a year ago, in milliseconds.
         let first_seen = earlier(setting.now, traits % 31_536_000_000);
-        let signed_in = random.percent(SIGNED_IN) && !signs_in;
+        let signed_in = random.percent(SIGNED_IN) || is_even;
         let mut session = Self {
             person,
             standing: if signed_in { Standing::Identified } else { Standing::Anonymous },
             device_id: version_7(first_seen, traits >> 7, mix(traits)),
             shared: Vec::with_capacity(1_024),
-            signs_in,
+            is_first,
             landing: true,
             at,
             session_id: ids.next(at, random),
             window_id: ids.next(at, random),
             device: usize::try_from(traits % devices.max(1)).unwrap_or(0),
             referrer: vocabulary::referrer(random),
-            events_left: 1 + random.below(match setting.choice {
-                Choice::Zipf => EVENTS_MAX,
-                Choice::Even => EVENTS_MAX_EVEN,
-            }),
+            events_left: 1 + random.below(if is_even { EVENTS_MAX_EVEN } else { EVENTS_MAX }),
         };
         session.render(setting);
         session
