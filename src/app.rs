@@ -33,6 +33,7 @@ use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
+use crate::maintenance::columns;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::metadata::Metadata;
@@ -204,6 +205,7 @@ impl App {
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
+            columns: Some(data_dir.join("person-columns")),
         };
         let engine = Engine::new(
             config.query.clone(),
@@ -261,6 +263,7 @@ impl App {
         }
         self.maintenance.flush_all()?;
         self.maintenance.copy_persons(None);
+        self.engine.close_columns();
         Ok(())
     }
 }
@@ -276,6 +279,7 @@ fn start_background(
     schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
+    columns::start(tasks, engine.clone(), metadata.clone(), maintenance.clock.clone());
     Ok(())
 }
 
