@@ -195,6 +195,7 @@ impl Columns {
         project: ProjectId,
         ask: impl FnOnce(&Rows, View, u64) -> Result<T, IdentityError>,
     ) -> Result<Option<T>, IdentityError> {
+        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let Some(table) = self.tables.lock().get(&project).cloned() else { return Ok(None) };
         let mut table_now = table.write();
         let view = match table_now.refresh() {
@@ -210,7 +211,6 @@ impl Columns {
         };
         let table_now = RwLockWriteGuard::downgrade(table_now);
         self.account(project, &table, table_now.rows.memory());
-        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let answer = ask(&table_now.rows, view, asked);
         drop(table_now);
         // Persons that came may have made it too much.
@@ -231,6 +231,19 @@ impl Columns {
             column.counts(rows.present().iter().rev().take(persons_max)).map(Some)
         });
         Ok(counted?.flatten())
+    }
+
+    /// Files of a project.
+    #[cfg(test)]
+    pub(super) fn chunks(&self, project: ProjectId) -> usize {
+        self.shelves.as_ref().map_or(0, |shelves| shelves.len(project))
+    }
+
+    /// Forgets what is in memory.
+    #[cfg(test)]
+    pub(super) fn drop_all(&self) {
+        while self.evict_one(None) {}
+        self.refused.lock().clear();
     }
 
     /// Memory of all columns in bytes, those included that are being read.

@@ -17,6 +17,7 @@ use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::QueryError;
 use crate::query::columns::Columns;
+use crate::query::columns::PUSHED_FOR;
 use crate::query::columns::REFUSED_FOR;
 use crate::query::columns::shelf::Piece;
 use crate::query::columns::shelf::Stock;
@@ -100,7 +101,11 @@ impl Columns {
             self.building.store(0, Ordering::Relaxed);
             match read? {
                 Ok(()) => {}
-                Err(Stopped::TooLarge(key)) => self.refuse((project, key), REFUSED_FOR),
+                Err(Stopped::TooLarge(key)) => {
+                    // With others it may be too much, and alone not.
+                    let questions = if wanted.len() == 1 { REFUSED_FOR } else { PUSHED_FOR };
+                    self.refuse((project, key), questions);
+                }
                 Err(Stopped::Failed(error)) => return Err(error.into()),
                 Err(Stopped::Ending) => break,
             }

@@ -157,6 +157,14 @@ impl Rows {
         UnixMicros(self.created.get(place).copied().unwrap_or(i64::MIN))
     }
 
+    /// The first and the last time at which anybody was created, as microseconds.
+    pub(super) fn created_bounds(&self) -> Option<(i64, i64)> {
+        let bounds =
+            |(first, last): (i64, i64), created: &i64| (first.min(*created), last.max(*created));
+        let first = *self.created.first()?;
+        Some(self.created.iter().fold((first, first), bounds))
+    }
+
     pub(super) fn present(&self) -> &Bits {
         &self.present
     }
