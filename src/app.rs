@@ -207,13 +207,8 @@ impl App {
             progress: pipeline.progress(),
             columns: Some(data_dir.join("person-columns")),
         };
-        let engine = Engine::new(
-            config.query.clone(),
-            sources,
-            runtimes.query,
-            clock.clone(),
-            Arc::clone(&metrics),
-        )?;
+        let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
+        let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
         let persons = PersonsTable::new(
             (Arc::clone(&disk), tables_dir(&config)?.join("persons")),
             (identities.clone(), metadata.clone()),

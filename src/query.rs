@@ -64,6 +64,7 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::rows::Format;
 use crate::query::rows::Size;
@@ -181,7 +182,7 @@ struct Shared {
     slots: Arc<Semaphore>,
     columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
-    asked: Mutex<Vec<(ProjectId, Vec<Box<str>>)>>,
+    asked: Mutex<AskedBefore>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }

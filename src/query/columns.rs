@@ -35,7 +35,6 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
 use crate::query::QueryError;
-use crate::query::columns::shelf::Asked as AskedBefore;
 use crate::query::columns::shelf::ShelfError;
 use crate::query::columns::shelf::Shelves;
 use crate::query::columns::shelf::Stock;
@@ -45,6 +44,7 @@ use crate::query::columns::table::Table;
 
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
+pub(super) use crate::query::columns::shelf::Asked as AskedBefore;
 pub use crate::query::columns::shelf::Step;
 
 /// Columns that are remembered because they do not fit or were pushed out.
@@ -271,8 +271,9 @@ impl Columns {
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
     /// without columns, unless something is wanted of it. `false` if there is none.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
-        let is_wanted = |owner: ProjectId, key: &Box<str>| {
-            wanted.is_some_and(|(project, keys)| project == owner && keys.contains(key))
+        let is_wanted = |owner: ProjectId, key: &str| {
+            let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
+            wanted.is_some_and(|(project, keys)| project == owner && is_among(keys))
         };
         let tables: Vec<_> = self.tables.lock().clone().into_iter().collect();
         let mut oldest: Option<(u64, ProjectId, Box<str>)> = None;

@@ -7,16 +7,14 @@ use crate::event::id::ProjectId;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::Sources;
+use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 
 pub use crate::query::columns::Step;
 
 /// The columns of an engine, and the properties that were in memory at the end before. Without a
 /// directory that can be used they are in memory only.
-pub(super) fn open(
-    sources: &Sources,
-    bytes_max: u64,
-) -> (Columns, Vec<(ProjectId, Vec<Box<str>>)>) {
+pub(super) fn open(sources: &Sources, bytes_max: u64) -> (Columns, AskedBefore) {
     let Some(directory) = &sources.columns else { return (Columns::new(bytes_max), Vec::new()) };
     match Columns::open(bytes_max, directory.clone(), &sources.identities) {
         Ok(opened) => opened,
