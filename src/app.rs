@@ -33,6 +33,7 @@ use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_ids;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
+use crate::maintenance::columns;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::metadata::Metadata;
@@ -204,14 +205,10 @@ impl App {
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
+            columns: Some(data_dir.join("person-columns")),
         };
-        let engine = Engine::new(
-            config.query.clone(),
-            sources,
-            runtimes.query,
-            clock.clone(),
-            Arc::clone(&metrics),
-        )?;
+        let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
+        let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
         let persons = PersonsTable::new(
             (Arc::clone(&disk), tables_dir(&config)?.join("persons")),
             (identities.clone(), metadata.clone()),
@@ -261,6 +258,7 @@ impl App {
         }
         self.maintenance.flush_all()?;
         self.maintenance.copy_persons(None);
+        self.engine.close_columns();
         Ok(())
     }
 }
@@ -276,6 +274,7 @@ fn start_background(
     schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
+    columns::start(tasks, engine.clone(), metadata.clone(), maintenance.clock.clone());
     Ok(())
 }
 

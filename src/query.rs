@@ -21,7 +21,9 @@ mod parts;
 pub mod people;
 pub mod persons;
 pub mod rows;
+pub mod shelves;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
@@ -61,6 +64,7 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::rows::Format;
 use crate::query::rows::Size;
@@ -177,6 +181,8 @@ struct Shared {
     base: SessionState,
     slots: Arc<Semaphore>,
     columns: Arc<Columns>,
+    /// Properties that were in columns at the end before.
+    asked: Mutex<AskedBefore>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -199,6 +205,8 @@ pub struct Sources {
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
+    /// Directory for columns of persons, which need not exist; none are kept without it.
+    pub columns: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -235,9 +243,11 @@ impl Engine {
             .build();
         datafusion_functions_json::register_all(&mut base)?;
         let slots = Arc::new(Semaphore::new(settings.queries_max));
-        let columns = Columns::new(settings.person_columns_memory_max_bytes.as_u64());
-        let columns = Arc::new(columns);
-        let shared = Shared { settings, sources, runtime, base, slots, columns, clock, metrics };
+        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
+        let (columns, asked) = shelves::open(&sources, columns_max);
+        let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
+        let shared =
+            Shared { settings, sources, runtime, base, slots, columns, asked, clock, metrics };
         Ok(Self { shared: Arc::new(shared) })
     }
 

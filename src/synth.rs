@@ -6,7 +6,7 @@
 //! The mix: 50 % `$pageview`, 25 % `$autocapture`, 20 % product events (two fifths of them from
 //! posthog-node, all else from posthog-js), 3 % `$identify`, 1 % `$set`, 1 % `$groupidentify`; 20
 //! to 40 properties and about 1,100 bytes each; some 50 sessions interleaved, as a proxy or a
-//! busy server would send them.
+//! busy server would send them. That is [`Choice::Zipf`]; [`Choice::Even`] is for many persons.
 
 mod random;
 mod sessions;
@@ -35,20 +35,33 @@ use crate::synth::vocabulary::Vocabulary;
 pub struct Settings {
     /// Project token, sent as `api_key` of a batch.
     pub token: String,
-    /// Size of the population. Each person has a device id, and a user id once signed in; person
-    /// `r` acts about `1 / (r + 1)` as often as the busiest. At least 1.
+    /// Size of the population. Each person has a device id, and a user id once signed in. At least 1.
     pub persons: u64,
+    /// Who of them acts how often.
+    pub choice: Choice,
     /// Time of sending: `sent_at` of every batch, and no event is later.
     pub now: UnixMicros,
     /// Sessions begin between `now` less this and `now`.
     pub span: Duration,
 }
 
+/// How the person of a session is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Person `r` acts about `1 / (r + 1)` as often as the busiest, in sessions of up to 30 events: what
+    /// a server sees.
+    #[default]
+    Zipf,
+    /// What a server says of its users, in sessions of up to three events: first of each in turn, who is
+    /// identified with the first event, and then of all as likely. About two events make one more person.
+    Even,
+}
+
 impl Settings {
     /// Ten thousand persons over the last 24 hours.
     pub fn new(token: &str, now: UnixMicros) -> Self {
         let span = Duration::from_secs(24 * 60 * 60);
-        Self { token: token.to_owned(), persons: 10_000, now, span }
+        Self { token: token.to_owned(), persons: 10_000, choice: Choice::Zipf, now, span }
     }
 }
 
@@ -111,6 +124,8 @@ pub struct Stream {
     random: Random,
     ids: Ids,
     open: Vec<Session>,
+    /// Sessions that have begun.
+    begun: u64,
 }
 
 /// Sessions open at a time.
@@ -127,11 +142,16 @@ enum Kind {
     Product(&'static Product),
     ServerProduct(&'static Product),
     Identify,
+    ServerIdentify,
     Set,
     GroupIdentify,
 }
 
 impl Kind {
+    fn of_server(random: &mut Random) -> Self {
+        random.pick(PRODUCTS).map_or(Self::ServerIdentify, Self::ServerProduct)
+    }
+
     fn draw(random: &mut Random) -> Self {
         match random.below(100) {
             0..50 => Self::PageView,
@@ -152,7 +172,7 @@ impl Kind {
             Self::PageView => "$pageview",
             Self::Click => "$autocapture",
             Self::Product((name, _)) | Self::ServerProduct((name, _)) => name,
-            Self::Identify => "$identify",
+            Self::Identify | Self::ServerIdentify => "$identify",
             Self::Set => "$set",
             Self::GroupIdentify => "$groupidentify",
         }
@@ -161,7 +181,7 @@ impl Kind {
     /// What the event makes of a session that is only anonymous.
     fn standing(self) -> Standing {
         match self {
-            Self::Identify => Standing::Identified,
+            Self::Identify | Self::ServerIdentify => Standing::Identified,
             Self::Set | Self::GroupIdentify => Standing::Profiled,
             Self::PageView | Self::Click | Self::Product(_) | Self::ServerProduct(_) => {
                 Standing::Anonymous
@@ -177,13 +197,14 @@ impl Stream {
         let setting = Setting {
             token: text::quoted(&settings.token),
             persons: settings.persons.max(1),
+            choice: settings.choice,
             persons_salt: random.next(),
             now: UnixMicros(settings.now.0 - settings.now.0.rem_euclid(1_000)),
             span_millis: u64::try_from(settings.span.as_millis()).unwrap_or(u64::MAX),
             vocabulary: Vocabulary::new(&mut random),
         };
         let ids = Ids::new(&mut random);
-        Self { setting, random, ids, open: Vec::with_capacity(OPEN_SESSIONS) }
+        Self { setting, random, ids, open: Vec::with_capacity(OPEN_SESSIONS), begun: 0 }
     }
 
     /// The next `count` events as one request body:
@@ -219,8 +240,14 @@ impl Stream {
 
     /// Appends the next event to `out` as a JSON object.
     pub fn event(&mut self, out: &mut Vec<u8>) -> Known {
-        let kind = Kind::draw(&mut self.random);
+        let mut kind = match self.setting.choice {
+            Choice::Zipf => Kind::draw(&mut self.random),
+            Choice::Even => Kind::of_server(&mut self.random),
+        };
         let mut session = self.session_for(kind);
+        if std::mem::take(&mut session.is_first) {
+            kind = Kind::ServerIdentify;
+        }
         let goes_on = session.advance(self.setting.now, &mut self.random);
         session.become_at_least(kind.standing(), &self.setting);
         let known = Known {
@@ -246,7 +273,8 @@ impl Stream {
                 return session;
             }
         }
-        Session::begin(&self.setting, &mut self.random, &mut self.ids)
+        self.begun += 1;
+        Session::begin(&self.setting, self.begun - 1, &mut self.random, &mut self.ids)
     }
 
     fn write(&mut self, out: &mut Vec<u8>, kind: Kind, session: &mut Session, known: &Known) {
@@ -259,8 +287,11 @@ impl Stream {
         text::raw(out, r#"","distinct_id":""#);
         known.distinct_id.write(out);
         text::raw(out, r#"","properties":{"#);
-        if let Kind::ServerProduct(product) = kind {
-            self.write_server(out, product, session);
+        if let Kind::ServerProduct((_, properties)) = kind {
+            self.write_server(out, session);
+            vocabulary::product(out, &mut self.random, properties);
+        } else if matches!(kind, Kind::ServerIdentify) {
+            self.write_server(out, session);
         } else {
             out.extend_from_slice(&session.shared);
             let pages = &self.setting.vocabulary.pages;
@@ -278,7 +309,7 @@ impl Stream {
         text::raw(out, r#"","$time":"#);
         text::seconds(out, known.timestamp);
         text::raw(out, "}");
-        if matches!(kind, Kind::Identify) {
+        if matches!(kind, Kind::Identify | Kind::ServerIdentify) {
             write_person(out, session.person);
         }
         text::raw(out, "}");
@@ -291,7 +322,7 @@ impl Stream {
                 session.landing = false;
                 text::raw(out, vocabulary::campaign(&mut self.random));
             }
-            Kind::PageView | Kind::ServerProduct(_) => {}
+            Kind::PageView | Kind::ServerProduct(_) | Kind::ServerIdentify => {}
             Kind::Click => {
                 if let Some(click) = self.random.pick(&self.setting.vocabulary.clicks) {
                     out.extend_from_slice(click);
@@ -323,8 +354,8 @@ impl Stream {
         }
     }
 
-    /// The properties of an event of posthog-node: those of the product, and of the service.
-    fn write_server(&mut self, out: &mut Vec<u8>, product: &'static Product, session: &Session) {
+    /// The properties of the service that all its events by posthog-node have.
+    fn write_server(&mut self, out: &mut Vec<u8>, session: &Session) {
         text::raw(out, SERVER);
         text::raw(out, r#""$groups":{"company":"company_"#);
         text::number(out, session.company(&self.setting));
@@ -336,8 +367,6 @@ impl Stream {
         if session.standing == Standing::Anonymous {
             text::raw(out, r#""$process_person_profile":false,"#);
         }
-        let (_, properties) = product;
-        vocabulary::product(out, &mut self.random, properties);
     }
 }
 

@@ -41,6 +41,7 @@ use crate::cli::load::report::Report;
 use crate::cli::load::report::Tally;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
+use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
 
@@ -80,6 +81,9 @@ pub struct LoadArgs {
     /// Persons that the events are about; each has a device id and a user id
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub distinct_ids: u64,
+    /// Who of them acts: few most of the time, or each in turn, two events for each, to have many
+    #[arg(long, value_enum, default_value_t = Persons::Zipf)]
+    pub persons_choice: Persons,
     /// Seed of the events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -98,6 +102,15 @@ pub struct LoadArgs {
     /// Write the events to this file instead, one JSON object a line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["duration", "rate", "server_pid"])]
     pub write_ndjson: Option<PathBuf>,
+}
+
+/// How often each person acts, see [`Choice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Persons {
+    /// As often as Zipf's law says.
+    Zipf,
+    /// First each once, which takes about twice as many events as persons, then all as likely.
+    Even,
 }
 
 /// When request bodies are made.
@@ -125,8 +138,16 @@ const PREBUILD_EVENTS_MAX: u64 = 1_000_000;
 /// written, or any request failed (after the report).
 pub async fn run(args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
     let now = args.now.map_or_else(|| clock.now(), UnixMicros::from);
-    let settings =
-        Settings { persons: args.distinct_ids, span: args.span, ..Settings::new(&args.token, now) };
+    let choice = match args.persons_choice {
+        Persons::Zipf => Choice::Zipf,
+        Persons::Even => Choice::Even,
+    };
+    let settings = Settings {
+        persons: args.distinct_ids,
+        choice,
+        span: args.span,
+        ..Settings::new(&args.token, now)
+    };
     let stream = Stream::new(args.seed, settings);
     if let Some(path) = args.write_ndjson {
         let events = args.events.unwrap_or(EVENTS_DEFAULT);

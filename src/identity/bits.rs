@@ -1,5 +1,7 @@
 //! A set of small numbers as bits.
 
+use std::ops::Range;
+
 /// Bits of a word.
 const WORD: usize = 64;
 
@@ -55,6 +57,17 @@ impl Bits {
         })
     }
 
+    /// Those of `range` that are in, rising.
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        let first = range.start / WORD;
+        let words = self.words.iter().enumerate().skip(first);
+        let words = words.take(range.end.div_ceil(WORD).saturating_sub(first));
+        let bits = words.filter(|(_, word)| **word != 0).flat_map(|(at, word)| {
+            (0..WORD).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * WORD + bit)
+        });
+        bits.filter(move |number| range.contains(number))
+    }
+
     /// The bits, 64 numbers to a word, the smallest in the lowest bit.
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -91,6 +104,9 @@ mod tests {
             assert_eq!(bits.iter().collect::<BTreeSet<_>>(), set);
             assert!(bits.iter().rev().eq(set.iter().rev().copied()));
             assert_eq!(bits.count(), set.len());
+            for range in [0..320, 1..64, 63..65, 64..129, 200..200, 290..9000] {
+                assert!(bits.within(range.clone()).eq(set.range(range).copied()));
+            }
             assert!((0..320).all(|number| bits.contains(number) == set.contains(&number)));
         }
     }

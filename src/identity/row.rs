@@ -20,6 +20,11 @@ impl Key {
         // What rows are written with, so the same name has the same escapes.
         Self(Value::from(name).to_string().into())
     }
+
+    /// The name as JSON.
+    pub fn json(&self) -> &str {
+        &self.0
+    }
 }
 
 /// A row that was not decoded.
@@ -47,7 +52,18 @@ impl<'a> Row<'a> {
 
     /// The value of a property, compact JSON; `None` if the person does not have it.
     pub fn property(&self, key: &Key) -> Option<&'a str> {
-        member(self.properties, &key.0)
+        let mut members = Members::of(self.properties);
+        members.find(|(name, _)| *name == &*key.0).map(|(_, value)| value)
+    }
+
+    /// All properties: names, as [`Key::json`] has them, and values, compact JSON.
+    pub fn properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        Members::of(self.properties)
+    }
+
+    /// Bytes of all properties.
+    pub fn properties_len(&self) -> usize {
+        self.properties.len()
     }
 
     /// The whole person.
@@ -81,19 +97,32 @@ pub fn value(json: &str) -> Result<Value, IdentityError> {
     })
 }
 
-/// The value of a member of a compact JSON object, by the JSON text of its name.
-fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = object.strip_prefix('{')?;
-    while rest.starts_with('"') {
-        let own = rest.get(..text_end(rest)?)?;
-        let value = rest.get(own.len()..)?.strip_prefix(':')?;
-        let end = value_end(value)?;
-        if own == name {
-            return value.get(..end);
-        }
-        rest = value.get(end..)?.strip_prefix(',')?;
+/// The members of a compact JSON object, names and values, up to the end or to where it is damaged.
+struct Members<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Members<'a> {
+    fn of(object: &'a str) -> Self {
+        Self { rest: object.strip_prefix('{').unwrap_or_default() }
     }
-    None
+
+    fn member(&mut self) -> Option<(&'a str, &'a str)> {
+        let rest = std::mem::take(&mut self.rest);
+        let name = rest.get(..text_end(rest).filter(|_| rest.starts_with('"'))?)?;
+        let value = rest.get(name.len()..)?.strip_prefix(':')?;
+        let end = value_end(value)?;
+        self.rest = value.get(end..)?.strip_prefix(',').unwrap_or_default();
+        Some((name, value.get(..end)?))
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.member()
+    }
 }
 
 /// Where the JSON value at the front ends.
@@ -105,18 +134,18 @@ fn value_end(json: &str) -> Option<usize> {
     }
 }
 
-/// Where the JSON string at the front ends, behind its last quote.
+/// Where the JSON string at the front ends, behind its last quote. Most are too short for a search of
+/// many bytes at a time to be worth its beginning.
 fn text_end(json: &str) -> Option<usize> {
-    let mut from = 1;
-    loop {
-        let quote = from + json.get(from..)?.find('"')?;
-        let before = json.as_bytes().get(1..quote)?;
-        let escapes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
-        if escapes.is_multiple_of(2) {
-            return Some(quote + 1);
+    let mut is_escaped = false;
+    for (at, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            b'"' if !is_escaped => return Some(at + 1),
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
         }
-        from = quote + 1;
     }
+    None
 }
 
 /// Where the array or object at the front ends.
@@ -150,6 +179,7 @@ mod tests {
     use serde_json::json;
 
     use super::Key;
+    use super::Members;
     use super::Row;
     use super::value;
     use crate::clock::UnixMicros;
@@ -204,6 +234,10 @@ mod tests {
                 let found = row.property(&Key::new(name)).map(|json| value(json).unwrap());
                 assert_eq!(found.as_ref(), person.properties.get(name), "{name:?}");
             }
+            let all = row.properties().map(|(name, json)| {
+                (value(name).unwrap().as_str().unwrap().to_owned(), value(json).unwrap())
+            });
+            assert_eq!(all.collect::<serde_json::Map<_, _>>(), person.properties);
         }
     }
 
@@ -212,7 +246,7 @@ mod tests {
         for text in
             ["", "{", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":\"", "{\"a\":[", "{\"b\":1", "[]"]
         {
-            assert_eq!(super::member(text, "\"a\""), None, "{text}");
+            assert!(Members::of(text).all(|(name, _)| name != "\"a\""), "{text}");
         }
     }
 }

@@ -1,21 +1,24 @@
 //! Properties of all persons in memory, for questions that look at everybody: a value of each person
 //! is a code of one or two bytes, and a filter is asked once for each different value.
 //!
-//! A column is read from the identity store when it is asked for first, which takes as long as to look
-//! at everybody; each question brings it up to date with the persons who changed since the one before
+//! A column is read when it is asked for first, of most persons from a file that has only that property
+//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to date with the persons who changed since the one before
 //! ([`Watch`]), so an answer is that of the store at one moment. All columns together stay within a
-//! setting: the one that was asked longest ago goes first, and one that does not fit at all is refused,
-//! so that its questions look at the rows instead.
+//! setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
+//! so that its questions look at the rows instead, and so is one that others push out again and again.
 //!
 //! [`Watch`]: crate::identity::watch::Watch
 
 mod build;
+mod chunk;
 mod column;
 mod select;
+mod shelf;
 mod table;
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -29,16 +32,29 @@ use serde_json::Value;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::store::Identities;
 use crate::identity::view::View;
+use crate::query::QueryError;
+use crate::query::columns::shelf::ShelfError;
+use crate::query::columns::shelf::Shelves;
+use crate::query::columns::shelf::Stock;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
+pub(super) use crate::query::columns::shelf::Asked as AskedBefore;
+pub use crate::query::columns::shelf::Step;
 
-/// Refused columns that are remembered.
-const REFUSED_MAX: usize = 1000;
+/// Columns that are remembered because they do not fit or were pushed out.
+const REMEMBERED_MAX: usize = 1000;
+
+/// For how many questions a column is refused that does not fit.
+const REFUSED_FOR: u64 = 1000;
+
+/// A column that is pushed out twice within so many questions is refused for as many.
+const PUSHED_FOR: u64 = 64;
 
 /// A column by project and name of the property.
 type Name = (ProjectId, Box<str>);
@@ -52,9 +68,13 @@ pub(super) struct Columns {
     held: Mutex<BTreeMap<ProjectId, usize>>,
     /// Memory of what is being read.
     building: AtomicUsize,
-    /// Columns that do not fit.
-    refused: Mutex<BTreeSet<Name>>,
+    /// Columns that are not wanted, and up to which question.
+    refused: Mutex<BTreeMap<Name, u64>>,
+    /// Columns that went to make room for others, and at which question.
+    pushed: Mutex<BTreeMap<Name, u64>>,
     questions: AtomicU64,
+    /// What is on disk, if anything is to be.
+    shelves: Option<Shelves>,
     /// One set of columns is read at a time.
     turn: tokio::sync::Mutex<()>,
     /// Ends what is being read.
@@ -70,9 +90,80 @@ impl Columns {
             held: Mutex::default(),
             building: AtomicUsize::new(0),
             refused: Mutex::default(),
+            pushed: Mutex::default(),
             questions: AtomicU64::new(1),
+            shelves: None,
             turn: tokio::sync::Mutex::new(()),
             stop: AtomicBool::new(false),
+        }
+    }
+
+    /// The same with files in this directory, which need not exist, and which properties were in memory
+    /// at the end before. The files are made by [`Columns::step`].
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used.
+    pub(super) fn open(
+        bytes_max: u64,
+        directory: PathBuf,
+        identities: &Identities,
+    ) -> io::Result<(Self, AskedBefore)> {
+        Self::open_with(bytes_max, (directory, shelf::PERSONS), identities)
+    }
+
+    /// The same with a file for so many persons.
+    pub(super) fn open_with(
+        bytes_max: u64,
+        (directory, persons): (PathBuf, usize),
+        identities: &Identities,
+    ) -> io::Result<(Self, AskedBefore)> {
+        let (shelves, asked) = Shelves::open(directory, persons, identities)?;
+        Ok((Self { shelves: Some(shelves), ..Self::new(bytes_max) }, asked))
+    }
+
+    /// Makes or renews one file of a project, if one is worth it.
+    ///
+    /// # Errors
+    ///
+    /// The store or the disk failed.
+    pub(super) fn step(
+        &self,
+        identities: &Identities,
+        project: ProjectId,
+    ) -> Result<Step, QueryError> {
+        let Some(shelves) = self.shelves.as_ref().filter(|_| self.bytes_max > 0) else {
+            return Ok(Step::None);
+        };
+        shelves.step(identities, project, &self.stop).map_err(|error| match error {
+            ShelfError::Identity(error) => error.into(),
+            ShelfError::Chunk(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "cannot write columns of persons");
+                QueryError::Unavailable("columns of persons cannot be written")
+            }
+        })
+    }
+
+    /// Notes what is on disk and what is in memory for the next start; nothing may change any more.
+    ///
+    /// # Errors
+    ///
+    /// The disk failed; then the next start begins anew.
+    pub(super) fn close(&self) -> io::Result<()> {
+        let Some(shelves) = &self.shelves else { return Ok(()) };
+        let tables = self.tables.lock();
+        let asked = tables.iter().map(|(project, table)| {
+            (*project, table.read().rows.columns.keys().cloned().collect())
+        });
+        shelves.close(&asked.collect())
+    }
+
+    /// What there is on disk of a project, and a view of now.
+    fn stock(&self, identities: &Identities, project: ProjectId) -> Result<Stock, IdentityError> {
+        match &self.shelves {
+            Some(shelves) => shelves.stock(identities, project),
+            None => Ok(shelf::bare(identities, project)),
         }
     }
 
@@ -89,9 +180,10 @@ impl Columns {
         let table = self.tables.lock().get(&project).cloned();
         let table = table.as_ref().map(|table| table.read());
         let refused = self.refused.lock();
+        let now = self.questions.load(Ordering::Relaxed);
         let is_missing = |key: &str| {
             let is_there = table.as_ref().is_some_and(|table| table.rows.columns.contains_key(key));
-            !is_there && !refused.contains(&(project, key.into()))
+            !is_there && refused.get(&(project, key.into())).is_none_or(|until| now > *until)
         };
         keys.iter().filter(|key| is_missing(key)).cloned().collect()
     }
@@ -103,6 +195,7 @@ impl Columns {
         project: ProjectId,
         ask: impl FnOnce(&Rows, View, u64) -> Result<T, IdentityError>,
     ) -> Result<Option<T>, IdentityError> {
+        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let Some(table) = self.tables.lock().get(&project).cloned() else { return Ok(None) };
         let mut table_now = table.write();
         let view = match table_now.refresh() {
@@ -118,7 +211,6 @@ impl Columns {
         };
         let table_now = RwLockWriteGuard::downgrade(table_now);
         self.account(project, &table, table_now.rows.memory());
-        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let answer = ask(&table_now.rows, view, asked);
         drop(table_now);
         // Persons that came may have made it too much.
@@ -141,6 +233,19 @@ impl Columns {
         Ok(counted?.flatten())
     }
 
+    /// Files of a project.
+    #[cfg(test)]
+    pub(super) fn chunks(&self, project: ProjectId) -> usize {
+        self.shelves.as_ref().map_or(0, |shelves| shelves.len(project))
+    }
+
+    /// Forgets what is in memory.
+    #[cfg(test)]
+    pub(super) fn drop_all(&self) {
+        while self.evict_one(None) {}
+        self.refused.lock().clear();
+    }
+
     /// Memory of all columns in bytes, those included that are being read.
     pub(super) fn memory(&self) -> usize {
         let held = self.held.lock().values().fold(0_usize, |sum, more| sum.saturating_add(*more));
@@ -151,26 +256,32 @@ impl Columns {
         self.memory().saturating_sub(self.bytes_max)
     }
 
-    /// Counts memory of what is being read, and makes room for it. Says whether there is room.
-    fn grow(&self, project: ProjectId, bytes: usize) -> bool {
+    /// Counts memory of what is being read for a question that wants these columns, and makes room for it.
+    /// Says whether there is room.
+    fn grow(&self, wanted: (ProjectId, &[Box<str>]), bytes: usize) -> bool {
         self.building.fetch_add(bytes, Ordering::Relaxed);
         while self.excess() > 0 {
-            if !self.evict_one(Some(project)) {
+            if !self.evict_one(Some(wanted)) {
                 return false;
             }
         }
         true
     }
 
-    /// Drops the column that was asked for longest ago, and a table without columns. What is read for
-    /// `project` needs its persons, so of that one only columns go. `false` if there is none.
-    fn evict_one(&self, project: Option<ProjectId>) -> bool {
+    /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
+    /// without columns, unless something is wanted of it. `false` if there is none.
+    fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
+        let is_wanted = |owner: ProjectId, key: &str| {
+            let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
+            wanted.is_some_and(|(project, keys)| project == owner && is_among(keys))
+        };
         let tables: Vec<_> = self.tables.lock().clone().into_iter().collect();
         let mut oldest: Option<(u64, ProjectId, Box<str>)> = None;
         for (owner, table) in &tables {
             for (key, held) in &table.read().rows.columns {
                 let asked = held.asked.load(Ordering::Relaxed);
-                if oldest.as_ref().is_none_or(|(least, ..)| asked < *least) {
+                let is_older = oldest.as_ref().is_none_or(|(least, ..)| asked < *least);
+                if is_older && !is_wanted(*owner, key) {
                     oldest = Some((asked, *owner, key.clone()));
                 }
             }
@@ -182,13 +293,29 @@ impl Columns {
         let mut table_now = table.write();
         table_now.rows.columns.remove(&key);
         let is_empty = table_now.rows.columns.is_empty();
-        if is_empty && project != Some(owner) {
+        if is_empty && wanted.is_none_or(|(project, _)| project != owner) {
             drop(table_now);
             self.forget(owner, &table);
         } else {
             self.account(owner, &table, table_now.rows.memory());
         }
+        self.push_out((owner, key));
         true
+    }
+
+    /// Remembers that a column went. If it did so a short time ago too, those who push each other out are
+    /// too many, and one of them has to stay away.
+    fn push_out(&self, name: Name) {
+        let now = self.questions.load(Ordering::Relaxed);
+        let mut pushed = self.pushed.lock();
+        if pushed.len() >= REMEMBERED_MAX {
+            pushed.clear();
+        }
+        let before = pushed.insert(name.clone(), now);
+        drop(pushed);
+        if before.is_some_and(|before| now.saturating_sub(before) <= PUSHED_FOR) {
+            self.refuse(name, PUSHED_FOR);
+        }
     }
 
     /// Notes the memory of a table, if it is still there.
@@ -208,12 +335,14 @@ impl Columns {
         }
     }
 
-    fn refuse(&self, name: Name) {
+    /// Refuses a column for so many questions.
+    fn refuse(&self, name: Name, questions: u64) {
         let mut refused = self.refused.lock();
-        if refused.len() >= REFUSED_MAX {
+        if refused.len() >= REMEMBERED_MAX {
             refused.clear();
         }
-        tracing::debug!(property = &*name.1, "no column of persons: it would be too large");
-        refused.insert(name);
+        tracing::debug!(property = &*name.1, "no column of persons: there is no room for it");
+        let until = self.questions.load(Ordering::Relaxed).saturating_add(questions);
+        refused.insert(name, until);
     }
 }

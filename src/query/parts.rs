@@ -74,16 +74,35 @@ pub(super) async fn in_parts<T: Send + 'static, E: Send + 'static>(
 ) -> Result<Result<Vec<T>, E>, JoinError> {
     let threads = runtime.metrics().num_workers().max(1);
     let ranges = ranges(numbers, threads.saturating_mul(RANGES_PER_THREAD));
-    let shared = Arc::new((work, ranges, AtomicUsize::new(0), Mutex::new(Vec::new())));
+    in_pieces(runtime, ranges, work).await
+}
+
+/// The same with pieces of whatever kind.
+///
+/// # Errors
+///
+/// The work panicked, or the runtime is going down.
+pub(super) async fn in_pieces<P, T, E>(
+    runtime: &Handle,
+    pieces: Vec<P>,
+    work: impl Fn(P) -> Result<T, E> + Send + Sync + 'static,
+) -> Result<Result<Vec<T>, E>, JoinError>
+where
+    P: Clone + Send + Sync + 'static,
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let threads = runtime.metrics().num_workers().max(1);
+    let shared = Arc::new((work, pieces, AtomicUsize::new(0), Mutex::new(Vec::new())));
     let worker = |_| {
         let shared = Arc::clone(&shared);
         runtime.spawn_blocking(move || {
-            let (work, ranges, next, done) = &*shared;
-            while let Some((at, range)) = take(ranges, next) {
-                match work(range) {
+            let (work, pieces, next, done) = &*shared;
+            while let Some((at, piece)) = take(pieces, next) {
+                match work(piece) {
                     Ok(result) => done.lock().push((at, result)),
                     Err(error) => {
-                        next.store(ranges.len(), Ordering::Relaxed);
+                        next.store(pieces.len(), Ordering::Relaxed);
                         return Err(error);
                     }
                 }
@@ -101,12 +120,13 @@ pub(super) async fn in_parts<T: Send + 'static, E: Send + 'static>(
     Ok(outcome.map(|()| done.into_iter().map(|(_, result)| result).collect()))
 }
 
-fn take(ranges: &[Range<i64>], next: &AtomicUsize) -> Option<(usize, Range<i64>)> {
+fn take<P: Clone>(pieces: &[P], next: &AtomicUsize) -> Option<(usize, P)> {
     let at = next.fetch_add(1, Ordering::Relaxed);
-    Some((at, ranges.get(at)?.clone()))
+    Some((at, pieces.get(at)?.clone()))
 }
 
-fn ranges(numbers: Range<i64>, count: usize) -> Vec<Range<i64>> {
+/// About so many ranges that together are `numbers`.
+pub(super) fn ranges(numbers: Range<i64>, count: usize) -> Vec<Range<i64>> {
     let length = numbers.end.saturating_sub(numbers.start).max(0);
     let count = i64::try_from(count.max(1)).unwrap_or(i64::MAX);
     let step = (length / count).saturating_add(1);

@@ -6,6 +6,7 @@
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
+use crate::synth::Choice;
 use crate::synth::DistinctId;
 use crate::synth::random::Random;
 use crate::synth::random::mix;
@@ -68,6 +69,8 @@ pub(super) struct Session {
     pub(super) device_id: Uuid,
     /// Members that all events of the session share, each with a comma after it.
     pub(super) shared: Vec<u8>,
+    /// Whether the next event is the first of a person that a server tells of.
+    pub(super) is_first: bool,
     /// True until the first page view is written.
     pub(super) landing: bool,
     /// Time of the last event.
@@ -81,6 +84,8 @@ pub(super) struct Session {
 
 /// Events of one session at most; half of it on average.
 const EVENTS_MAX: u64 = 30;
+/// The same if there are to be many persons.
+const EVENTS_MAX_EVEN: u64 = 3;
 /// Longest pause between two events of a session. posthog-js ends a session after 30 minutes.
 const PAUSE_MAX_MILLIS: u64 = 90_000;
 /// Sessions in 100 that begin signed in.
@@ -93,33 +98,47 @@ pub(super) struct Setting {
     /// The project token as a JSON string.
     pub(super) token: String,
     pub(super) persons: u64,
+    pub(super) choice: Choice,
     pub(super) persons_salt: u64,
     pub(super) now: UnixMicros,
     pub(super) span_millis: u64,
 }
 
 impl Session {
-    pub(super) fn begin(setting: &Setting, random: &mut Random, ids: &mut Ids) -> Self {
-        let person = random.rank(setting.persons);
+    /// The session that begins after `before` others.
+    pub(super) fn begin(
+        setting: &Setting,
+        before: u64,
+        random: &mut Random,
+        ids: &mut Ids,
+    ) -> Self {
+        let is_even = setting.choice == Choice::Even;
+        let is_first = is_even && before < setting.persons;
+        let person = match setting.choice {
+            Choice::Zipf => random.rank(setting.persons),
+            Choice::Even if is_first => before,
+            Choice::Even => random.below(setting.persons),
+        };
         let traits = mix(person ^ setting.persons_salt);
         let ago = random.below(setting.span_millis.saturating_add(1));
         let at = earlier(setting.now, ago);
         let devices = u64::try_from(setting.vocabulary.devices.len()).unwrap_or(1);
         // First seen up to a year ago, in milliseconds.
         let first_seen = earlier(setting.now, traits % 31_536_000_000);
-        let signed_in = random.percent(SIGNED_IN);
+        let signed_in = random.percent(SIGNED_IN) || is_even;
         let mut session = Self {
             person,
             standing: if signed_in { Standing::Identified } else { Standing::Anonymous },
             device_id: version_7(first_seen, traits >> 7, mix(traits)),
             shared: Vec::with_capacity(1_024),
+            is_first,
             landing: true,
             at,
             session_id: ids.next(at, random),
             window_id: ids.next(at, random),
             device: usize::try_from(traits % devices.max(1)).unwrap_or(0),
             referrer: vocabulary::referrer(random),
-            events_left: 1 + random.below(EVENTS_MAX),
+            events_left: 1 + random.below(if is_even { EVENTS_MAX_EVEN } else { EVENTS_MAX }),
         };
         session.render(setting);
         session

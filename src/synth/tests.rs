@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::synth::Batch;
+use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
 
@@ -109,6 +110,26 @@ fn the_mix_and_the_size_are_as_announced() {
     assert_eq!(products.len(), 5 + 12);
     let average = batch.body.len() / 20_000;
     assert!((900..=1_100).contains(&average), "{average} bytes an event");
+}
+
+/// Goal: each of many persons has a profile with an email after two events for each of them or a few
+/// more.
+#[test]
+fn an_even_choice_makes_each_person_in_turn() {
+    let settings = Settings { persons: 5_000, choice: Choice::Even, ..Settings::new("phc", NOW) };
+    let mut stream = Stream::new(9, settings);
+    let mut emails = HashSet::new();
+    for event in events(&stream.lines(11_000)) {
+        emails.extend(event["$set"]["email"].as_str().map(str::to_owned));
+    }
+    assert_eq!(emails.len(), 5_000);
+    let mut users = HashSet::new();
+    for known in stream.lines(60_000).events {
+        users.insert(known.distinct_id.to_string());
+    }
+    // Then all are as likely: with about 30,000 sessions hardly anybody stays away.
+    let seen = (0..5_000).filter(|number| users.contains(&format!("user_{number}"))).count();
+    assert!(seen > 4_800, "{seen}");
 }
 
 /// The keys of a JSON object as written, twice if twice.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::harness::Answer;
 use crate::harness::KEY;
+use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
 const PERSONS: &str = "/api/projects/@current/persons/";
@@ -472,5 +473,51 @@ fn filters_and_values_see_what_was_acknowledged_just_before() {
         assert_eq!(having("free"), [] as [&str; 0]);
         let found = list(&server, &[("search", "CORP")]);
         assert_eq!(found["count"], 2, "{found}");
+    }
+}
+
+/// Goal: who was created by a clock that is more than a day ahead is in no list, whatever the filter, and
+/// whether or not there is a column for it; all others are, and he is found by who knows him.
+#[test]
+fn persons_from_the_future_are_in_no_list() {
+    for bytes in ["512MiB", "0B"] {
+        let server = TestServer::start_with(&[("WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", bytes)]);
+        let date = server.get(PERSONS).header("date").expect("a date").to_owned();
+        let now = chrono::DateTime::parse_from_rfc2822(&date).expect("a date");
+        for (id, ahead) in [("past", -48), ("soon", 20), ("future", 48)] {
+            let event = json!({
+                "event": "$identify", "uuid": uuid::Uuid::new_v4().to_string(), "distinct_id": id,
+                "timestamp": (now + chrono::Duration::hours(ahead)).to_rfc3339(),
+                "options": {"disable_skew_correction": true},
+                "properties": {"$set": {"plan": "pro", "email": format!("{id}@corp.com")}},
+            });
+            let body = json!({"created_at": now.to_rfc3339(), "batch": [event]}).to_string();
+            let (token, request) = (format!("Bearer {TOKEN}"), uuid::Uuid::new_v4().to_string());
+            let (sent_at, attempt) = (now.to_rfc3339(), "1");
+            let headers = [
+                ("authorization", token.as_str()),
+                ("content-type", "application/json"),
+                ("posthog-sdk-info", "posthog-python/7.91.1"),
+                ("posthog-attempt", attempt),
+                ("posthog-request-id", &request),
+                ("posthog-request-timestamp", &sent_at),
+            ];
+            let answer = server.send("POST", "/i/v1/analytics/events", &headers, body);
+            assert_eq!(answer.status, 200, "{answer}");
+        }
+        let pro = json!([{"key": "plan", "value": "pro", "operator": "exact"}]).to_string();
+        let after = json!([{"key": "created_at", "type": "person_metadata", "value": "2020-01-01",
+            "operator": "is_date_after"}]);
+        let after = after.to_string();
+        for query in
+            [&[][..], &[("properties", &*pro)], &[("properties", &*after)], &[("search", "corp")]]
+        {
+            let page = list(&server, query);
+            assert_eq!(page["count"], 2, "{bytes} {query:?}: {page}");
+            assert_eq!(first_ids(&page), ["soon", "past"], "{bytes} {query:?}");
+        }
+        assert_eq!(list(&server, &[("email", "future@corp.com")])["count"], 0);
+        let known = list(&server, &[("distinct_id", "future")]);
+        assert_eq!(first_ids(&known), ["future"]);
     }
 }

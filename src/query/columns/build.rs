@@ -1,7 +1,6 @@
-//! How columns come to be: all persons are read by several threads, which goes on to its end whoever
-//! is still waiting for it.
+//! How columns come to be: all persons are read by several threads, from files if there are any, which
+//! goes on to its end whoever is still waiting for it.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,18 +10,32 @@ use tokio::task::JoinError;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::bits::Bits;
+use crate::identity::row::Row;
 use crate::identity::store::Identities;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::QueryError;
 use crate::query::columns::Columns;
+use crate::query::columns::PUSHED_FOR;
+use crate::query::columns::REFUSED_FOR;
+use crate::query::columns::shelf::Piece;
+use crate::query::columns::shelf::Stock;
+use crate::query::columns::shelf::places;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
-use crate::query::parts::in_parts;
+use crate::query::parts::in_pieces;
+use crate::query::parts::ranges;
 
 /// Rows between two looks at the memory that they take.
 const LOOK_EVERY: usize = 4096;
+
+/// Ranges of those who are in no file.
+const RANGES: usize = 16;
+
+/// If more than one person in this many has changed, all of a file are read from their rows.
+const CHANGED_SHARE: usize = 4;
 
 /// Memory of a person without any property: number, time, two bits.
 const PERSON_BYTES: u64 = 13;
@@ -43,6 +56,17 @@ impl From<IdentityError> for Stopped {
     }
 }
 
+/// What is read.
+struct Reading {
+    project: ProjectId,
+    view: View,
+    /// Who is not as the files say.
+    changed: Bits,
+    /// The columns to read, and all that the question wants.
+    keys: Vec<Box<str>>,
+    wanted: Arc<[Box<str>]>,
+}
+
 impl Columns {
     /// Reads those of these columns that are missing, unless they do not fit.
     ///
@@ -55,7 +79,7 @@ impl Columns {
         project: ProjectId,
         keys: Vec<Box<str>>,
     ) -> Result<(), QueryError> {
-        let columns = Arc::clone(&self);
+        let (columns, wanted) = (Arc::clone(&self), Arc::<[Box<str>]>::from(keys.clone()));
         let missing = |keys: Vec<Box<str>>| {
             let columns = Arc::clone(&columns);
             let missing = runtime.spawn_blocking(move || columns.missing(project, &keys));
@@ -72,11 +96,16 @@ impl Columns {
             if keys.is_empty() {
                 break;
             }
-            let read = columns.read((&identities, &runtime), project, keys.clone()).await;
+            let store = (&identities, &runtime);
+            let read = columns.read(store, project, keys.clone(), Arc::clone(&wanted)).await;
             self.building.store(0, Ordering::Relaxed);
             match read? {
                 Ok(()) => {}
-                Err(Stopped::TooLarge(key)) => self.refuse((project, key)),
+                Err(Stopped::TooLarge(key)) => {
+                    // With others it may be too much, and alone not.
+                    let questions = if wanted.len() == 1 { REFUSED_FOR } else { PUSHED_FOR };
+                    self.refuse((project, key), questions);
+                }
                 Err(Stopped::Failed(error)) => return Err(error.into()),
                 Err(Stopped::Ending) => break,
             }
@@ -89,18 +118,23 @@ impl Columns {
         (identities, runtime): (&Identities, &Handle),
         project: ProjectId,
         keys: Vec<Box<str>>,
+        wanted: Arc<[Box<str>]>,
     ) -> Result<Result<(), Stopped>, QueryError> {
-        let watched = identities.clone();
-        let watching = runtime.spawn_blocking(move || watched.watch(project));
-        let (watch, view) = watching.await.map_err(given_up)?;
+        let (columns, store) = (Arc::clone(self), identities.clone());
+        let stocking = runtime.spawn_blocking(move || columns.stock(&store, project));
+        let Stock { watch, view, mut pieces, changed } = stocking.await.map_err(given_up)??;
         let (next, persons) = (view.next_number()?, view.person_count(project)?);
         let least = usize::try_from(persons.saturating_mul(PERSON_BYTES)).unwrap_or(usize::MAX);
         if least > self.bytes_max {
             return Ok(keys.into_iter().next().map_or(Ok(()), |key| Err(Stopped::TooLarge(key))));
         }
-        let (columns, wanted) = (Arc::clone(self), keys.clone());
-        let work = move |numbers| columns.part(project, &view, numbers, &wanted);
-        let parts = match in_parts(runtime, 1..next, work).await.map_err(given_up)? {
+        let kept = pieces.last().map_or(1, |piece| piece.numbers.end);
+        let rest = ranges(kept..next, RANGES).into_iter();
+        pieces.extend(rest.map(|numbers| Piece { numbers, chunk: None }));
+        let columns = Arc::clone(self);
+        let reading = Reading { project, view, changed, keys: keys.clone(), wanted };
+        let work = move |piece: Piece| columns.part(&reading, &piece);
+        let parts = match in_pieces(runtime, pieces, work).await.map_err(given_up)? {
             Ok(parts) => parts,
             Err(stopped) => return Ok(Err(stopped)),
         };
@@ -121,20 +155,18 @@ impl Columns {
         joining.await.map_err(given_up)
     }
 
-    /// The persons with these numbers.
-    fn part(
-        &self,
-        project: ProjectId,
-        view: &View,
-        numbers: Range<i64>,
-        keys: &[Box<str>],
-    ) -> Result<Rows, Stopped> {
-        let mut rows = Rows::new(keys, 0);
-        let (mut counted, mut stopped) = (0, None);
-        view.scan_rows(project, numbers, |row| {
+    /// The persons of a piece.
+    fn part(&self, reading: &Reading, piece: &Piece) -> Result<Rows, Stopped> {
+        let mut counted = 0;
+        if let Some(rows) = Self::kept(reading, piece)? {
+            let has_room = self.has_room(reading, &rows, &mut counted);
+            return if has_room { Ok(rows) } else { Err(Stopped::TooLarge(rows.largest())) };
+        }
+        let (mut rows, mut stopped) = (Rows::new(&reading.keys, 0), None);
+        reading.view.scan_rows(reading.project, piece.numbers.clone(), |row| {
             let is_too_large = rows.push(row).is_err() || {
                 rows.len().is_multiple_of(LOOK_EVERY)
-                    && !self.has_room(project, &rows, &mut counted)
+                    && !self.has_room(reading, &rows, &mut counted)
             };
             if is_too_large {
                 stopped = Some(Stopped::TooLarge(rows.largest()));
@@ -143,16 +175,46 @@ impl Columns {
             }
             Ok(if stopped.is_none() { Flow::Continue(()) } else { Flow::Break(()) })
         })?;
-        if stopped.is_none() && !self.has_room(project, &rows, &mut counted) {
+        if stopped.is_none() && !self.has_room(reading, &rows, &mut counted) {
             stopped = Some(Stopped::TooLarge(rows.largest()));
         }
         stopped.map_or(Ok(rows), Err)
     }
 
-    fn has_room(&self, project: ProjectId, rows: &Rows, counted: &mut usize) -> bool {
+    /// The persons of a piece from its file, as they are now. `None` if their rows have to be read.
+    fn kept(reading: &Reading, piece: &Piece) -> Result<Option<Rows>, Stopped> {
+        let Some(chunk) = &piece.chunk else { return Ok(None) };
+        let changed: Vec<usize> = reading.changed.within(places(&piece.numbers)).collect();
+        if changed.len() > chunk.persons / CHANGED_SHARE {
+            return Ok(None);
+        }
+        let mut rows = match chunk.read(&reading.keys) {
+            Ok(Some(rows)) => rows,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "a file of columns of persons cannot be read");
+                return Ok(None);
+            }
+        };
+        for number in changed {
+            let Ok(number) = i64::try_from(number) else { continue };
+            // Who is not in the file was gone before, for good.
+            let Some(place) = rows.place(number) else { continue };
+            let too_large = Stopped::TooLarge(rows.largest());
+            let ask = |row: &Row<'_>| rows.set(place, Some(row));
+            let set = reading.view.ask_row(reading.project, number, ask)?;
+            if set.unwrap_or_else(|| rows.set(place, None)).is_err() {
+                return Err(too_large);
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut usize) -> bool {
         let now = rows.memory();
         let more = now.saturating_sub(std::mem::replace(counted, now));
-        self.grow(project, more)
+        self.grow((reading.project, &*reading.wanted), more)
     }
 
     /// Puts what was read beside what is there.

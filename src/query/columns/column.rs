@@ -72,6 +72,23 @@ impl Column {
         Ok(())
     }
 
+    /// Adds persons, who have no value or one of `texts`, told by its place there.
+    pub(super) fn extend(
+        &mut self,
+        texts: &[&str],
+        places: impl Iterator<Item = Option<usize>>,
+    ) -> Result<(), TooLarge> {
+        let codes: Result<Vec<u32>, TooLarge> =
+            texts.iter().map(|text| self.values.code(Some(text))).collect();
+        let codes = codes?;
+        for place in places {
+            let code = place.and_then(|place| codes.get(place)).copied().unwrap_or(NONE);
+            self.values.count(code, 1);
+            self.codes.push(code);
+        }
+        Ok(())
+    }
+
     /// Different values, those included that nobody has any more.
     pub(super) fn different(&self) -> usize {
         self.values.len()

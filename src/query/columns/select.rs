@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::predicate::Condition;
 use crate::event::predicate::Predicate;
+use crate::event::predicate::Relation;
+use crate::event::predicate::Test;
 use crate::identity::IdentityError;
 use crate::identity::bits::Bits;
 use crate::identity::view::Flow;
@@ -66,6 +69,8 @@ enum Node<'a> {
     /// The answers for those who are identified, and for the others.
     Identified(bool, bool),
     Created(&'a Predicate),
+    /// The answer for those who were created before a time; the others have the other one.
+    CreatedBefore(UnixMicros, bool),
     Places(Bits),
     Constant(bool),
     Unknown,
@@ -148,7 +153,7 @@ impl<'a> Selection<'a> {
                 let test = |is| predicate.matches_value(Some(&Value::Bool(is)), self.now);
                 Node::Identified(test(true), test(false))
             }
-            Asked::Created(predicate) => Node::Created(predicate),
+            Asked::Created(predicate) => self.created(predicate),
             Asked::Numbers(numbers) => {
                 let mut places = Bits::default();
                 numbers
@@ -160,6 +165,38 @@ impl<'a> Selection<'a> {
             Asked::Constant(holds) => Node::Constant(*holds),
             Asked::Unknown => Node::Unknown,
         })
+    }
+
+    /// A filter on times that only asks on which side of one they are, as that time.
+    fn created(&self, predicate: &'a Predicate) -> Node<'a> {
+        let is_side =
+            |relation: &Relation| !matches!(relation, Relation::Equal | Relation::NotEqual);
+        let (Test::Is(condition) | Test::IsNot(condition)) = &predicate.test else {
+            return Node::Created(predicate);
+        };
+        let Condition::Date(relation, _) = condition else { return Node::Created(predicate) };
+        let Some((mut first, mut last)) = self.rows.created_bounds().filter(|_| is_side(relation))
+        else {
+            return Node::Created(predicate);
+        };
+        let at_first = self.is_created(predicate, UnixMicros(first));
+        if self.is_created(predicate, UnixMicros(last)) == at_first {
+            return Node::Constant(at_first);
+        }
+        // The first time with the other answer is behind `first` and not behind `last`.
+        while last.saturating_sub(first) > 1 {
+            let middle = first.midpoint(last);
+            if self.is_created(predicate, UnixMicros(middle)) == at_first {
+                first = middle;
+            } else {
+                last = middle;
+            }
+        }
+        Node::CreatedBefore(UnixMicros(last), at_first)
+    }
+
+    fn is_created(&self, predicate: &Predicate, created: UnixMicros) -> bool {
+        predicate.matches_value(Some(&Value::from(created.to_rfc3339())), self.now)
     }
 
     fn codes(
@@ -214,10 +251,13 @@ impl<'a> Selection<'a> {
             }
             Node::Created(predicate) => {
                 let present = word_of(self.rows.present(), first);
-                let holds = |bit: &usize| {
-                    let created = self.rows.created_at(first + bit).to_rfc3339();
-                    predicate.matches_value(Some(&Value::from(created)), self.now)
-                };
+                let holds =
+                    |bit: &usize| self.is_created(predicate, self.rows.created_at(first + bit));
+                known(bits(present).filter(holds).fold(0, |word, bit| word | 1 << bit))
+            }
+            Node::CreatedBefore(time, before) => {
+                let present = word_of(self.rows.present(), first);
+                let holds = |bit: &usize| (self.rows.created_at(first + bit) < *time) == *before;
                 known(bits(present).filter(holds).fold(0, |word, bit| word | 1 << bit))
             }
             Node::Places(places) => known(word_of(places, first)),

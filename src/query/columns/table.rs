@@ -58,8 +58,36 @@ impl Rows {
         columns.try_for_each(|held| held.column.push(row.property(&held.key)))
     }
 
+    /// The names of the columns, as rows have them.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.columns.values().map(|held| held.key.json()).collect()
+    }
+
+    /// Adds persons with larger numbers: number, time, whether identified. Of a column `values` gives by
+    /// its name the different values, and for each person the place of the own one there.
+    pub(super) fn extend<'v>(
+        &mut self,
+        persons: impl Iterator<Item = (i64, i64, bool)>,
+        values: impl Fn(&str) -> Option<(Vec<&'v str>, Vec<Option<usize>>)>,
+    ) -> Result<(), TooLarge> {
+        let before = self.numbers.len();
+        for (number, created, is_identified) in persons {
+            let place = self.numbers.len();
+            push(&mut self.numbers, u32::try_from(number).map_err(|_| TooLarge)?);
+            push(&mut self.created, created);
+            self.present.insert(place);
+            self.identified.set(place, is_identified);
+        }
+        let added = self.numbers.len() - before;
+        self.columns.values_mut().try_for_each(|held| {
+            let (texts, mut places) = values(held.key.json()).unwrap_or_default();
+            places.resize(added, None);
+            held.column.extend(&texts, places.into_iter())
+        })
+    }
+
     /// Says how a person is now; `None` if it is gone.
-    fn set(&mut self, place: usize, row: Option<&Row<'_>>) -> Result<(), TooLarge> {
+    pub(super) fn set(&mut self, place: usize, row: Option<&Row<'_>>) -> Result<(), TooLarge> {
         self.present.set(place, row.is_some());
         if let Some(row) = row {
             self.identified.set(place, row.is_identified);
@@ -127,6 +155,14 @@ impl Rows {
 
     pub(super) fn created_at(&self, place: usize) -> UnixMicros {
         UnixMicros(self.created.get(place).copied().unwrap_or(i64::MIN))
+    }
+
+    /// The first and the last time at which anybody was created, as microseconds.
+    pub(super) fn created_bounds(&self) -> Option<(i64, i64)> {
+        let bounds =
+            |(first, last): (i64, i64), created: &i64| (first.min(*created), last.max(*created));
+        let first = *self.created.first()?;
+        Some(self.created.iter().fold((first, first), bounds))
     }
 
     pub(super) fn present(&self) -> &Bits {

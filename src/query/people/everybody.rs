@@ -62,7 +62,7 @@ impl Engine {
 
     /// Reads columns that are missing. Whoever waits too long leaves them to the next one who asks: they
     /// are read nevertheless.
-    pub(super) async fn provide(
+    pub(in crate::query) async fn provide(
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,

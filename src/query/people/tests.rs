@@ -36,6 +36,7 @@ use crate::identity::store::Identities;
 use crate::identity::store::Limits;
 use crate::identity::view::View;
 use crate::query::columns::Columns;
+use crate::query::columns::Step;
 use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
@@ -167,8 +168,13 @@ impl World {
                 "operator": "in", "negation": negation}),
             1 => json!({"type": "person_metadata", "key": "is_identified", "value": true,
                 "operator": "exact", "negation": negation}),
-            2 => json!({"type": "person_metadata", "key": "created_at", "value": "2023-11-13",
-                "operator": "is_date_before", "negation": negation}),
+            2 => {
+                let operators = ["is_date_before", "is_date_after", "is_date_exact", "icontains"];
+                let days = ["2023-11-13", "2023-11-14T22:13:20Z", "2023-11-16", "-2d", "soon"];
+                json!({"type": "person_metadata", "key": "created_at", "negation": negation,
+                    "operator": *operators.choose(&mut self.random).unwrap(),
+                    "value": *days.choose(&mut self.random).unwrap()})
+            }
             3 => json!({"type": "person_metadata", "key": "uuid", "operator": "icontains",
                 "value": "1", "negation": negation}),
             _ => json!({"key": *KEYS.choose(&mut self.random).unwrap(), "value": value,
@@ -273,12 +279,18 @@ fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
 #[test]
 fn columns_rows_and_a_naive_look_agree() {
     let runtime = Runtime::new().unwrap();
-    let mut from_columns = 0;
+    let (mut from_columns, mut reopened) = (0, 0);
     for seed in 0..24 {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
-        let columns = Arc::new(Columns::new(bytes_max));
+        let kept = directory.path().join("columns");
+        let chunk = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
+        let open = |identities: &Identities| {
+            let kept = (kept.clone(), chunk);
+            Arc::new(Columns::open_with(bytes_max, kept, identities).unwrap().0)
+        };
+        let mut columns = open(&world.identities);
         if seed % 3 == 0 {
             // So many that not all of them are read for what columns leave open.
             world.ids = 1500;
@@ -291,6 +303,26 @@ fn columns_rows_and_a_naive_look_agree() {
             }
             if world.random.random_bool(0.1) {
                 world.ids += 3;
+            }
+            for _ in 0..world.random.random_range(0..4) {
+                columns.step(&world.identities, PROJECTS[0]).unwrap();
+            }
+            if world.random.random_bool(0.2) {
+                // A clean end, after which something changes in vain, or none.
+                let is_clean = world.random.random_bool(0.8);
+                if is_clean {
+                    columns.close().unwrap();
+                }
+                let chunks = columns.chunks(PROJECTS[0]);
+                drop(columns);
+                let is_same = world.random.random_bool(0.8);
+                if !is_same {
+                    world.change(3);
+                }
+                columns = open(&world.identities);
+                let expected = if is_clean && is_same { chunks } else { 0 };
+                assert_eq!(columns.chunks(PROJECTS[0]), expected, "seed {seed} step {step}");
+                reopened += expected;
             }
             let (question, part) = (world.question(), world.part());
             provide(&runtime, &columns, &world, &question);
@@ -314,6 +346,7 @@ fn columns_rows_and_a_naive_look_agree() {
         }
     }
     assert!(from_columns > 400, "{from_columns}");
+    assert!(reopened > 40, "{reopened}");
 }
 
 /// Goal: an answer is that of one moment while persons are changing.
@@ -328,7 +361,9 @@ fn answers_are_of_one_moment_beside_a_writer() {
         sequence: 0,
         identities: world.identities.clone(),
     };
-    let columns = Arc::new(Columns::new(AMPLE));
+    let kept = (directory.path().join("columns"), 2);
+    let (columns, _) = Columns::open_with(AMPLE, kept, &world.identities).unwrap();
+    let columns = Arc::new(columns);
     world.change(8);
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
@@ -339,6 +374,10 @@ fn answers_are_of_one_moment_beside_a_writer() {
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
             let (question, part) = (asker.question(), asker.part());
+            columns.step(&asker.identities, PROJECTS[0]).unwrap();
+            if asker.random.random_bool(0.3) {
+                columns.drop_all();
+            }
             provide(&runtime, &columns, &asker, &question);
             if let Some(found) = in_columns(&columns, &question, part) {
                 check(&found, &question, part, &format!("round {rounds}"));
@@ -381,4 +420,76 @@ fn values_are_those_of_the_newest_persons() {
     }
     assert!(columns.values(PROJECTS[0], "other", 5).unwrap().is_none());
     assert!(columns.values(PROJECTS[1], "plan", 5).unwrap().is_none());
+}
+
+/// Persons of whom each has other values of some properties.
+fn persons(identities: &Identities, persons: u32, keys: &[String]) {
+    let op = |number: u32| {
+        let value =
+            |key: &String| (key.clone(), json!(format!("{key} {number} {}", "x".repeat(40))));
+        let update = Update { set: keys.iter().map(value).collect(), ..Update::default() };
+        Op {
+            distinct_id: format!("id{number}"),
+            event_id: Uuid::from_u128(number.into()),
+            timestamp: NOW,
+            kind: OpKind::Update(update),
+        }
+    };
+    let ops = (0..persons).map(op).collect();
+    identities.apply(&[Record { sequence: 1, project: PROJECTS[0], ops }]).unwrap();
+}
+
+/// Goal: if only one of two columns fits, most questions find what they need or do without, instead of
+/// each of them reading what the one before it pushed out.
+#[test]
+fn columns_do_not_push_each_other_out_again_and_again() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let identities = Identities::open(directory.path(), LIMITS).unwrap();
+    persons(&identities, 3000, &["a".to_owned(), "b".to_owned()]);
+    let read = |columns: &Arc<Columns>, keys: &[&str]| {
+        let keys: Vec<Box<str>> = keys.iter().map(|key| (*key).into()).collect();
+        let is_read = !columns.missing(PROJECTS[0], &keys).is_empty();
+        let store = (identities.clone(), runtime.handle().clone());
+        runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys.clone())).unwrap();
+        for key in &keys {
+            columns.values(PROJECTS[0], key, 10).unwrap();
+        }
+        is_read
+    };
+    let ample = Arc::new(Columns::new(AMPLE));
+    read(&ample, &["a"]);
+    let bytes_max = u64::try_from(ample.memory()).unwrap() * 5 / 2;
+    for question in [&["a", "b"][..], &["a"]] {
+        let columns = Arc::new(Columns::new(bytes_max - bytes_max / 4));
+        let questions = (0..50).flat_map(|_| [question, &["b"]]);
+        let reads = questions.filter(|keys| read(&columns, keys)).count();
+        assert!((1..12).contains(&reads), "{question:?}: {reads}");
+        // What is asked for alone comes back.
+        let reads = (0..200).filter(|_| read(&columns, &["a"])).count();
+        assert!(reads <= 1, "{reads}");
+        assert!(columns.values(PROJECTS[0], "a", 10).unwrap().is_some());
+    }
+}
+
+/// Goal: properties beyond those that a file has are found all the same.
+#[test]
+fn many_properties_are_all_found() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let identities = Identities::open(&directory.path().join("store"), LIMITS).unwrap();
+    let keys: Vec<String> = (0..600).map(|number| format!("key {number}")).collect();
+    persons(&identities, 30, &keys);
+    let kept = (directory.path().join("columns"), 10);
+    let (columns, _) = Columns::open_with(AMPLE, kept, &identities).unwrap();
+    let columns = Arc::new(columns);
+    while columns.step(&identities, PROJECTS[0]).unwrap() != Step::None {}
+    assert_eq!(columns.chunks(PROJECTS[0]), 3);
+    for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
+        let store = (identities.clone(), runtime.handle().clone());
+        let reading = Arc::clone(&columns).provide(store, PROJECTS[0], vec![key.as_str().into()]);
+        runtime.block_on(reading).unwrap();
+        let values = columns.values(PROJECTS[0], key, 100).unwrap().unwrap();
+        assert_eq!(values.len(), if key == "none" { 0 } else { 30 }, "{key}");
+    }
 }

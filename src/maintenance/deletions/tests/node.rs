@@ -126,6 +126,7 @@ impl Bench {
             identities: identities.clone(),
             metadata: self.metadata.clone(),
             progress: Progress::Still,
+            columns: None,
         };
         let settings = Settings::parse_from(["weir"]).query;
         let (runtime, metrics) = (self.runtime.handle().clone(), Arc::new(Metrics::new()));
