@@ -173,7 +173,7 @@ struct ChunkRecord {
 }
 
 /// The properties of a project that were asked for last.
-pub(super) type Asked = Vec<(ProjectId, Vec<Box<str>>)>;
+pub(in crate::query) type Asked = Vec<(ProjectId, Vec<Box<str>>)>;
 
 impl Shelves {
     /// What is left in a directory, which need not exist, with the properties that were in memory then.
@@ -284,7 +284,7 @@ impl Shelves {
             Some(shelf) => shelf,
             None => {
                 let least = u64::try_from(self.persons).unwrap_or(u64::MAX);
-                if identities.person_count(project)? < least {
+                if identities.view().person_count(project)? < least {
                     return Ok(Step::None);
                 }
                 let (watch, _) = identities.watch(project);
