@@ -173,7 +173,7 @@ struct ChunkRecord {
 }
 
 /// The properties of a project that were asked for last.
-pub(super) type Asked = Vec<(ProjectId, Vec<Box<str>>)>;
+pub(in crate::query) type Asked = Vec<(ProjectId, Vec<Box<str>>)>;
 
 impl Shelves {
     /// What is left in a directory, which need not exist, with the properties that were in memory then.
