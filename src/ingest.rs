@@ -237,8 +237,7 @@ impl Pipeline {
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
-        let flushed = store.flushed_through();
-        let derived = Sequence(identities.applied_sequence());
+        let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = wal.files();
         let warnings_go_to = (metadata.clone(), runtime.clone());
         let max_age = config.ingest.ingestion_warnings_max_age;
