@@ -26,6 +26,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use parquet::errors::ParquetError;
 use serde_json::Value as Json;
 use weir::clock::UnixMicros;
 use weir::event::id::ProjectId;
@@ -244,6 +245,13 @@ fn log(criterion: &mut Criterion, body: &[u8]) {
     group.finish();
 }
 
+async fn write_rows(file: &mut FileWriter, rows: &[RecordBatch]) -> Result<(), ParquetError> {
+    for batch in rows {
+        file.write(batch).await?;
+    }
+    Ok(())
+}
+
 /// A memtable to a Parquet file in memory, step by step.
 fn files(criterion: &mut Criterion) {
     let preparer = Preparer::default();
@@ -296,11 +304,7 @@ fn files(criterion: &mut Criterion) {
                     let mut file = FileWriter::new(&store, &spec, &layout, effort, place)?;
                     match effort {
                         Effort::Flush => file.write_group(places.len(), column).await?,
-                        Effort::Merge => {
-                            for batch in &sorted {
-                                file.write(batch).await?;
-                            }
-                        }
+                        Effort::Merge => write_rows(&mut file, &sorted).await?,
                     }
                     file.finish().await
                 };
