@@ -497,6 +497,7 @@ fn persons_from_the_future_are_in_no_list() {
             let headers = [
                 ("authorization", token.as_str()),
                 ("content-type", "application/json"),
+                ("user-agent", "posthog-python/7.91.1"),
                 ("posthog-sdk-info", "posthog-python/7.91.1"),
                 ("posthog-attempt", attempt),
                 ("posthog-request-id", &request),
