@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use parking_lot::RwLock;
@@ -55,6 +56,9 @@ const REFUSED_FOR: u64 = 1000;
 
 /// A column that is pushed out twice within so many questions is refused for as many.
 const PUSHED_FOR: u64 = 64;
+
+/// Whoever waits for a table looks so often whether its answer is still wanted.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// A column by project and name of the property.
 type Name = (ProjectId, Box<str>);
@@ -189,15 +193,23 @@ impl Columns {
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there
-    /// are none. Others who ask wait if persons have changed.
+    /// are none, or nobody wants the answer any more. Others who ask wait if persons have changed.
     pub(super) fn ask<T>(
         &self,
         project: ProjectId,
+        stop: &AtomicBool,
         ask: impl FnOnce(&Rows, View, u64) -> Result<T, IdentityError>,
     ) -> Result<Option<T>, IdentityError> {
         let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let Some(table) = self.tables.lock().get(&project).cloned() else { return Ok(None) };
-        let mut table_now = table.write();
+        let mut table_now = loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if let Some(table_now) = table.try_write_for(WAIT) {
+                break table_now;
+            }
+        };
         let view = match table_now.refresh() {
             Ok(view) => view,
             Err(refusal) => {
@@ -225,8 +237,9 @@ impl Columns {
         project: ProjectId,
         key: &str,
         persons_max: usize,
+        stop: &AtomicBool,
     ) -> Result<Option<Vec<(Value, usize)>>, IdentityError> {
-        let counted = self.ask(project, |rows, _, asked| {
+        let counted = self.ask(project, stop, |rows, _, asked| {
             let Some(column) = rows.column(key, asked) else { return Ok(None) };
             column.counts(rows.present().iter().rev().take(persons_max)).map(Some)
         });

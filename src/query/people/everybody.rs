@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -50,13 +51,15 @@ impl Engine {
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
         self.provide(project, keys).await?;
-        let _permit = self.permit().await?;
+        let permit = self.permit().await?;
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
-        let found = self
-            .on_a_thread(move |stop| find_in_columns(&columns, project, &asked, (now, part), stop));
+        // The permit is of the thread, which may go on for some time when nobody waits any more.
+        let found = self.on_a_thread(move |stop| {
+            Ok((find_in_columns(&columns, project, &asked, (now, part), stop)?, permit))
+        });
         match found.await? {
-            Some(found) => Ok(found),
-            None => self.find_in_rows(project, question, (now, part)).await,
+            (Some(found), _) => Ok(found),
+            (None, permit) => self.find_in_rows(project, question, (now, part), permit).await,
         }
     }
 
@@ -84,12 +87,14 @@ impl Engine {
         project: ProjectId,
         question: Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
+        permit: OwnedSemaphorePermit,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
         let view = Arc::new(self.identities().view());
         let own = Arc::clone(&view);
         if wanted_max > REMEMBERED_MAX {
             let found = self.on_a_thread(move |stop| {
+                let _permit = permit;
                 let search = Search::new((&own, project), &question, now, stop)?;
                 search.walk(part)
             });
@@ -97,6 +102,7 @@ impl Engine {
             return Ok(Found { count, numbers, project, view });
         }
         let work = move |view: &View, numbers, stop: &AtomicBool| {
+            let _permit = &permit;
             Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
         };
         let parts = self.view_in_parts(own, work).await?;
@@ -119,7 +125,7 @@ pub(super) fn find_in_columns(
     (now, part): (UnixMicros, Part),
     stop: &AtomicBool,
 ) -> Result<Option<Found>, IdentityError> {
-    let found = columns.ask(project, |rows, view, asked_at| {
+    let found = columns.ask(project, stop, |rows, view, asked_at| {
         let search = Search::new((&view, project), question, now, stop)?;
         let newest = search.newest();
         let selection = Selection { rows, view: &view, project, asked_at, now, newest, stop };

@@ -401,7 +401,10 @@ fn values_are_those_of_the_newest_persons() {
     for _ in 0..50 {
         world.change(6);
         for persons_max in [3, 1000] {
-            let counted = columns.values(PROJECTS[0], "plan", persons_max).unwrap().unwrap();
+            let counted = columns
+                .values(PROJECTS[0], "plan", persons_max, &AtomicBool::new(false))
+                .unwrap()
+                .unwrap();
             let mut persons = Vec::new();
             let visit = |person: Person| {
                 persons.push(person);
@@ -418,8 +421,8 @@ fn values_are_those_of_the_newest_persons() {
             }
         }
     }
-    assert!(columns.values(PROJECTS[0], "other", 5).unwrap().is_none());
-    assert!(columns.values(PROJECTS[1], "plan", 5).unwrap().is_none());
+    assert!(columns.values(PROJECTS[0], "other", 5, &AtomicBool::new(false)).unwrap().is_none());
+    assert!(columns.values(PROJECTS[1], "plan", 5, &AtomicBool::new(false)).unwrap().is_none());
 }
 
 /// Persons of whom each has other values of some properties.
@@ -453,7 +456,7 @@ fn columns_do_not_push_each_other_out_again_and_again() {
         let store = (identities.clone(), runtime.handle().clone());
         runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys.clone())).unwrap();
         for key in &keys {
-            columns.values(PROJECTS[0], key, 10).unwrap();
+            columns.values(PROJECTS[0], key, 10, &AtomicBool::new(false)).unwrap();
         }
         is_read
     };
@@ -468,7 +471,7 @@ fn columns_do_not_push_each_other_out_again_and_again() {
         // What is asked for alone comes back.
         let reads = (0..200).filter(|_| read(&columns, &["a"])).count();
         assert!(reads <= 1, "{reads}");
-        assert!(columns.values(PROJECTS[0], "a", 10).unwrap().is_some());
+        assert!(columns.values(PROJECTS[0], "a", 10, &AtomicBool::new(false)).unwrap().is_some());
     }
 }
 
@@ -489,7 +492,8 @@ fn many_properties_are_all_found() {
         let store = (identities.clone(), runtime.handle().clone());
         let reading = Arc::clone(&columns).provide(store, PROJECTS[0], vec![key.as_str().into()]);
         runtime.block_on(reading).unwrap();
-        let values = columns.values(PROJECTS[0], key, 100).unwrap().unwrap();
+        let values =
+            columns.values(PROJECTS[0], key, 100, &AtomicBool::new(false)).unwrap().unwrap();
         assert_eq!(values.len(), if key == "none" { 0 } else { 30 }, "{key}");
     }
 }
