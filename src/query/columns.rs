@@ -156,7 +156,7 @@ impl Columns {
     /// The disk failed; then the next start begins anew.
     pub(super) fn close(&self) -> io::Result<()> {
         let Some(shelves) = &self.shelves else { return Ok(()) };
-        let tables = self.tables.lock();
+        let tables = self.tables.lock().clone();
         let asked = tables.iter().map(|(project, table)| {
             (*project, table.read().rows.columns.keys().cloned().collect())
         });
@@ -272,7 +272,11 @@ impl Columns {
     /// Counts memory of what is being read for a question that wants these columns, and makes room for it.
     /// Says whether there is room.
     fn grow(&self, wanted: (ProjectId, &[Box<str>]), bytes: usize) -> bool {
-        self.building.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.building.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.bytes_max {
+            // It would not fit if there were nothing else.
+            return false;
+        }
         while self.excess() > 0 {
             if !self.evict_one(Some(wanted)) {
                 return false;
@@ -282,7 +286,7 @@ impl Columns {
     }
 
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
-    /// without columns, unless something is wanted of it. `false` if there is none.
+    /// without columns, which would never be chosen again. `false` if there is none.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
         let is_wanted = |owner: ProjectId, key: &str| {
             let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
@@ -304,15 +308,17 @@ impl Columns {
             return false;
         };
         let mut table_now = table.write();
-        table_now.rows.columns.remove(&key);
-        let is_empty = table_now.rows.columns.is_empty();
-        if is_empty && wanted.is_none_or(|(project, _)| project != owner) {
-            drop(table_now);
+        let is_gone = table_now.rows.columns.remove(&key).is_some();
+        // Under the lock, so that nothing is put into a table that is forgotten.
+        if table_now.rows.columns.is_empty() {
             self.forget(owner, &table);
         } else {
             self.account(owner, &table, table_now.rows.memory());
         }
-        self.push_out((owner, key));
+        drop(table_now);
+        if is_gone {
+            self.push_out((owner, key));
+        }
         true
     }
 
@@ -329,6 +335,11 @@ impl Columns {
         if before.is_some_and(|before| now.saturating_sub(before) <= PUSHED_FOR) {
             self.refuse(name, PUSHED_FOR);
         }
+    }
+
+    /// Whether this is the table of a project.
+    fn is_kept(&self, project: ProjectId, table: &Arc<RwLock<Table>>) -> bool {
+        self.tables.lock().get(&project).is_some_and(|own| Arc::ptr_eq(own, table))
     }
 
     /// Notes the memory of a table, if it is still there.

@@ -220,16 +220,21 @@ impl Columns {
     /// Puts what was read beside what is there.
     fn install(&self, project: ProjectId, table: Table) -> Result<(), Refusal> {
         let there = self.tables.lock().get(&project).cloned();
-        let Some(there) = there else {
-            let bytes = table.rows.memory();
-            let table = Arc::new(RwLock::new(table));
-            self.tables.lock().insert(project, Arc::clone(&table));
-            self.account(project, &table, bytes);
-            return Ok(());
-        };
-        let mut table_now = there.write();
-        table_now.adopt(table)?;
-        self.account(project, &there, table_now.rows.memory());
+        if let Some(there) = there {
+            let mut table_now = there.write();
+            // It may have gone while this waited for it.
+            if self.is_kept(project, &there) {
+                table_now.adopt(table)?;
+                self.building.store(0, Ordering::Relaxed);
+                self.account(project, &there, table_now.rows.memory());
+                return Ok(());
+            }
+        }
+        let bytes = table.rows.memory();
+        let table = Arc::new(RwLock::new(table));
+        self.tables.lock().insert(project, Arc::clone(&table));
+        self.building.store(0, Ordering::Relaxed);
+        self.account(project, &table, bytes);
         Ok(())
     }
 }
