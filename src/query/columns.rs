@@ -43,6 +43,7 @@ use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 
+pub(super) use crate::query::columns::build::Asker;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
 pub(super) use crate::query::columns::shelf::Asked as AskedBefore;

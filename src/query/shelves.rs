@@ -48,7 +48,7 @@ impl Engine {
     pub async fn recall_columns(&self) -> Result<(), QueryError> {
         let asked = std::mem::take(&mut *self.shared.asked.lock());
         for (project, keys) in asked {
-            self.provide(project, keys).await?;
+            self.provide(project, keys, self.shared.settings.query_timeout).await?;
         }
         Ok(())
     }

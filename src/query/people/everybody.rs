@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -20,6 +21,7 @@ use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::columns::Asked;
+use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 use crate::query::columns::Selection;
 use crate::query::people::Found;
@@ -33,6 +35,9 @@ const REMEMBERED_MAX: usize = 300_000;
 
 /// Properties of one question that may get columns.
 const COLUMNS_MAX: usize = 32;
+
+/// How long a question waits for columns that others read. Rows can answer it too.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Persons in the order of lists, and how many there are in all.
 pub(super) type First = BTreeSet<(Reverse<(UnixMicros, Uuid)>, i64)>;
@@ -50,7 +55,7 @@ impl Engine {
         let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
-        self.provide(project, keys).await?;
+        self.provide(project, keys, PATIENCE).await?;
         let permit = self.permit().await?;
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
         // The permit is of the thread, which may go on for some time when nobody waits any more.
@@ -63,21 +68,24 @@ impl Engine {
         }
     }
 
-    /// Reads columns that are missing. Whoever waits too long leaves them to the next one who asks: they
-    /// are read nevertheless.
+    /// Reads columns that are missing, after at most `patience` of waiting for what others read. Whoever
+    /// waits too long goes without, and what is being read is for the next one who asks.
     pub(in crate::query) async fn provide(
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,
+        patience: Duration,
     ) -> Result<(), QueryError> {
+        let waits = Arc::new(());
+        let asker = Asker { waits: Arc::downgrade(&waits), patience };
         let store = (self.identities().clone(), self.shared.runtime.clone());
-        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys);
+        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys, asker);
         let reading = self.shared.runtime.spawn(reading);
         let limit = self.shared.settings.query_timeout;
         match timeout(limit, reading).await {
             Ok(Ok(provided)) => provided,
             Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
-            Err(_) => Err(QueryError::Timeout(limit)),
+            Err(_) => Ok(()),
         }
     }
 
