@@ -217,7 +217,7 @@ impl Columns {
                 drop(table_now);
                 self.forget(project, &table);
                 return match refusal {
-                    Refusal::TooLarge => Ok(None),
+                    Refusal::TooLarge | Refusal::Torn => Ok(None),
                     Refusal::Failed(error) => Err(error),
                 };
             }

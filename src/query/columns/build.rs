@@ -158,7 +158,9 @@ impl Columns {
                 joined = columns.install(project, Table::new(project, rows, watch, next));
             }
             joined.map_err(|refusal| match refusal {
-                Refusal::TooLarge => Stopped::TooLarge(keys.into_iter().next().unwrap_or_default()),
+                Refusal::TooLarge | Refusal::Torn => {
+                    Stopped::TooLarge(keys.into_iter().next().unwrap_or_default())
+                }
                 Refusal::Failed(error) => Stopped::Failed(error),
             })
         });
@@ -232,8 +234,8 @@ impl Columns {
         let there = self.tables.lock().get(&project).cloned();
         if let Some(there) = there {
             let mut table_now = there.write();
-            // It may have gone while this waited for it.
-            if self.is_kept(project, &there) {
+            // It may have gone while this waited for it, or be about to.
+            if self.is_kept(project, &there) && !table_now.is_torn() {
                 table_now.adopt(table)?;
                 self.building.store(0, Ordering::Relaxed);
                 self.account(project, &there, table_now.rows.memory());

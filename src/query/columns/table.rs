@@ -201,6 +201,8 @@ impl Rows {
 pub(super) enum Refusal {
     /// They would be too large.
     TooLarge,
+    /// To bring them up to date failed before.
+    Torn,
     /// The store failed.
     Failed(IdentityError),
 }
@@ -225,16 +227,22 @@ pub(super) struct Table {
     watch: Watch,
     /// The persons with smaller numbers are in the rows.
     next: i64,
+    /// Rows are being changed, or that failed in the middle: what had changed is not known any more.
+    is_torn: bool,
 }
 
 impl Table {
     /// Rows that were read from the view that `watch` came with, up to the number `next`.
     pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
-        Self { project, rows, watch, next }
+        Self { project, rows, watch, next, is_torn: false }
     }
 
-    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing.
+    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing, which
+    /// whoever has waited for them is told too.
     pub(super) fn refresh(&mut self) -> Result<View, Refusal> {
+        if std::mem::replace(&mut self.is_torn, true) {
+            return Err(Refusal::Torn);
+        }
         let (view, changed) = self.watch.changes()?;
         for number in changed.iter() {
             let Ok(number) = i64::try_from(number) else { continue };
@@ -251,7 +259,13 @@ impl Table {
         })?;
         too_large?;
         self.next = next;
+        self.is_torn = false;
         Ok(view)
+    }
+
+    /// Whether it is good for nothing.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// Takes over the columns of a table that was read later or at the same time as this one.
