@@ -15,6 +15,8 @@ mod column;
 mod select;
 mod shelf;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::io;

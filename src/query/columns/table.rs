@@ -18,6 +18,9 @@ use crate::query::columns::column::Column;
 use crate::query::columns::column::TooLarge;
 use crate::query::columns::column::push;
 
+/// Columns of one project.
+const COLUMNS_MAX: usize = 64;
+
 /// Persons by place, rising by their numbers, with some columns. Places are never taken away: who is
 /// gone is only marked so.
 #[derive(Debug, Default)]
@@ -126,6 +129,10 @@ impl Rows {
     /// Takes over the columns of `other`, whose persons may be more or fewer. Who is missing there gets
     /// no value.
     fn adopt(&mut self, other: Self) -> Result<(), TooLarge> {
+        if self.numbers == other.numbers {
+            self.columns.extend(other.columns);
+            return Ok(());
+        }
         for (key, held) in other.columns {
             let mut column = Column::default();
             let mut at = 0;
@@ -138,6 +145,16 @@ impl Rows {
             self.columns.insert(key, Held { column, ..held });
         }
         Ok(())
+    }
+
+    /// Leaves so many columns.
+    fn drop_oldest(&mut self, columns_max: usize) {
+        while self.columns.len() > columns_max {
+            let asked = |held: &Held| held.asked.load(Ordering::Relaxed);
+            let oldest = self.columns.iter().min_by_key(|(_, held)| asked(held));
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
+            self.columns.remove(&oldest);
+        }
     }
 
     /// Persons, those included who are gone.
@@ -191,7 +208,10 @@ impl Rows {
         let places = self.numbers.capacity().saturating_mul(4);
         let created = self.created.capacity().saturating_mul(8);
         let bits = self.present.memory().saturating_add(self.identified.memory());
-        let columns = self.columns.values().map(|held| held.column.memory());
+        // A name is kept twice.
+        let own = |key: &str| size_of::<Held>().saturating_add(key.len().saturating_mul(2));
+        let columns =
+            self.columns.iter().map(|(key, held)| own(key).saturating_add(held.column.memory()));
         columns.fold(places.saturating_add(created).saturating_add(bits), usize::saturating_add)
     }
 }
@@ -268,11 +288,14 @@ impl Table {
         self.is_torn
     }
 
-    /// Takes over the columns of a table that was read later or at the same time as this one.
+    /// Takes over the columns of a table that was read later or at the same time as this one. Beyond as
+    /// many as there may be, those that were asked for longest ago go.
     pub(super) fn adopt(&mut self, mut other: Self) -> Result<(), Refusal> {
         // What changed before this is in the other's columns; what changed since this table was brought
         // up to date last is asked for again with the next question.
         drop(other.refresh()?);
-        Ok(self.rows.adopt(other.rows)?)
+        self.rows.adopt(other.rows)?;
+        self.rows.drop_oldest(COLUMNS_MAX);
+        Ok(())
     }
 }
