@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -90,12 +91,12 @@ fn nobody_waits_for_a_table_for_nobody() {
     let columns = Arc::new(Columns::new(AMPLE));
     world.set(0, 3, "pro");
     world.provide(&columns, &["plan"]);
+    let (other, stop) = (&columns, &AtomicBool::new(false));
     let answer = columns.ask(PROJECT, &AtomicBool::new(false), |_, _, _| {
         // The table cannot be had for writing here.
         std::thread::scope(|scope| {
-            let (other, stop) = (&columns, &AtomicBool::new(false));
-            let waiter = scope.spawn(move || other.ask(PROJECT, stop, |_, _, _| Ok(())));
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let waiter = scope.spawn(|| other.ask(PROJECT, stop, |_, _, _| Ok(())));
+            stop.store(true, Ordering::Relaxed);
             assert!(waiter.join().unwrap().unwrap().is_none());
         });
         Ok(())
