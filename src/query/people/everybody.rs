@@ -51,12 +51,27 @@ impl Engine {
         part: Part,
     ) -> Result<Found, QueryError> {
         self.wait().await?;
-        let (question, now) = (Arc::new(question), self.shared.clock.now());
+        let (limit, clock) = (self.shared.settings.query_timeout, &self.shared.clock);
+        let (question, now, started) = (Arc::new(question), clock.now(), clock.monotonic());
         let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
-        self.provide(project, keys, PATIENCE).await?;
+        // If they take half of the time that a question has, rows get the other half.
+        self.provide(project, keys, (PATIENCE, limit / 2)).await?;
+        let left = limit.saturating_sub(clock.monotonic().saturating_sub(started));
         let permit = self.permit().await?;
+        let found = self.look(project, question, (now, part), permit);
+        timeout(left, found).await.unwrap_or(Err(QueryError::Timeout(limit)))
+    }
+
+    /// The persons who answer, from columns if they can tell.
+    async fn look(
+        &self,
+        project: ProjectId,
+        question: Arc<PersonsQuestion>,
+        (now, part): (UnixMicros, Part),
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Found, QueryError> {
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
         // The permit is of the thread, which may go on for some time when nobody waits any more.
         let found = self.on_a_thread(move |stop| {
@@ -68,20 +83,20 @@ impl Engine {
         }
     }
 
-    /// Reads columns that are missing, after at most `patience` of waiting for what others read. Whoever
-    /// waits too long goes without, and what is being read is for the next one who asks.
+    /// Reads columns that are missing, after at most `patience` of waiting for what others read, and
+    /// `limit` in all. Whoever waits too long goes without, and what is being read is for the next one who
+    /// asks.
     pub(in crate::query) async fn provide(
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,
-        patience: Duration,
+        (patience, limit): (Duration, Duration),
     ) -> Result<(), QueryError> {
         let waits = Arc::new(());
         let asker = Asker { waits: Arc::downgrade(&waits), patience };
         let store = (self.identities().clone(), self.shared.runtime.clone());
         let reading = Arc::clone(&self.shared.columns).provide(store, project, keys, asker);
         let reading = self.shared.runtime.spawn(reading);
-        let limit = self.shared.settings.query_timeout;
         match timeout(limit, reading).await {
             Ok(Ok(provided)) => provided,
             Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
@@ -155,8 +170,6 @@ pub(super) fn find_in_columns(
 /// The question as columns are asked it.
 fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
     let mut all = Vec::new();
-    // Emails have a way of their own, which a question with one takes.
-    all.extend(question.email.iter().map(|_| Asked::Unknown));
     all.extend(question.cohort.map(|_| Asked::Unknown));
     all.extend(search.sought.as_ref().map(|sought| {
         Asked::Any(vec![Asked::EmailPart(&sought.email), Asked::Numbers(&sought.numbers)])
