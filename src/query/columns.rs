@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use parking_lot::RwLock;
+use parking_lot::RwLockReadGuard;
 use parking_lot::RwLockWriteGuard;
 use serde_json::Value;
 
@@ -196,7 +197,8 @@ impl Columns {
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there
-    /// are none, or nobody wants the answer any more. Others who ask wait if persons have changed.
+    /// are none, or nobody wants the answer any more. Others who ask
+    /// wait only while persons who have changed are read.
     pub(super) fn ask<T>(
         &self,
         project: ProjectId,
@@ -205,18 +207,9 @@ impl Columns {
     ) -> Result<Option<T>, IdentityError> {
         let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let Some(table) = self.tables.lock().get(&project).cloned() else { return Ok(None) };
-        let mut table_now = loop {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            if let Some(table_now) = table.try_write_for(WAIT) {
-                break table_now;
-            }
-        };
-        let view = match table_now.refresh() {
-            Ok(view) => view,
+        let refreshed = match refreshed(&table, stop) {
+            Ok(refreshed) => refreshed,
             Err(refusal) => {
-                drop(table_now);
                 self.forget(project, &table);
                 return match refusal {
                     Refusal::TooLarge | Refusal::Torn => Ok(None),
@@ -224,7 +217,7 @@ impl Columns {
                 };
             }
         };
-        let table_now = RwLockWriteGuard::downgrade(table_now);
+        let Some((table_now, view)) = refreshed else { return Ok(None) };
         self.account(project, &table, table_now.rows.memory());
         let answer = ask(&table_now.rows, view, asked);
         drop(table_now);
@@ -289,7 +282,8 @@ impl Columns {
     }
 
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
-    /// without columns, which would never be chosen again. `false` if there is none.
+    /// without columns, which would never be chosen again. `false` if there is none. If nothing
+    /// is wanted this waits for nobody: the next question can do it too.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
         let is_wanted = |owner: ProjectId, key: &str| {
             let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
@@ -297,8 +291,11 @@ impl Columns {
         };
         let tables: Vec<_> = self.tables.lock().clone().into_iter().collect();
         let mut oldest: Option<(u64, ProjectId, Box<str>)> = None;
+        let is_patient = wanted.is_some();
         for (owner, table) in &tables {
-            for (key, held) in &table.read().rows.columns {
+            let table_now = if is_patient { Some(table.read()) } else { table.try_read() };
+            let Some(table_now) = table_now else { continue };
+            for (key, held) in &table_now.rows.columns {
                 let asked = held.asked.load(Ordering::Relaxed);
                 let is_older = oldest.as_ref().is_none_or(|(least, ..)| asked < *least);
                 if is_older && !is_wanted(*owner, key) {
@@ -310,7 +307,8 @@ impl Columns {
         let Some((_, table)) = tables.into_iter().find(|(other, _)| *other == owner) else {
             return false;
         };
-        let mut table_now = table.write();
+        let table_now = if is_patient { Some(table.write()) } else { table.try_write() };
+        let Some(mut table_now) = table_now else { return false };
         let is_gone = table_now.rows.columns.remove(&key).is_some();
         // Under the lock, so that nothing is put into a table that is forgotten.
         if table_now.rows.columns.is_empty() {
@@ -372,4 +370,22 @@ impl Columns {
         let until = self.questions.load(Ordering::Relaxed).saturating_add(questions);
         refused.insert(name, until);
     }
+}
+
+/// A table as of now with a view of the same moment, `None` once `stop` is set.
+fn refreshed<'t>(
+    table: &'t RwLock<Table>,
+    stop: &AtomicBool,
+) -> Result<Option<(RwLockReadGuard<'t, Table>, View)>, Refusal> {
+    while !stop.load(Ordering::Relaxed) {
+        let Some(table_now) = table.try_read_for(WAIT) else { continue };
+        if let Some(view) = table_now.current()? {
+            return Ok(Some((table_now, view)));
+        }
+        drop(table_now);
+        let Some(mut table_now) = table.try_write_for(WAIT) else { continue };
+        let view = table_now.refresh()?;
+        return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+    }
+    Ok(None)
 }

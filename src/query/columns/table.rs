@@ -247,6 +247,8 @@ pub(super) struct Table {
     watch: Watch,
     /// The persons with smaller numbers are in the rows.
     next: i64,
+    /// The sequence of the store when they were brought up to date.
+    as_of: Option<u64>,
     /// Rows are being changed, or that failed in the middle: what had changed is not known any more.
     is_torn: bool,
 }
@@ -254,7 +256,14 @@ pub(super) struct Table {
 impl Table {
     /// Rows that were read from the view that `watch` came with, up to the number `next`.
     pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
-        Self { project, rows, watch, next, is_torn: false }
+        Self { project, rows, watch, next, as_of: None, is_torn: false }
+    }
+
+    /// A view of now, if the rows are as of that.
+    pub(super) fn current(&self) -> Result<Option<View>, IdentityError> {
+        let view = self.watch.view();
+        let applied = view.applied_sequence()?;
+        Ok((self.as_of == Some(applied) && !self.is_torn).then_some(view))
     }
 
     /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing, which
@@ -279,6 +288,7 @@ impl Table {
         })?;
         too_large?;
         self.next = next;
+        self.as_of = Some(view.applied_sequence()?);
         self.is_torn = false;
         Ok(view)
     }

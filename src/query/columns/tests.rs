@@ -84,16 +84,20 @@ fn plans(columns: &Columns) -> Option<Vec<(String, usize)>> {
     Some(values.into_iter().map(|(value, count)| (value.to_string(), count)).collect())
 }
 
-/// Goal: who waits for a table leaves once nobody wants the answer.
+/// Goal: who asks while nothing has changed is answered beside others, and who waits for a table leaves
+/// once nobody wants the answer.
 #[test]
-fn nobody_waits_for_a_table_for_nobody() {
+fn questions_wait_for_changes_alone_and_for_somebody() {
     let mut world = World::new();
     let columns = Arc::new(Columns::new(AMPLE));
     world.set(0, 3, "pro");
     world.provide(&columns, &["plan"]);
     let (other, stop) = (&columns, &AtomicBool::new(false));
     let answer = columns.ask(PROJECT, &AtomicBool::new(false), |_, _, _| {
-        // The table cannot be had for writing here.
+        let plans = std::thread::scope(|scope| scope.spawn(|| plans(other)).join().unwrap());
+        assert_eq!(plans, Some(vec![("\"pro\"".to_owned(), 3)]));
+        // From now on the table has to be changed first, which cannot be while it is read here.
+        world.set(3, 1, "pro");
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| other.ask(PROJECT, stop, |_, _, _| Ok(())));
             stop.store(true, Ordering::Relaxed);
@@ -102,6 +106,7 @@ fn nobody_waits_for_a_table_for_nobody() {
         Ok(())
     });
     assert!(answer.unwrap().is_some());
+    assert_eq!(plans(&columns), Some(vec![("\"pro\"".to_owned(), 4)]));
 }
 
 /// Goal: if there is room for one column and its persons, a second one takes the place of the first.
