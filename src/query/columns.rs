@@ -1,10 +1,10 @@
 //! Properties of all persons in memory, for questions that look at everybody: a value of each person
-//! is a code of one or two bytes, and a filter is asked once for each different value.
+//! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
 //! A column is read when it is asked for first, of most persons from a file that has only that property
-//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to date with the persons who changed since the one before
-//! ([`Watch`]), so an answer is that of the store at one moment. All columns together stay within a
-//! setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
+//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to
+//! date with the persons who changed since the one before ([`Watch`]), so an answer is that of the store
+//! at one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
 //! so that its questions look at the rows instead, and so is one that others push out again and again.
 //!
 //! [`Watch`]: crate::identity::watch::Watch

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use hashbrown::HashTable;
 use serde_json::Value;
 
@@ -134,21 +135,16 @@ impl Column {
         &self,
         places: impl Iterator<Item = usize>,
     ) -> Result<Vec<(Value, usize)>, IdentityError> {
-        let mut counts = vec![0_usize; self.values.len().saturating_add(1)];
+        // The persons are few beside all the values that there may be.
+        let mut counts: HashMap<u32, usize, RandomState> = HashMap::default();
         for place in places {
-            if let Some(count) = counts.get_mut(index(self.codes.get(place))) {
-                *count += 1;
-            }
+            *counts.entry(self.codes.get(place)).or_default() += 1;
         }
-        let mut found = Vec::new();
-        let counted = (0_u32..).zip(counts).skip(1).filter(|(_, count)| *count > 0);
-        for (code, count) in counted {
-            if let Some(json) = self.values.get(code) {
-                found.push((row::value(json)?, count));
-            }
-        }
-        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        Ok(found)
+        let mut counts: Vec<(u32, usize)> = counts.into_iter().collect();
+        counts.sort_unstable_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
+        let known = |(code, count)| Some((self.values.get(code)?, count));
+        let found = counts.into_iter().filter_map(known);
+        found.map(|(json, count)| Ok((row::value(json)?, count))).collect()
     }
 
     /// Memory in bytes.
