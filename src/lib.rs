@@ -74,7 +74,7 @@
 //!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
 //!    persons.
 //!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
-//!    memory that [`identity::watch`] keeps as they are; of many persons they are read from files with
+//!    memory, which are brought up to date with who has changed ([`identity::watch`]); of many persons they are read from files with
 //!    a column for each property, which [`maintenance::columns`] keeps.
 //! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
 //!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.

@@ -380,6 +380,16 @@ impl Identities {
         self.shared.tables.flush()
     }
 
+    /// Puts these bytes in the place of a person's row, and gives those that were there.
+    #[cfg(test)]
+    pub(crate) fn replace_row(&self, project: ProjectId, number: i64, row: &[u8]) -> Vec<u8> {
+        let key = codec::key(project, &[&number.to_be_bytes()]);
+        let persons = &self.shared.tables.persons;
+        let before = persons.get(&key).unwrap().unwrap();
+        persons.insert(key, row).unwrap();
+        before.to_vec()
+    }
+
     /// Number and memory in bytes of the known ids in the cache.
     #[cfg(test)]
     pub(super) fn ids_memory(&self) -> (usize, usize) {

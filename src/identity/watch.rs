@@ -96,6 +96,11 @@ impl Watch {
         Self { identities, id }
     }
 
+    /// A view of now. What has changed is still to be asked for.
+    pub fn view(&self) -> View {
+        self.identities.view()
+    }
+
     /// A view, and the numbers of the persons who changed or went away since the view that was given
     /// last. Some may be in it that did not; new persons are not.
     ///

@@ -1,10 +1,10 @@
 //! Properties of all persons in memory, for questions that look at everybody: a value of each person
-//! is a code of one or two bytes, and a filter is asked once for each different value.
+//! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
 //! A column is read when it is asked for first, of most persons from a file that has only that property
-//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to date with the persons who changed since the one before
-//! ([`Watch`]), so an answer is that of the store at one moment. All columns together stay within a
-//! setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
+//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to
+//! date with the persons who changed since the one before ([`Watch`]), so an answer is that of the store
+//! at one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
 //! so that its questions look at the rows instead, and so is one that others push out again and again.
 //!
 //! [`Watch`]: crate::identity::watch::Watch
@@ -15,6 +15,8 @@ mod column;
 mod select;
 mod shelf;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,9 +26,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use parking_lot::RwLock;
+use parking_lot::RwLockReadGuard;
 use parking_lot::RwLockWriteGuard;
 use serde_json::Value;
 
@@ -42,6 +46,7 @@ use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 
+pub(super) use crate::query::columns::build::Asker;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
 pub(super) use crate::query::columns::shelf::Asked as AskedBefore;
@@ -55,6 +60,9 @@ const REFUSED_FOR: u64 = 1000;
 
 /// A column that is pushed out twice within so many questions is refused for as many.
 const PUSHED_FOR: u64 = 64;
+
+/// Whoever waits for a table looks so often whether its answer is still wanted.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// A column by project and name of the property.
 type Name = (ProjectId, Box<str>);
@@ -152,7 +160,7 @@ impl Columns {
     /// The disk failed; then the next start begins anew.
     pub(super) fn close(&self) -> io::Result<()> {
         let Some(shelves) = &self.shelves else { return Ok(()) };
-        let tables = self.tables.lock();
+        let tables = self.tables.lock().clone();
         let asked = tables.iter().map(|(project, table)| {
             (*project, table.read().rows.columns.keys().cloned().collect())
         });
@@ -189,27 +197,27 @@ impl Columns {
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there
-    /// are none. Others who ask wait if persons have changed.
+    /// are none, or nobody wants the answer any more. Others who ask
+    /// wait only while persons who have changed are read.
     pub(super) fn ask<T>(
         &self,
         project: ProjectId,
+        stop: &AtomicBool,
         ask: impl FnOnce(&Rows, View, u64) -> Result<T, IdentityError>,
     ) -> Result<Option<T>, IdentityError> {
         let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         let Some(table) = self.tables.lock().get(&project).cloned() else { return Ok(None) };
-        let mut table_now = table.write();
-        let view = match table_now.refresh() {
-            Ok(view) => view,
+        let refreshed = match refreshed(&table, stop) {
+            Ok(refreshed) => refreshed,
             Err(refusal) => {
-                drop(table_now);
                 self.forget(project, &table);
                 return match refusal {
-                    Refusal::TooLarge => Ok(None),
+                    Refusal::TooLarge | Refusal::Torn => Ok(None),
                     Refusal::Failed(error) => Err(error),
                 };
             }
         };
-        let table_now = RwLockWriteGuard::downgrade(table_now);
+        let Some((table_now, view)) = refreshed else { return Ok(None) };
         self.account(project, &table, table_now.rows.memory());
         let answer = ask(&table_now.rows, view, asked);
         drop(table_now);
@@ -225,8 +233,9 @@ impl Columns {
         project: ProjectId,
         key: &str,
         persons_max: usize,
+        stop: &AtomicBool,
     ) -> Result<Option<Vec<(Value, usize)>>, IdentityError> {
-        let counted = self.ask(project, |rows, _, asked| {
+        let counted = self.ask(project, stop, |rows, _, asked| {
             let Some(column) = rows.column(key, asked) else { return Ok(None) };
             column.counts(rows.present().iter().rev().take(persons_max)).map(Some)
         });
@@ -259,7 +268,11 @@ impl Columns {
     /// Counts memory of what is being read for a question that wants these columns, and makes room for it.
     /// Says whether there is room.
     fn grow(&self, wanted: (ProjectId, &[Box<str>]), bytes: usize) -> bool {
-        self.building.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.building.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.bytes_max {
+            // It would not fit if there were nothing else.
+            return false;
+        }
         while self.excess() > 0 {
             if !self.evict_one(Some(wanted)) {
                 return false;
@@ -269,7 +282,8 @@ impl Columns {
     }
 
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
-    /// without columns, unless something is wanted of it. `false` if there is none.
+    /// without columns, which would never be chosen again. `false` if there is none. If nothing
+    /// is wanted this waits for nobody: the next question can do it too.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
         let is_wanted = |owner: ProjectId, key: &str| {
             let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
@@ -277,8 +291,11 @@ impl Columns {
         };
         let tables: Vec<_> = self.tables.lock().clone().into_iter().collect();
         let mut oldest: Option<(u64, ProjectId, Box<str>)> = None;
+        let is_patient = wanted.is_some();
         for (owner, table) in &tables {
-            for (key, held) in &table.read().rows.columns {
+            let table_now = if is_patient { Some(table.read()) } else { table.try_read() };
+            let Some(table_now) = table_now else { continue };
+            for (key, held) in &table_now.rows.columns {
                 let asked = held.asked.load(Ordering::Relaxed);
                 let is_older = oldest.as_ref().is_none_or(|(least, ..)| asked < *least);
                 if is_older && !is_wanted(*owner, key) {
@@ -290,16 +307,19 @@ impl Columns {
         let Some((_, table)) = tables.into_iter().find(|(other, _)| *other == owner) else {
             return false;
         };
-        let mut table_now = table.write();
-        table_now.rows.columns.remove(&key);
-        let is_empty = table_now.rows.columns.is_empty();
-        if is_empty && wanted.is_none_or(|(project, _)| project != owner) {
-            drop(table_now);
+        let table_now = if is_patient { Some(table.write()) } else { table.try_write() };
+        let Some(mut table_now) = table_now else { return false };
+        let is_gone = table_now.rows.columns.remove(&key).is_some();
+        // Under the lock, so that nothing is put into a table that is forgotten.
+        if table_now.rows.columns.is_empty() {
             self.forget(owner, &table);
         } else {
             self.account(owner, &table, table_now.rows.memory());
         }
-        self.push_out((owner, key));
+        drop(table_now);
+        if is_gone {
+            self.push_out((owner, key));
+        }
         true
     }
 
@@ -316,6 +336,11 @@ impl Columns {
         if before.is_some_and(|before| now.saturating_sub(before) <= PUSHED_FOR) {
             self.refuse(name, PUSHED_FOR);
         }
+    }
+
+    /// Whether this is the table of a project.
+    fn is_kept(&self, project: ProjectId, table: &Arc<RwLock<Table>>) -> bool {
+        self.tables.lock().get(&project).is_some_and(|own| Arc::ptr_eq(own, table))
     }
 
     /// Notes the memory of a table, if it is still there.
@@ -345,4 +370,22 @@ impl Columns {
         let until = self.questions.load(Ordering::Relaxed).saturating_add(questions);
         refused.insert(name, until);
     }
+}
+
+/// A table as of now with a view of the same moment, `None` once `stop` is set.
+fn refreshed<'t>(
+    table: &'t RwLock<Table>,
+    stop: &AtomicBool,
+) -> Result<Option<(RwLockReadGuard<'t, Table>, View)>, Refusal> {
+    while !stop.load(Ordering::Relaxed) {
+        let Some(table_now) = table.try_read_for(WAIT) else { continue };
+        if let Some(view) = table_now.current()? {
+            return Ok(Some((table_now, view)));
+        }
+        drop(table_now);
+        let Some(mut table_now) = table.try_write_for(WAIT) else { continue };
+        let view = table_now.refresh()?;
+        return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+    }
+    Ok(None)
 }

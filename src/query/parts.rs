@@ -35,7 +35,12 @@ impl Engine {
         + 'static,
     ) -> Result<Vec<T>, QueryError> {
         self.wait().await?;
-        let _permit = self.permit().await?;
+        let permit = self.permit().await?;
+        // Given back when the threads have ended, whoever is still waiting for them.
+        let work = move |view: &View, numbers: Range<i64>, stop: &AtomicBool| {
+            let _permit = &permit;
+            work(view, numbers, stop)
+        };
         self.view_in_parts(Arc::new(self.identities().view()), work).await
     }
 

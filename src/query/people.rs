@@ -1,7 +1,7 @@
 //! Lists of persons: who answers a question, in the order of lists, as of one moment of the identity
 //! store. A distinct id or an email is a look-up, and the first page of all persons a walk along their
-//! places (`search`); any other filter is asked of columns in memory, or of every row if its columns
-//! do not fit (`everybody`).
+//! places (`search`); any other filter is asked of columns in memory, or of every row if a column
+//! does not fit or is still being read, or columns leave too many persons open (`everybody`).
 
 mod everybody;
 mod search;

@@ -46,9 +46,10 @@ impl Engine {
     ///
     /// The store failed; those of other projects may be left out then.
     pub async fn recall_columns(&self) -> Result<(), QueryError> {
+        let limit = self.shared.settings.query_timeout;
         let asked = std::mem::take(&mut *self.shared.asked.lock());
         for (project, keys) in asked {
-            self.provide(project, keys).await?;
+            self.provide(project, keys, (limit, limit)).await?;
         }
         Ok(())
     }

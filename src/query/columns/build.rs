@@ -2,11 +2,14 @@
 //! goes on to its end whoever is still waiting for it.
 
 use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
+use tokio::time::timeout;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
@@ -67,8 +70,18 @@ struct Reading {
     wanted: Arc<[Box<str>]>,
 }
 
+/// Who wants columns.
+#[derive(Debug)]
+pub(in crate::query) struct Asker {
+    /// Gone once nobody waits for an answer.
+    pub(in crate::query) waits: Weak<()>,
+    /// How long it waits for what others read; then it goes without.
+    pub(in crate::query) patience: Duration,
+}
+
 impl Columns {
-    /// Reads those of these columns that are missing, unless they do not fit.
+    /// Reads those of these columns that are missing. If they do not fit one is refused, so that a later
+    /// question gets the others. Nothing is read for an asker who is gone or out of patience.
     ///
     /// # Errors
     ///
@@ -78,6 +91,7 @@ impl Columns {
         (identities, runtime): (Identities, Handle),
         project: ProjectId,
         keys: Vec<Box<str>>,
+        asker: Asker,
     ) -> Result<(), QueryError> {
         let (columns, wanted) = (Arc::clone(&self), Arc::<[Box<str>]>::from(keys.clone()));
         let missing = |keys: Vec<Box<str>>| {
@@ -85,30 +99,26 @@ impl Columns {
             let missing = runtime.spawn_blocking(move || columns.missing(project, &keys));
             async move { missing.await.map_err(given_up) }
         };
-        let mut keys = missing(keys).await?;
+        let keys = missing(keys).await?;
         if keys.is_empty() {
             return Ok(());
         }
-        let _turn = self.turn.lock().await;
-        // Each round reads all that is missing, or refuses one.
-        for _ in 0..=keys.len() {
-            keys = missing(keys).await?;
-            if keys.is_empty() {
-                break;
-            }
-            let store = (&identities, &runtime);
-            let read = columns.read(store, project, keys.clone(), Arc::clone(&wanted)).await;
-            self.building.store(0, Ordering::Relaxed);
-            match read? {
-                Ok(()) => {}
-                Err(Stopped::TooLarge(key)) => {
-                    // With others it may be too much, and alone not.
-                    let questions = if wanted.len() == 1 { REFUSED_FOR } else { PUSHED_FOR };
-                    self.refuse((project, key), questions);
-                }
-                Err(Stopped::Failed(error)) => return Err(error.into()),
-                Err(Stopped::Ending) => break,
-            }
+        let Ok(_turn) = timeout(asker.patience, self.turn.lock()).await else { return Ok(()) };
+        if asker.waits.strong_count() == 0 {
+            return Ok(());
+        }
+        let keys = missing(keys).await?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        // With others it may be too much, and alone not.
+        let questions = if wanted.len() == 1 { REFUSED_FOR } else { PUSHED_FOR };
+        let read = columns.read((&identities, &runtime), project, keys, wanted).await;
+        self.building.store(0, Ordering::Relaxed);
+        match read? {
+            Err(Stopped::TooLarge(key)) => self.refuse((project, key), questions),
+            Err(Stopped::Failed(error)) => return Err(error.into()),
+            Ok(()) | Err(Stopped::Ending) => {}
         }
         Ok(())
     }
@@ -148,7 +158,9 @@ impl Columns {
                 joined = columns.install(project, Table::new(project, rows, watch, next));
             }
             joined.map_err(|refusal| match refusal {
-                Refusal::TooLarge => Stopped::TooLarge(keys.into_iter().next().unwrap_or_default()),
+                Refusal::TooLarge | Refusal::Torn => {
+                    Stopped::TooLarge(keys.into_iter().next().unwrap_or_default())
+                }
                 Refusal::Failed(error) => Stopped::Failed(error),
             })
         });
@@ -220,16 +232,21 @@ impl Columns {
     /// Puts what was read beside what is there.
     fn install(&self, project: ProjectId, table: Table) -> Result<(), Refusal> {
         let there = self.tables.lock().get(&project).cloned();
-        let Some(there) = there else {
-            let bytes = table.rows.memory();
-            let table = Arc::new(RwLock::new(table));
-            self.tables.lock().insert(project, Arc::clone(&table));
-            self.account(project, &table, bytes);
-            return Ok(());
-        };
-        let mut table_now = there.write();
-        table_now.adopt(table)?;
-        self.account(project, &there, table_now.rows.memory());
+        if let Some(there) = there {
+            let mut table_now = there.write();
+            // It may have gone while this waited for it, or be about to.
+            if self.is_kept(project, &there) && !table_now.is_torn() {
+                table_now.adopt(table)?;
+                self.building.store(0, Ordering::Relaxed);
+                self.account(project, &there, table_now.rows.memory());
+                return Ok(());
+            }
+        }
+        let bytes = table.rows.memory();
+        let table = Arc::new(RwLock::new(table));
+        self.tables.lock().insert(project, Arc::clone(&table));
+        self.building.store(0, Ordering::Relaxed);
+        self.account(project, &table, bytes);
         Ok(())
     }
 }

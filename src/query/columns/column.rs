@@ -2,8 +2,11 @@
 //! person which one. A person is known by its place here, from 0.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use hashbrown::HashTable;
 use serde_json::Value;
 
@@ -94,14 +97,19 @@ impl Column {
         self.values.len()
     }
 
-    /// The codes whose values satisfy `test`, which is asked once for each; that of no value is 0.
+    /// The codes whose values satisfy `test`, which is asked once for each; that of no value is 0. They
+    /// are not all there once `stop` is set: a test may take long.
     pub(super) fn codes_where(
         &self,
+        stop: &AtomicBool,
         mut test: impl FnMut(Option<&Value>) -> bool,
     ) -> Result<Bits, IdentityError> {
         let mut codes = Bits::default();
         codes.set(index(NONE), test(None));
         for code in 1..=self.values.len() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let code = u32::try_from(code).unwrap_or(NONE);
             // A value that nobody has any more has no persons to be found.
             if self.values.counted(code) > 0
@@ -127,21 +135,16 @@ impl Column {
         &self,
         places: impl Iterator<Item = usize>,
     ) -> Result<Vec<(Value, usize)>, IdentityError> {
-        let mut counts = vec![0_usize; self.values.len().saturating_add(1)];
+        // The persons are few beside all the values that there may be.
+        let mut counts: HashMap<u32, usize, RandomState> = HashMap::default();
         for place in places {
-            if let Some(count) = counts.get_mut(index(self.codes.get(place))) {
-                *count += 1;
-            }
+            *counts.entry(self.codes.get(place)).or_default() += 1;
         }
-        let mut found = Vec::new();
-        let counted = (0_u32..).zip(counts).skip(1).filter(|(_, count)| *count > 0);
-        for (code, count) in counted {
-            if let Some(json) = self.values.get(code) {
-                found.push((row::value(json)?, count));
-            }
-        }
-        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        Ok(found)
+        let mut counts: Vec<(u32, usize)> = counts.into_iter().collect();
+        counts.sort_unstable_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
+        let known = |(code, count)| Some((self.values.get(code)?, count));
+        let found = counts.into_iter().filter_map(known);
+        found.map(|(json, count)| Ok((row::value(json)?, count))).collect()
     }
 
     /// Memory in bytes.
@@ -313,6 +316,7 @@ fn text_of<'a>(text: &'a str, ends: &[u32], code: u32) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicBool;
 
     use serde_json::Value;
     use serde_json::json;
@@ -350,8 +354,9 @@ mod tests {
             assert_eq!(all, expected);
             for wanted in [None, Some(json!("3")), Some(json!(2))] {
                 let test = |value: Option<&Value>| value == wanted.as_ref();
-                let own = column.codes_where(test).unwrap();
-                let of_joined = joined.codes_where(test).unwrap();
+                let stop = AtomicBool::new(false);
+                let own = column.codes_where(&stop, test).unwrap();
+                let of_joined = joined.codes_where(&stop, test).unwrap();
                 for (place, value) in model.iter().enumerate() {
                     let is_in = parsed(value) == wanted;
                     let bit = |column: &Column, codes, place: usize| {
@@ -361,6 +366,22 @@ mod tests {
                     assert_eq!(bit(&joined, &of_joined, place + 1), is_in, "{place}");
                 }
             }
+        }
+    }
+
+    /// Goal: nobody is asked of the values of a question that nobody waits for.
+    #[test]
+    fn values_are_not_asked_for_nobody() {
+        let mut column = Column::default();
+        (0..100).for_each(|value| column.push(Some(&value.to_string())).unwrap());
+        for (is_over, expected) in [(false, 100), (true, 0)] {
+            let mut asked = 0;
+            let test = |value: Option<&Value>| {
+                asked += usize::from(value.is_some());
+                true
+            };
+            column.codes_where(&AtomicBool::new(is_over), test).unwrap();
+            assert_eq!(asked, expected);
         }
     }
 }

@@ -210,7 +210,7 @@ impl<'a> Selection<'a> {
         if *values > VALUES_MAX {
             return Ok(Node::Unknown);
         }
-        Ok(Node::Codes(column, column.codes_where(test)?))
+        Ok(Node::Codes(column, column.codes_where(self.stop, test)?))
     }
 
     /// Who of the 64 persons from `first` certainly answers, and who may.

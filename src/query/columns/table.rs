@@ -18,6 +18,9 @@ use crate::query::columns::column::Column;
 use crate::query::columns::column::TooLarge;
 use crate::query::columns::column::push;
 
+/// Columns of one project.
+const COLUMNS_MAX: usize = 64;
+
 /// Persons by place, rising by their numbers, with some columns. Places are never taken away: who is
 /// gone is only marked so.
 #[derive(Debug, Default)]
@@ -126,6 +129,10 @@ impl Rows {
     /// Takes over the columns of `other`, whose persons may be more or fewer. Who is missing there gets
     /// no value.
     fn adopt(&mut self, other: Self) -> Result<(), TooLarge> {
+        if self.numbers == other.numbers {
+            self.columns.extend(other.columns);
+            return Ok(());
+        }
         for (key, held) in other.columns {
             let mut column = Column::default();
             let mut at = 0;
@@ -138,6 +145,16 @@ impl Rows {
             self.columns.insert(key, Held { column, ..held });
         }
         Ok(())
+    }
+
+    /// Leaves so many columns.
+    fn drop_oldest(&mut self, columns_max: usize) {
+        while self.columns.len() > columns_max {
+            let asked = |held: &Held| held.asked.load(Ordering::Relaxed);
+            let oldest = self.columns.iter().min_by_key(|(_, held)| asked(held));
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
+            self.columns.remove(&oldest);
+        }
     }
 
     /// Persons, those included who are gone.
@@ -191,7 +208,10 @@ impl Rows {
         let places = self.numbers.capacity().saturating_mul(4);
         let created = self.created.capacity().saturating_mul(8);
         let bits = self.present.memory().saturating_add(self.identified.memory());
-        let columns = self.columns.values().map(|held| held.column.memory());
+        // A name is kept twice.
+        let own = |key: &str| size_of::<Held>().saturating_add(key.len().saturating_mul(2));
+        let columns =
+            self.columns.iter().map(|(key, held)| own(key).saturating_add(held.column.memory()));
         columns.fold(places.saturating_add(created).saturating_add(bits), usize::saturating_add)
     }
 }
@@ -201,6 +221,8 @@ impl Rows {
 pub(super) enum Refusal {
     /// They would be too large.
     TooLarge,
+    /// To bring them up to date failed before.
+    Torn,
     /// The store failed.
     Failed(IdentityError),
 }
@@ -225,16 +247,31 @@ pub(super) struct Table {
     watch: Watch,
     /// The persons with smaller numbers are in the rows.
     next: i64,
+    /// The sequence of the store when they were brought up to date.
+    as_of: Option<u64>,
+    /// Rows are being changed, or that failed in the middle: what had changed is not known any more.
+    is_torn: bool,
 }
 
 impl Table {
     /// Rows that were read from the view that `watch` came with, up to the number `next`.
     pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
-        Self { project, rows, watch, next }
+        Self { project, rows, watch, next, as_of: None, is_torn: false }
     }
 
-    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing.
+    /// A view of now, if the rows are as of that.
+    pub(super) fn current(&self) -> Result<Option<View>, IdentityError> {
+        let view = self.watch.view();
+        let applied = view.applied_sequence()?;
+        Ok((self.as_of == Some(applied) && !self.is_torn).then_some(view))
+    }
+
+    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing, which
+    /// whoever has waited for them is told too.
     pub(super) fn refresh(&mut self) -> Result<View, Refusal> {
+        if std::mem::replace(&mut self.is_torn, true) {
+            return Err(Refusal::Torn);
+        }
         let (view, changed) = self.watch.changes()?;
         for number in changed.iter() {
             let Ok(number) = i64::try_from(number) else { continue };
@@ -251,14 +288,24 @@ impl Table {
         })?;
         too_large?;
         self.next = next;
+        self.as_of = Some(view.applied_sequence()?);
+        self.is_torn = false;
         Ok(view)
     }
 
-    /// Takes over the columns of a table that was read later or at the same time as this one.
+    /// Whether it is good for nothing.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// Takes over the columns of a table that was read later or at the same time as this one. Beyond as
+    /// many as there may be, those that were asked for longest ago go.
     pub(super) fn adopt(&mut self, mut other: Self) -> Result<(), Refusal> {
         // What changed before this is in the other's columns; what changed since this table was brought
         // up to date last is asked for again with the next question.
         drop(other.refresh()?);
-        Ok(self.rows.adopt(other.rows)?)
+        self.rows.adopt(other.rows)?;
+        self.rows.drop_oldest(COLUMNS_MAX);
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -19,6 +21,7 @@ use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::columns::Asked;
+use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 use crate::query::columns::Selection;
 use crate::query::people::Found;
@@ -33,6 +36,9 @@ const REMEMBERED_MAX: usize = 300_000;
 /// Properties of one question that may get columns.
 const COLUMNS_MAX: usize = 32;
 
+/// How long a question waits for columns that others read. Rows can answer it too.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Persons in the order of lists, and how many there are in all.
 pub(super) type First = BTreeSet<(Reverse<(UnixMicros, Uuid)>, i64)>;
 
@@ -45,36 +51,56 @@ impl Engine {
         part: Part,
     ) -> Result<Found, QueryError> {
         self.wait().await?;
-        let (question, now) = (Arc::new(question), self.shared.clock.now());
+        let (limit, clock) = (self.shared.settings.query_timeout, &self.shared.clock);
+        let (question, now, started) = (Arc::new(question), clock.now(), clock.monotonic());
         let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
-        self.provide(project, keys).await?;
-        let _permit = self.permit().await?;
+        // If they take half of the time that a question has, rows get the other half.
+        self.provide(project, keys, (PATIENCE, limit / 2)).await?;
+        let left = limit.saturating_sub(clock.monotonic().saturating_sub(started));
+        let permit = self.permit().await?;
+        let found = self.look(project, question, (now, part), permit);
+        timeout(left, found).await.unwrap_or(Err(QueryError::Timeout(limit)))
+    }
+
+    /// The persons who answer, from columns if they can tell.
+    async fn look(
+        &self,
+        project: ProjectId,
+        question: Arc<PersonsQuestion>,
+        (now, part): (UnixMicros, Part),
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Found, QueryError> {
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
-        let found = self
-            .on_a_thread(move |stop| find_in_columns(&columns, project, &asked, (now, part), stop));
+        // The permit is of the thread, which may go on for some time when nobody waits any more.
+        let found = self.on_a_thread(move |stop| {
+            Ok((find_in_columns(&columns, project, &asked, (now, part), stop)?, permit))
+        });
         match found.await? {
-            Some(found) => Ok(found),
-            None => self.find_in_rows(project, question, (now, part)).await,
+            (Some(found), _) => Ok(found),
+            (None, permit) => self.find_in_rows(project, question, (now, part), permit).await,
         }
     }
 
-    /// Reads columns that are missing. Whoever waits too long leaves them to the next one who asks: they
-    /// are read nevertheless.
+    /// Reads columns that are missing, after at most `patience` of waiting for what others read, and
+    /// `limit` in all. Whoever waits too long goes without, and what is being read is for the next one who
+    /// asks.
     pub(in crate::query) async fn provide(
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,
+        (patience, limit): (Duration, Duration),
     ) -> Result<(), QueryError> {
+        let waits = Arc::new(());
+        let asker = Asker { waits: Arc::downgrade(&waits), patience };
         let store = (self.identities().clone(), self.shared.runtime.clone());
-        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys);
+        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys, asker);
         let reading = self.shared.runtime.spawn(reading);
-        let limit = self.shared.settings.query_timeout;
         match timeout(limit, reading).await {
             Ok(Ok(provided)) => provided,
             Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
-            Err(_) => Err(QueryError::Timeout(limit)),
+            Err(_) => Ok(()),
         }
     }
 
@@ -84,12 +110,14 @@ impl Engine {
         project: ProjectId,
         question: Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
+        permit: OwnedSemaphorePermit,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
         let view = Arc::new(self.identities().view());
         let own = Arc::clone(&view);
         if wanted_max > REMEMBERED_MAX {
             let found = self.on_a_thread(move |stop| {
+                let _permit = permit;
                 let search = Search::new((&own, project), &question, now, stop)?;
                 search.walk(part)
             });
@@ -97,6 +125,7 @@ impl Engine {
             return Ok(Found { count, numbers, project, view });
         }
         let work = move |view: &View, numbers, stop: &AtomicBool| {
+            let _permit = &permit;
             Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
         };
         let parts = self.view_in_parts(own, work).await?;
@@ -119,7 +148,7 @@ pub(super) fn find_in_columns(
     (now, part): (UnixMicros, Part),
     stop: &AtomicBool,
 ) -> Result<Option<Found>, IdentityError> {
-    let found = columns.ask(project, |rows, view, asked_at| {
+    let found = columns.ask(project, stop, |rows, view, asked_at| {
         let search = Search::new((&view, project), question, now, stop)?;
         let newest = search.newest();
         let selection = Selection { rows, view: &view, project, asked_at, now, newest, stop };
@@ -141,8 +170,6 @@ pub(super) fn find_in_columns(
 /// The question as columns are asked it.
 fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
     let mut all = Vec::new();
-    // Emails have a way of their own, which a question with one takes.
-    all.extend(question.email.iter().map(|_| Asked::Unknown));
     all.extend(question.cohort.map(|_| Asked::Unknown));
     all.extend(search.sought.as_ref().map(|sought| {
         Asked::Any(vec![Asked::EmailPart(&sought.email), Asked::Numbers(&sought.numbers)])

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rand::Rng;
 use rand::SeedableRng;
@@ -35,6 +36,7 @@ use crate::identity::person::Person;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
 use crate::identity::view::View;
+use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 use crate::query::columns::Step;
 use crate::query::people::Found;
@@ -259,8 +261,14 @@ fn naive(view: &View, project: ProjectId, question: &PersonsQuestion) -> Vec<i64
 
 fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &PersonsQuestion) {
     let keys = question.keys().into_iter().map(Into::into).collect();
-    let store = (world.identities.clone(), runtime.handle().clone());
-    runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys)).unwrap();
+    read(runtime, columns, &world.identities, keys);
+}
+
+fn read(runtime: &Runtime, columns: &Arc<Columns>, identities: &Identities, keys: Vec<Box<str>>) {
+    let waits = Arc::new(());
+    let asker = Asker { waits: Arc::downgrade(&waits), patience: Duration::MAX };
+    let store = (identities.clone(), runtime.handle().clone());
+    runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys, asker)).unwrap();
 }
 
 fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
@@ -395,13 +403,14 @@ fn values_are_those_of_the_newest_persons() {
     let mut world = World::new(5, directory.path());
     let columns = Arc::new(Columns::new(AMPLE));
     world.ids = 40;
-    let store = (world.identities.clone(), runtime.handle().clone());
-    let reading = Arc::clone(&columns).provide(store, PROJECTS[0], vec!["plan".into()]);
-    runtime.block_on(reading).unwrap();
+    read(&runtime, &columns, &world.identities, vec!["plan".into()]);
     for _ in 0..50 {
         world.change(6);
         for persons_max in [3, 1000] {
-            let counted = columns.values(PROJECTS[0], "plan", persons_max).unwrap().unwrap();
+            let counted = columns
+                .values(PROJECTS[0], "plan", persons_max, &AtomicBool::new(false))
+                .unwrap()
+                .unwrap();
             let mut persons = Vec::new();
             let visit = |person: Person| {
                 persons.push(person);
@@ -418,8 +427,8 @@ fn values_are_those_of_the_newest_persons() {
             }
         }
     }
-    assert!(columns.values(PROJECTS[0], "other", 5).unwrap().is_none());
-    assert!(columns.values(PROJECTS[1], "plan", 5).unwrap().is_none());
+    assert!(columns.values(PROJECTS[0], "other", 5, &AtomicBool::new(false)).unwrap().is_none());
+    assert!(columns.values(PROJECTS[1], "plan", 5, &AtomicBool::new(false)).unwrap().is_none());
 }
 
 /// Persons of whom each has other values of some properties.
@@ -447,28 +456,27 @@ fn columns_do_not_push_each_other_out_again_and_again() {
     let directory = tempfile::tempdir().unwrap();
     let identities = Identities::open(directory.path(), LIMITS).unwrap();
     persons(&identities, 3000, &["a".to_owned(), "b".to_owned()]);
-    let read = |columns: &Arc<Columns>, keys: &[&str]| {
+    let ask = |columns: &Arc<Columns>, keys: &[&str]| {
         let keys: Vec<Box<str>> = keys.iter().map(|key| (*key).into()).collect();
         let is_read = !columns.missing(PROJECTS[0], &keys).is_empty();
-        let store = (identities.clone(), runtime.handle().clone());
-        runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys.clone())).unwrap();
+        read(&runtime, columns, &identities, keys.clone());
         for key in &keys {
-            columns.values(PROJECTS[0], key, 10).unwrap();
+            columns.values(PROJECTS[0], key, 10, &AtomicBool::new(false)).unwrap();
         }
         is_read
     };
     let ample = Arc::new(Columns::new(AMPLE));
-    read(&ample, &["a"]);
+    ask(&ample, &["a"]);
     let bytes_max = u64::try_from(ample.memory()).unwrap() * 5 / 2;
     for question in [&["a", "b"][..], &["a"]] {
         let columns = Arc::new(Columns::new(bytes_max - bytes_max / 4));
         let questions = (0..50).flat_map(|_| [question, &["b"]]);
-        let reads = questions.filter(|keys| read(&columns, keys)).count();
+        let reads = questions.filter(|keys| ask(&columns, keys)).count();
         assert!((1..12).contains(&reads), "{question:?}: {reads}");
         // What is asked for alone comes back.
-        let reads = (0..200).filter(|_| read(&columns, &["a"])).count();
+        let reads = (0..200).filter(|_| ask(&columns, &["a"])).count();
         assert!(reads <= 1, "{reads}");
-        assert!(columns.values(PROJECTS[0], "a", 10).unwrap().is_some());
+        assert!(columns.values(PROJECTS[0], "a", 10, &AtomicBool::new(false)).unwrap().is_some());
     }
 }
 
@@ -486,10 +494,9 @@ fn many_properties_are_all_found() {
     while columns.step(&identities, PROJECTS[0]).unwrap() != Step::None {}
     assert_eq!(columns.chunks(PROJECTS[0]), 3);
     for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
-        let store = (identities.clone(), runtime.handle().clone());
-        let reading = Arc::clone(&columns).provide(store, PROJECTS[0], vec![key.as_str().into()]);
-        runtime.block_on(reading).unwrap();
-        let values = columns.values(PROJECTS[0], key, 100).unwrap().unwrap();
+        read(&runtime, &columns, &identities, vec![key.as_str().into()]);
+        let values =
+            columns.values(PROJECTS[0], key, 100, &AtomicBool::new(false)).unwrap().unwrap();
         assert_eq!(values.len(), if key == "none" { 0 } else { 30 }, "{key}");
     }
 }

@@ -32,7 +32,7 @@ impl Engine {
     ) -> Result<T, QueryError> {
         let columns = Arc::clone(&self.shared.columns);
         self.read(move |view, stop| {
-            if let Some(values) = columns.values(project, &key, persons_max)? {
+            if let Some(values) = columns.values(project, &key, persons_max, stop)? {
                 values.iter().for_each(|(value, persons)| count(&mut seen, value, *persons));
                 return Ok(seen);
             }

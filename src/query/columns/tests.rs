@@ -1,0 +1,192 @@
+//! What becomes of columns when nobody waits for them, when there is no room, and when the store fails.
+
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::identity::change::Op;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::store::Identities;
+use crate::identity::store::Limits;
+use crate::query::columns::Asker;
+use crate::query::columns::Columns;
+
+const PROJECT: ProjectId = ProjectId(1);
+const AMPLE: u64 = 1 << 30;
+
+struct World {
+    runtime: Runtime,
+    identities: Identities,
+    sequence: u64,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
+        let identities = Identities::open(directory.path(), limits).unwrap();
+        Self { runtime: Runtime::new().unwrap(), identities, sequence: 0, _directory: directory }
+    }
+
+    /// Tells so many persons this value of the property `plan`, the first of them `first`.
+    fn set(&mut self, first: u32, persons: u32, plan: &str) {
+        let op = |number: u32| {
+            let set = [("plan".to_owned(), json!(plan))].into_iter().collect();
+            Op {
+                distinct_id: format!("id{number}"),
+                event_id: Uuid::from_u128(number.into()),
+                timestamp: UnixMicros(1_700_000_000_000_000),
+                kind: OpKind::Update(Update { set, ..Update::default() }),
+            }
+        };
+        self.sequence += 1;
+        let ops = (first..first + persons).map(op).collect();
+        let record = Record { sequence: self.sequence, project: PROJECT, ops };
+        self.identities.apply(&[record]).unwrap();
+    }
+
+    fn provide(&self, columns: &Arc<Columns>, keys: &[&str]) {
+        let waits = Arc::new(());
+        self.provide_for(columns, keys, Arc::downgrade(&waits), Duration::MAX);
+    }
+
+    fn provide_for(
+        &self,
+        columns: &Arc<Columns>,
+        keys: &[&str],
+        waits: Weak<()>,
+        patience: Duration,
+    ) {
+        let keys = keys.iter().map(|key| (*key).into()).collect();
+        let store = (self.identities.clone(), self.runtime.handle().clone());
+        let asker = Asker { waits, patience };
+        self.runtime.block_on(Arc::clone(columns).provide(store, PROJECT, keys, asker)).unwrap();
+    }
+}
+
+fn is_there(columns: &Columns, key: &str) -> bool {
+    columns.missing(PROJECT, &[key.into()]).is_empty()
+}
+
+fn plans(columns: &Columns) -> Option<Vec<(String, usize)>> {
+    let values = columns.values(PROJECT, "plan", 100, &AtomicBool::new(false)).unwrap()?;
+    Some(values.into_iter().map(|(value, count)| (value.to_string(), count)).collect())
+}
+
+/// Goal: who asks while nothing has changed is answered beside others, and who waits for a table leaves
+/// once nobody wants the answer.
+#[test]
+fn questions_wait_for_changes_alone_and_for_somebody() {
+    let mut world = World::new();
+    let columns = Arc::new(Columns::new(AMPLE));
+    world.set(0, 3, "pro");
+    world.provide(&columns, &["plan"]);
+    let (other, stop) = (&columns, &AtomicBool::new(false));
+    let answer = columns.ask(PROJECT, &AtomicBool::new(false), |_, _, _| {
+        let plans = std::thread::scope(|scope| scope.spawn(|| plans(other)).join().unwrap());
+        assert_eq!(plans, Some(vec![("\"pro\"".to_owned(), 3)]));
+        // From now on the table has to be changed first, which cannot be while it is read here.
+        world.set(3, 1, "pro");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| other.ask(PROJECT, stop, |_, _, _| Ok(())));
+            stop.store(true, Ordering::Relaxed);
+            assert!(waiter.join().unwrap().unwrap().is_none());
+        });
+        Ok(())
+    });
+    assert!(answer.unwrap().is_some());
+    assert_eq!(plans(&columns), Some(vec![("\"pro\"".to_owned(), 4)]));
+}
+
+/// Goal: if there is room for one column and its persons, a second one takes the place of the first.
+#[test]
+fn a_column_fits_again_after_all_others_went() {
+    let mut world = World::new();
+    // So many that each of the pieces that are read is about as large as what it holds.
+    world.set(0, 16_000, "pro");
+    let ample = Arc::new(Columns::new(AMPLE));
+    world.provide(&ample, &["a"]);
+    let bytes_max = u64::try_from(ample.memory()).unwrap() * 3 / 2;
+    let columns = Arc::new(Columns::new(bytes_max));
+    for key in ["a", "b", "c", "a"] {
+        world.provide(&columns, &[key]);
+        assert!(is_there(&columns, key), "{key}");
+        let values = columns.values(PROJECT, key, 100, &AtomicBool::new(false)).unwrap();
+        assert_eq!(values, Some(Vec::new()), "{key}");
+        assert!(u64::try_from(columns.memory()).unwrap() <= bytes_max, "{key}");
+    }
+    columns.drop_all();
+    assert_eq!(columns.memory(), 0);
+    assert!(columns.tables.lock().is_empty());
+}
+
+/// Goal: columns are read for those who wait, and who is out of patience goes without them.
+#[test]
+fn nothing_is_read_for_nobody() {
+    let mut world = World::new();
+    let columns = Arc::new(Columns::new(AMPLE));
+    world.set(0, 3, "pro");
+    let waits = Arc::new(());
+    let turn = world.runtime.block_on(columns.turn.lock());
+    world.provide_for(&columns, &["plan"], Arc::downgrade(&waits), Duration::ZERO);
+    assert!(!is_there(&columns, "plan"));
+    drop(turn);
+    world.provide_for(&columns, &["plan"], Weak::new(), Duration::MAX);
+    assert!(!is_there(&columns, "plan"));
+    world.provide_for(&columns, &["plan"], Arc::downgrade(&waits), Duration::ZERO);
+    assert!(is_there(&columns, "plan"));
+}
+
+/// Goal: after the store failed in the middle, those who waited are not answered from what is left.
+#[test]
+fn a_torn_table_answers_nobody() {
+    let mut world = World::new();
+    let columns = Arc::new(Columns::new(AMPLE));
+    world.set(0, 3, "pro");
+    world.provide(&columns, &["plan"]);
+    assert_eq!(plans(&columns), Some(vec![("\"pro\"".to_owned(), 3)]));
+    world.set(0, 1, "free");
+    world.set(3, 2, "free");
+    let number = world.identities.view().next_number().unwrap() - 1;
+    let row = world.identities.replace_row(PROJECT, number, b"");
+    let held = columns.tables.lock().get(&PROJECT).cloned().unwrap();
+    let failed = columns.values(PROJECT, "plan", 100, &AtomicBool::new(false));
+    assert!(failed.is_err());
+    assert!(!is_there(&columns, "plan"));
+    world.identities.replace_row(PROJECT, number, &row);
+    // As one has it who came before it was forgotten.
+    columns.tables.lock().insert(PROJECT, held);
+    assert_eq!(plans(&columns), None);
+    world.provide(&columns, &["plan"]);
+    let expected = [("\"free\"".to_owned(), 3), ("\"pro\"".to_owned(), 2)];
+    assert_eq!(plans(&columns), Some(expected.to_vec()));
+}
+
+/// Goal: a project without persons does not keep a column for each name that is made up.
+#[test]
+fn made_up_names_take_bounded_memory() {
+    let world = World::new();
+    let columns = Arc::new(Columns::new(AMPLE));
+    let names: Vec<String> =
+        (0..100).map(|number| format!("{number} {}", "x".repeat(1000))).collect();
+    for name in &names {
+        world.provide(&columns, &[name]);
+        assert!(is_there(&columns, name));
+        columns.values(PROJECT, name, 100, &AtomicBool::new(false)).unwrap().unwrap();
+    }
+    let kept = names.iter().filter(|name| is_there(&columns, name)).count();
+    assert_eq!(kept, 64);
+    assert!(names.iter().rev().take(kept).all(|name| is_there(&columns, name)));
+    assert!((kept * 2000..kept * 4000).contains(&columns.memory()), "{}", columns.memory());
+}
