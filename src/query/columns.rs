@@ -197,8 +197,8 @@ impl Columns {
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there
-    /// are none, or nobody wants the answer any more. Others who ask
-    /// wait only while persons who have changed are read.
+    /// are none, or nobody wants the answer any more. Others who ask wait only while persons who have
+    /// changed are read.
     pub(super) fn ask<T>(
         &self,
         project: ProjectId,
