@@ -282,8 +282,8 @@ impl Columns {
     }
 
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
-    /// without columns, which would never be chosen again. `false` if there is none. If nothing
-    /// is wanted this waits for nobody: the next question can do it too.
+    /// without columns, which would never be chosen again. `false` if there is none. If nothing is wanted
+    /// this waits for nobody: the next question can do it too.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
         let is_wanted = |owner: ProjectId, key: &str| {
             let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);
