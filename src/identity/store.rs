@@ -382,12 +382,17 @@ impl Identities {
 
     /// Puts these bytes in the place of a person's row, and gives those that were there.
     #[cfg(test)]
-    pub(crate) fn replace_row(&self, project: ProjectId, number: i64, row: &[u8]) -> Vec<u8> {
+    pub(crate) fn replace_row(
+        &self,
+        project: ProjectId,
+        number: i64,
+        row: &[u8],
+    ) -> Result<Vec<u8>, IdentityError> {
         let key = codec::key(project, &[&number.to_be_bytes()]);
         let persons = &self.shared.tables.persons;
-        let before = persons.get(&key).unwrap().unwrap();
-        persons.insert(key, row).unwrap();
-        before.to_vec()
+        let before = persons.get(&key)?;
+        persons.insert(key, row)?;
+        Ok(before.map(|before| before.to_vec()).unwrap_or_default())
     }
 
     /// Number and memory in bytes of the known ids in the cache.

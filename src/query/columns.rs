@@ -197,8 +197,8 @@ impl Columns {
     }
 
     /// Asks the columns of a project as of now, and with them a view of the same moment; `None` if there
-    /// are none, or nobody wants the answer any more. Others who ask
-    /// wait only while persons who have changed are read.
+    /// are none, or nobody wants the answer any more. Others who ask wait only while persons who have
+    /// changed are read.
     pub(super) fn ask<T>(
         &self,
         project: ProjectId,
@@ -282,8 +282,8 @@ impl Columns {
     }
 
     /// Drops the column that was asked for longest ago, but none of those that are `wanted`, and a table
-    /// without columns, which would never be chosen again. `false` if there is none. If nothing
-    /// is wanted this waits for nobody: the next question can do it too.
+    /// without columns, which would never be chosen again. `false` if there is none. If nothing is wanted
+    /// this waits for nobody: the next question can do it too.
     fn evict_one(&self, wanted: Option<(ProjectId, &[Box<str>])>) -> bool {
         let is_wanted = |owner: ProjectId, key: &str| {
             let is_among = |keys: &[Box<str>]| keys.iter().any(|own| **own == *key);

@@ -159,12 +159,12 @@ fn a_torn_table_answers_nobody() {
     world.set(0, 1, "free");
     world.set(3, 2, "free");
     let number = world.identities.view().next_number().unwrap() - 1;
-    let row = world.identities.replace_row(PROJECT, number, b"");
+    let row = world.identities.replace_row(PROJECT, number, b"").unwrap();
     let held = columns.tables.lock().get(&PROJECT).cloned().unwrap();
     let failed = columns.values(PROJECT, "plan", 100, &AtomicBool::new(false));
     assert!(failed.is_err());
     assert!(!is_there(&columns, "plan"));
-    world.identities.replace_row(PROJECT, number, &row);
+    world.identities.replace_row(PROJECT, number, &row).unwrap();
     // As one has it who came before it was forgotten.
     columns.tables.lock().insert(PROJECT, held);
     assert_eq!(plans(&columns), None);
