@@ -5,8 +5,7 @@
 #
 #   scripts/bench-flags.sh --install   builds Unleash Edge in the directory of tools (10 minutes), and does nothing else
 #
-# WEIR_BIN skips the build of Weir. The load is made by wrk, a package of Debian, on the last processor; the servers have
-# the others, as what the load takes of theirs would look like their latency.
+# WEIR_BIN skips the build of Weir. The load is made by wrk, a package of Debian.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tools=${WEIR_TOOLS:-$HOME/.cache/weir/tools}
@@ -36,12 +35,6 @@ weir=${WEIR_BIN:-${CARGO_TARGET_DIR:-$here/../target}/release/weir}
 measure() { python3 "$here/bench_flags.py" "$@"; }
 export WEIR_PROJECT_API_KEY=phc_bench WEIR_PERSONAL_API_KEY=phx_bench
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-bench.XXXXXX")
-last=$(($(nproc) - 1)) serving=() loading=
-if [ "$last" -gt 0 ]; then
-    serving=(taskset --cpu-list "0-$((last - 1))")
-    loading="taskset --cpu-list $last"
-fi
-export WEIR_LOADING=$loading
 servers=()
 stop() {
     [ ${#servers[@]} -eq 0 ] || kill "${servers[@]}" 2>/dev/null || true
@@ -53,12 +46,12 @@ trap finish EXIT
 
 for count in $counts; do
     # Both write their logs to files, at the levels that they have by themselves.
-    "${serving[@]}" "$weir" serve --data-dir "$work/data-$count" --listen 127.0.0.1:0 >"$work/weir.out" 2>"$work/weir.log" &
+    "$weir" serve --data-dir "$work/data-$count" --listen 127.0.0.1:0 >"$work/weir.out" 2>"$work/weir.log" &
     servers+=($!)
     weir_url=$(measure await-line "$work/weir.out") || { cat "$work/weir.log" >&2; exit 1; }
     measure prepare "$weir_url" "$count" "$work/features.json"
     port=$(measure free-port)
-    "${serving[@]}" "$edge" --port "$port" offline --bootstrap-file "$work/features.json" --client-tokens '*:development.all' \
+    "$edge" --port "$port" offline --bootstrap-file "$work/features.json" --client-tokens '*:development.all' \
         --frontend-tokens '*:development.page' >"$work/edge.log" 2>&1 &
     servers+=($!)
     measure compare "$count" "$seconds" "$runs" "$work" "${servers[0]}=$weir_url" \

@@ -202,7 +202,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 def drive(script, url, seconds, connections):
-    command = [*os.environ.get("WEIR_LOADING", "").split(), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = re.search(r"FIGURES (\d+) (\d+) (\S+) (\S+) (\d+)", output)
     requests, micros, p50, p99, errors = (float(figure) for figure in found.groups())
