@@ -22,6 +22,9 @@ use arrow::buffer::Buffer;
 use arrow::buffer::NullBuffer;
 use arrow::buffer::ScalarBuffer;
 
+/// Number of the one buffer in a view.
+const TEXT_BUFFER: u32 = 0;
+
 /// Bytes of text that fit into a view.
 const INLINE_MAX_BYTES: usize = 12;
 
@@ -45,7 +48,7 @@ pub struct Columns {
 #[derive(Debug)]
 enum Column {
     Absent,
-    Text { views: Vec<u128>, valid: Bits, recent: Recent },
+    Text(Text),
     Int(Vec<i64>),
     Time(Vec<i64>),
     Double { values: Vec<f64>, valid: Bits },
@@ -100,17 +103,15 @@ impl Columns {
         write(&mut self.text);
         let offset = u32::try_from(start).ok()?;
         u32::try_from(self.text.len()).ok()?;
-        Some(View(make_view(self.text.get(start..)?, 0, offset)))
+        Some(View(make_view(self.text.get(start..)?, TEXT_BUFFER, offset)))
     }
 
     /// Sets a text column of the row under construction.
     pub fn set_text(&mut self, position: usize, View(view): View) {
         let (rows, capacity) = (self.rows, self.capacity);
         let column = self.columns.get_mut(position);
-        if let Some((views, valid, _)) = column.and_then(|column| column.as_text(capacity)) {
-            views.resize(rows, 0);
-            views.push(view);
-            valid.set(rows);
+        if let Some(column) = column.and_then(|column| column.as_text(capacity)) {
+            column.set(rows, view);
         }
     }
 
@@ -119,15 +120,12 @@ impl Columns {
     pub fn put_text(&mut self, position: usize, text: &str) -> Option<()> {
         let (rows, capacity) = (self.rows, self.capacity);
         let column = self.columns.get_mut(position);
-        if let Some((views, valid, recent)) = column.and_then(|column| column.as_text(capacity)) {
-            let known = recent.find(text.as_bytes(), &self.text);
-            let view = match known {
+        if let Some(column) = column.and_then(|column| column.as_text(capacity)) {
+            let view = match column.recent.find(text.as_bytes(), &self.text) {
                 Some(view) => view,
-                None => recent.add(append(&mut self.text, text.as_bytes())?),
+                None => column.recent.add(append(&mut self.text, text.as_bytes())?),
             };
-            views.resize(rows, 0);
-            views.push(view);
-            valid.set(rows);
+            column.set(rows, view);
         }
         Some(())
     }
@@ -208,7 +206,23 @@ fn append(text: &mut Vec<u8>, bytes: &[u8]) -> Option<u128> {
     if bytes.len() > INLINE_MAX_BYTES {
         text.extend_from_slice(bytes);
     }
-    Some(make_view(bytes, 0, offset))
+    Some(make_view(bytes, TEXT_BUFFER, offset))
+}
+
+/// A text column.
+#[derive(Debug)]
+struct Text {
+    views: Vec<u128>,
+    valid: Bits,
+    recent: Recent,
+}
+
+impl Text {
+    fn set(&mut self, row: usize, view: u128) {
+        self.views.resize(row, 0);
+        self.views.push(view);
+        self.valid.set(row);
+    }
 }
 
 /// Views of the long values that a column had last.
@@ -222,10 +236,10 @@ struct Recent {
 impl Recent {
     /// The view of a value that is `bytes`.
     fn find(&self, bytes: &[u8], text: &[u8]) -> Option<u128> {
+        let head = make_view(bytes, TEXT_BUFFER, 0);
         if bytes.len() <= INLINE_MAX_BYTES {
-            return Some(make_view(bytes, 0, 0));
+            return Some(head);
         }
-        let head = make_view(bytes, 0, 0);
         let stored = |view: u128| {
             let start = usize::try_from(ByteView::from(view).offset).ok()?;
             text.get(start..start.checked_add(bytes.len())?)
@@ -245,17 +259,14 @@ impl Recent {
 }
 
 impl Column {
-    /// The parts of a text column; it becomes one of `capacity` rows if nothing was set yet.
-    fn as_text(&mut self, capacity: usize) -> Option<(&mut Vec<u128>, &mut Bits, &mut Recent)> {
+    /// The text column that this is; it becomes one of `capacity` rows if nothing was set yet.
+    fn as_text(&mut self, capacity: usize) -> Option<&mut Text> {
         if let Self::Absent = self {
-            *self = Self::Text {
-                views: Vec::with_capacity(capacity),
-                valid: Bits::default(),
-                recent: Recent::default(),
-            };
+            let views = Vec::with_capacity(capacity);
+            *self = Self::Text(Text { views, valid: Bits::default(), recent: Recent::default() });
         }
         match self {
-            Self::Text { views, valid, recent } => Some((views, valid, recent)),
+            Self::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -263,7 +274,7 @@ impl Column {
     fn truncate(&mut self, rows: usize) {
         match self {
             Self::Absent => {}
-            Self::Text { views, valid, .. } => {
+            Self::Text(Text { views, valid, .. }) => {
                 views.truncate(rows);
                 valid.truncate(rows);
             }
@@ -282,7 +293,7 @@ impl Column {
     fn finish(self, rows: usize, text: &Buffer) -> Option<ArrayRef> {
         Some(match self {
             Self::Absent => return None,
-            Self::Text { mut views, valid, .. } => {
+            Self::Text(Text { mut views, valid, .. }) => {
                 views.resize(rows, 0);
                 text_array(views, text, valid.into_nulls(rows))
             }
@@ -445,8 +456,7 @@ mod tests {
     }
 
     proptest! {
-        /// Values that come again read as they were put, and those that came a moment ago are
-        /// stored once.
+        /// Values read as they were put, also such as come again or begin alike.
         #[test]
         fn values_that_come_again_read_back(
             rows in prop::collection::vec(

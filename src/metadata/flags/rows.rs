@@ -29,34 +29,18 @@ pub(super) async fn purge_deleted(
     key: &str,
     except: FlagId,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    for statement in [
         "DELETE FROM flag_role_access WHERE flag_id IN
          (SELECT id FROM feature_flags
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
-    )
-    .bind(project.0)
-    .bind(key)
-    .bind(except.0)
-    .execute(&mut *connection)
-    .await?;
-    sqlx::query(
         "DELETE FROM usage_dashboards WHERE id IN
          (SELECT usage_dashboard FROM feature_flags
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
-    )
-    .bind(project.0)
-    .bind(key)
-    .bind(except.0)
-    .execute(&mut *connection)
-    .await?;
-    sqlx::query(
         "DELETE FROM feature_flags WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3",
-    )
-    .bind(project.0)
-    .bind(key)
-    .bind(except.0)
-    .execute(connection)
-    .await?;
+    ] {
+        let statement = sqlx::query(statement).bind(project.0).bind(key).bind(except.0);
+        statement.execute(&mut *connection).await?;
+    }
     Ok(())
 }
 

@@ -323,6 +323,18 @@ fn every_version_has_its_shape() {
     }
 }
 
+/// A response of which nothing is special.
+fn plain(query: &Query) -> Response<'_> {
+    Response {
+        query,
+        request_id: "r",
+        evaluated_at: 5,
+        has_errors: false,
+        has_flags: true,
+        minimal_called_events: false,
+    }
+}
+
 /// Goal: no text of a project breaks the JSON. Method: read it back, in every shape.
 #[test]
 fn texts_with_quotes_and_control_characters_are_escaped() {
@@ -330,14 +342,7 @@ fn texts_with_quotes_and_control_characters_are_escaped() {
     let payload = json!({key: key});
     for (query, pointer) in [("v=2", "/flags"), ("v=1", "/featureFlags")] {
         let query = Query::parse(Endpoint::Flags, query);
-        let response = Response {
-            query: &query,
-            request_id: "r",
-            evaluated_at: 5,
-            has_errors: false,
-            has_flags: true,
-            minimal_called_events: false,
-        };
+        let response = plain(&query);
         let steps = json!([{key: key}]);
         let record = FlagRecord {
             key,
@@ -382,14 +387,7 @@ fn sdks_are_told_once_they_may_say_less_of_calls() {
     ] {
         let query = Query::parse(endpoint, query);
         for minimal_called_events in [true, false] {
-            let response = Response {
-                query: &query,
-                request_id: "r",
-                evaluated_at: 5,
-                has_errors: false,
-                has_flags: true,
-                minimal_called_events,
-            };
+            let response = Response { minimal_called_events, ..plain(&query) };
             let body = response.encode(std::iter::empty()).expect("encodable");
             let body: Value = serde_json::from_slice(&body).expect("JSON");
             let expected = (minimal_called_events && is_told).then_some(json!(true));
@@ -401,14 +399,7 @@ fn sdks_are_told_once_they_may_say_less_of_calls() {
 #[test]
 fn a_project_without_flags_gets_empty_maps() {
     let query = Query::parse(Endpoint::Flags, "v=2");
-    let response = Response {
-        query: &query,
-        request_id: "r",
-        evaluated_at: 5,
-        has_errors: false,
-        has_flags: false,
-        minimal_called_events: false,
-    };
+    let response = Response { has_flags: false, ..plain(&query) };
     let bytes = response.encode(std::iter::empty()).expect("encodable");
     assert_eq!(
         String::from_utf8(bytes).expect("UTF-8"),
