@@ -1,5 +1,6 @@
 //! The command line: one binary, one command per role. No work here.
 
+mod descriptors;
 pub mod inspect;
 pub mod keys;
 pub mod load;

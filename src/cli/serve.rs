@@ -19,6 +19,7 @@ use crate::app::Runtimes;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
+use crate::cli::descriptors;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::http;
@@ -68,9 +69,11 @@ pub struct ServeArgs {
 ///
 /// What the operator has to mend.
 pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
-    let config = args.settings.clone();
+    let mut config = args.settings.clone();
     config.check().map_err(anyhow::Error::msg)?;
     logs::start(&config.telemetry)?;
+    config.http.connections_max =
+        descriptors::for_connections(config.http.connections_max, descriptors::raise());
     let data_dir = &config.storage.data_dir;
     std::fs::create_dir_all(data_dir)
         .with_context(|| format!("cannot create {}", data_dir.display()))?;

@@ -25,7 +25,8 @@ pub struct HttpConfig {
     /// Directory of the scripts of posthog-js, for `/static/` [default: none]
     #[arg(long, env = "WEIR_STATIC_DIR")]
     pub static_dir: Option<PathBuf>,
-    /// Open connections; further ones wait in the kernel's queue
+    /// Open connections; further ones wait in the kernel's queue. At most what the limit of open files
+    /// (`ulimit -Hn`) leaves beside 512 for files
     #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 4096)]
     pub connections_max: u32,
     /// Longest time for the head of a request to arrive

@@ -22,6 +22,9 @@ const MIB: u64 = 1024 * 1024;
 /// Journal on disk beyond which buffers are flushed, however small; bounds the time to open.
 const JOURNAL_MAX_BYTES: u64 = 128 * MIB;
 
+/// Files that stay open; the database's own number is as large as the limit of many a process.
+const OPEN_FILES_MAX: usize = 256;
+
 /// Threads that flush and compact.
 const WORKER_THREADS: usize = 2;
 
@@ -49,6 +52,7 @@ impl Tables {
         let database = Database::builder(directory)
             .cache_size(blocks_bytes)
             .max_journaling_size(JOURNAL_MAX_BYTES)
+            .max_cached_files(Some(OPEN_FILES_MAX))
             .worker_threads(WORKER_THREADS)
             .open()?;
         let keyspace = |name: &str, buffer_mib: u64| {

@@ -33,6 +33,9 @@ use crate::telemetry::metrics::PlaceLabels;
 /// Time between looks at whether a flush has made room.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
 
+/// Time between tries to open a segment while the process has too many open files.
+const WAIT_FOR_DESCRIPTOR: Duration = Duration::from_secs(1);
+
 /// The thread that replays.
 pub(super) struct Replay {
     pub(super) reader: Reader,
@@ -76,6 +79,12 @@ impl Replay {
                     if publisher.durable == durable {
                         publisher.mode = Mode::Live;
                         break;
+                    }
+                }
+                Err(error) if error.is_out_of_descriptors() => {
+                    tracing::warn!(%error, "the replay of the log waits for a descriptor");
+                    if self.shutdown.pause_thread(WAIT_FOR_DESCRIPTOR) == Pause::Cancelled {
+                        return;
                     }
                 }
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! The door to files: [`Disk`] and [`DiskFile`], the real one ([`OsDisk`]) and the simulated one
+//! The door to files: [`Disk`], [`DiskFile`] and [`DiskDir`], the real one ([`OsDisk`]) and the simulated one
 //! that loses what was not synced (`disk/sim.rs`). The log and the object store of the tables use
 //! nothing else. No file formats here.
 //!
@@ -16,6 +16,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
+
+use rustix::io::Errno;
 
 /// A file system. Paths are absolute or relative to the process; all calls block.
 #[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
@@ -38,8 +40,14 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after `sync_dir`.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Opens a directory whose names are to be made durable. Whoever must not stop between a name
+    /// and its sync opens the directory before: to open it is what fails while there are too many
+    /// open files.
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn DiskDir>>;
     /// Makes the names in `dir` durable: creations, renames, removals.
-    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.open_dir(dir)?.sync()
+    }
     /// Bytes that this process can still write on the file system that holds `path`.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }
@@ -59,6 +67,19 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// earlier unsynced write, and trying again proves nothing (Rebello et al., "Can Applications
     /// Recover from fsync Failures?", 2020).
     fn sync_data(&self) -> io::Result<()>;
+}
+
+/// An open directory of a [`Disk`].
+#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
+pub trait DiskDir: fmt::Debug + Send + Sync {
+    /// Makes the names in it durable, as they are now.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Whether the process, or the whole system, has as many files open as it may. Nothing was opened,
+/// and nothing else has happened: a later try may succeed.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A name in a directory.
@@ -128,13 +149,22 @@ impl Disk for OsDisk {
         fs::remove_file(path)
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::File::open(dir)?.sync_all()
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn DiskDir>> {
+        Ok(Box::new(OsDir(fs::File::open(dir)?)))
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+struct OsDir(fs::File);
+
+impl DiskDir for OsDir {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
 }
 
@@ -168,10 +198,10 @@ impl DiskFile for OsFile {
         match rustix::fs::fallocate(&self.0, flags, 0, len_bytes) {
             Ok(()) => Ok(()),
             // File systems without fallocate (some network and overlay ones) still take a length.
-            Err(rustix::io::Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => {
+            Err(Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => {
                 self.0.set_len(len_bytes)
             }
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -34,6 +34,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use crate::error::Kind;
+use crate::storage::disk::is_out_of_descriptors;
 
 /// The number of a record. The first is 1, there are no gaps, and 0 stands for "nothing".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,8 +132,9 @@ pub enum WalError {
         #[source]
         source: io::Error,
     },
-    /// There is no room for another segment. Nothing was written; the next try may succeed.
-    #[error("no room on the disk for a segment of {bytes} bytes")]
+    /// There is no room for another segment, or no descriptor for its file. Nothing was written; the
+    /// next try may succeed.
+    #[error("no room for a segment of {bytes} bytes")]
     Full {
         /// Size of the segment.
         bytes: u64,
@@ -180,6 +182,12 @@ impl WalError {
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Truncated { .. } => Kind::NotFound,
         }
+    }
+
+    /// Whether what was to be read could not be opened for want of a descriptor: it is there, and
+    /// can be read later.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_descriptors(source))
     }
 
     /// Adds what was being done to what, for `map_err`.

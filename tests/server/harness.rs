@@ -43,6 +43,8 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct TestServer {
     directory: TempDir,
     settings: Vec<(String, String)>,
+    /// Options of the shell's `ulimit` that the server starts under.
+    limits: Option<String>,
     running: Option<Running>,
 }
 
@@ -72,11 +74,20 @@ impl TestServer {
         server
     }
 
+    /// The same under limits of the operating system, options of the shell's `ulimit` such as `-n 256`.
+    pub(crate) fn start_limited(limits: &str, settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::new(settings);
+        server.limits = Some(limits.to_owned());
+        server.run();
+        server
+    }
+
     fn new(settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         Self {
             directory: tempfile::tempdir().expect("a directory for the server"),
             settings: settings.collect(),
+            limits: None,
             running: None,
         }
     }
@@ -95,6 +106,11 @@ impl TestServer {
     /// A client of the running server.
     pub(crate) fn client(&self) -> Client {
         Client { address: self.running.as_ref().expect("the server runs").address }
+    }
+
+    /// The id of the server's process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.running.as_ref().expect("the server runs").process.id()
     }
 
     /// Where the server listens, as in `http://127.0.0.1:8000`.
@@ -230,6 +246,12 @@ impl TestServer {
     fn spawn(&self) -> Child {
         let output = |name: &str| File::create(self.directory.path().join(name)).expect("a file");
         let mut command = self.weir(&["serve", "--listen", "127.0.0.1:0"]);
+        if let Some(limits) = &self.limits {
+            let mut limited = Command::new("sh");
+            let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
+            limited.arg("-c").arg(script).arg(command.get_program()).args(command.get_args());
+            command = limited;
+        }
         command
             .env("WEIR_PROJECT_API_KEY", TOKEN)
             .env("WEIR_PERSONAL_API_KEY", KEY)

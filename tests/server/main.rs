@@ -34,6 +34,7 @@ mod harness;
 mod identity;
 mod isolation;
 mod lifecycle;
+mod limits;
 mod local_evaluation;
 mod person_changes;
 mod persons;

@@ -31,8 +31,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use parking_lot::MutexGuard;
+use rustix::io::Errno;
 
 use crate::storage::disk::Disk;
+use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
 use crate::storage::disk::sim::contents::Random;
@@ -89,6 +91,12 @@ impl SimDisk {
         self.state.lock().unreadable = path.map(normal);
     }
 
+    /// Lets `count` more files and directories be opened, as if the process had as many open then as
+    /// it may; `None` for no end.
+    pub fn limit_opens(&self, count: Option<u64>) {
+        self.state.lock().opens_left = count;
+    }
+
     /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
@@ -135,6 +143,15 @@ impl SimDisk {
         if state.is_off { Err(power_off()) } else { Ok(state) }
     }
 
+    /// The same for what takes a descriptor.
+    fn opening(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.powered()?;
+        if let Some(left) = &mut state.opens_left {
+            *left = left.checked_sub(1).ok_or(Errno::MFILE)?;
+        }
+        Ok(state)
+    }
+
     fn handle(&self, id: FileId) -> Box<dyn DiskFile> {
         Box::new(SimHandle { disk: self.clone(), id })
     }
@@ -155,7 +172,7 @@ impl fmt::Debug for SimDisk {
 impl Disk for SimDisk {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let path = normal(path);
-        let mut state = self.powered()?;
+        let mut state = self.opening()?;
         state.check_free(&path)?;
         state.begin()?;
         let id = FileId(state.next_file);
@@ -168,7 +185,7 @@ impl Disk for SimDisk {
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let path = normal(path);
-        let state = self.powered()?;
+        let state = self.opening()?;
         if state.unreadable.as_ref() == Some(&path) {
             return Err(io::Error::other("simulated failure of open"));
         }
@@ -196,7 +213,7 @@ impl Disk for SimDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
         let dir = normal(dir);
-        let state = self.powered()?;
+        let state = self.opening()?;
         state.check_dir(&dir)?;
         let inside = state.names.keys().filter(|path| path.parent() == Some(dir.as_path()));
         inside.map(|path| state.entry(path)).collect()
@@ -241,17 +258,30 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn DiskDir>> {
         let dir = normal(dir);
-        let mut state = self.powered()?;
-        state.check_dir(&dir)?;
-        state.begin()?;
-        state.sync_names(&dir);
-        Ok(())
+        self.opening()?.check_dir(&dir)?;
+        Ok(Box::new(SimDir { disk: self.clone(), dir }))
     }
 
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
         Ok(self.powered()?.free_bytes())
+    }
+}
+
+/// An open directory. None is ever removed.
+#[derive(Debug)]
+struct SimDir {
+    disk: SimDisk,
+    dir: PathBuf,
+}
+
+impl DiskDir for SimDir {
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.powered()?;
+        state.begin()?;
+        state.sync_names(&self.dir);
+        Ok(())
     }
 }
 

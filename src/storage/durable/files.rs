@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::storage::disk::Disk;
+use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
 use crate::storage::durable::STORE;
@@ -131,14 +132,15 @@ impl Shared {
         let named = file.sync_data().and_then(|()| {
             drop(file);
             let e_tag = e_tag(&self.disk.metadata(&path)?);
+            let dir = self.disk.open_dir(directory(target))?;
             self.name(&path, target, naming)?;
-            Ok(e_tag)
+            Ok((e_tag, dir))
         });
         if named.is_err() {
             self.discard(&path);
         }
-        let e_tag = named?;
-        self.sync_name(target)?;
+        let (e_tag, dir) = named?;
+        self.sync_name(&*dir, target)?;
         Ok(PutResult { e_tag: Some(e_tag), version: None })
     }
 
@@ -175,6 +177,7 @@ impl Shared {
         self.check_writable()?;
         let dir = directory(target);
         self.ensure_dir(dir)?;
+        let names = self.disk.open_dir(dir)?;
         match naming {
             Naming::Create => self.disk.hard_link(source, target)?,
             // A rename between two names of one file does nothing and leaves both, hence this.
@@ -187,33 +190,36 @@ impl Shared {
                 self.discard(&temporary);
             }
         }
-        self.sync_name(target)
+        self.sync_name(&*names, target)
     }
 
     pub(super) fn delete(&self, location: Path) -> Result<Path> {
         let file = self.existing_file(&location)?;
         let delete = || {
             self.check_writable()?;
+            let dir = self.disk.open_dir(directory(&file))?;
             self.disk.remove(&file)?;
-            self.sync_dir(directory(&file))
+            self.sync_dir(&*dir)
         };
         delete().map_err(|error| failed(&location, error))?;
         Ok(location)
     }
 
     /// Makes a new name durable, or locks it away.
-    pub(super) fn sync_name(&self, target: &FilePath) -> io::Result<()> {
+    pub(super) fn sync_name(&self, dir: &dyn DiskDir, target: &FilePath) -> io::Result<()> {
         // The second look: a sync that failed for another write may have swallowed our error.
-        let synced = self.sync_dir(directory(target)).and_then(|()| self.check_writable());
+        let synced = self.sync_dir(dir).and_then(|()| self.check_writable());
         if synced.is_err() {
             self.doubtful.lock().insert(target.to_path_buf());
         }
         synced
     }
 
-    /// Syncs the names in `dir`; if that fails, refuses every later write.
-    pub(super) fn sync_dir(&self, dir: &FilePath) -> io::Result<()> {
-        self.disk.sync_dir(dir).inspect_err(|_| self.poisoned.store(true, Ordering::Release))
+    /// Syncs the names in `dir`; if that fails, refuses every later write. The directory is opened
+    /// before anything in it gets or loses its name: that it cannot be opened, as when there are too
+    /// many open files, does no harm then.
+    pub(super) fn sync_dir(&self, dir: &dyn DiskDir) -> io::Result<()> {
+        dir.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Release))
     }
 
     /// Makes `dir` exist, durably, with its parents.
@@ -237,7 +243,8 @@ impl Shared {
         }
         self.disk.create_dir_all(dir)?;
         for ancestor in unsure.into_iter().rev() {
-            self.sync_dir(directory(ancestor))?;
+            // Directories that stay without this sync get it with the next write into them.
+            self.sync_dir(&*self.disk.open_dir(directory(ancestor))?)?;
             self.durable_dirs.lock().insert(ancestor.to_path_buf());
         }
         Ok(())
@@ -255,7 +262,7 @@ impl Shared {
                 self.disk.remove(&entry.path)?;
             }
         }
-        self.sync_dir(dir)?;
+        self.sync_dir(&*self.disk.open_dir(dir)?)?;
         self.durable_dirs.lock().insert(dir.to_path_buf());
         Ok(())
     }

@@ -9,6 +9,7 @@ use object_store::ObjectStoreExt;
 use object_store::WriteMultipart;
 
 use super::*;
+use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
 use crate::storage::disk::OsDisk;
@@ -322,20 +323,20 @@ async fn a_failed_sync_of_a_file_fails_its_put_alone() {
 }
 
 /// A disk under a process that dies, or on which the sync of a directory fails.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unreliable {
     disk: SimDisk,
     /// Changes of names that still succeed. After them the process is dead; the disk is not.
-    changes_left: Mutex<u64>,
-    fail_sync_dir: AtomicBool,
+    changes_left: Arc<Mutex<u64>>,
+    fail_sync_dir: Arc<AtomicBool>,
 }
 
 impl Unreliable {
     fn new(disk: &SimDisk, changes_left: u64) -> Arc<Self> {
         Arc::new(Self {
             disk: disk.clone(),
-            changes_left: Mutex::new(changes_left),
-            fail_sync_dir: AtomicBool::new(false),
+            changes_left: Arc::new(Mutex::new(changes_left)),
+            fail_sync_dir: Arc::default(),
         })
     }
 
@@ -371,14 +372,27 @@ impl Disk for Unreliable {
     fn remove(&self, path: &FilePath) -> io::Result<()> {
         self.change()?.remove(path)
     }
-    fn sync_dir(&self, dir: &FilePath) -> io::Result<()> {
-        if self.fail_sync_dir.load(Ordering::Relaxed) {
-            return Err(io::Error::other("simulated failure of sync_dir"));
-        }
-        self.change()?.sync_dir(dir)
+    fn open_dir(&self, dir: &FilePath) -> io::Result<Box<dyn DiskDir>> {
+        Ok(Box::new(UnreliableDir { disk: self.clone(), dir: self.disk.open_dir(dir)? }))
     }
     fn free_bytes(&self, path: &FilePath) -> io::Result<u64> {
         self.disk.free_bytes(path)
+    }
+}
+
+#[derive(Debug)]
+struct UnreliableDir {
+    disk: Unreliable,
+    dir: Box<dyn DiskDir>,
+}
+
+impl DiskDir for UnreliableDir {
+    fn sync(&self) -> io::Result<()> {
+        if self.disk.fail_sync_dir.load(Ordering::Relaxed) {
+            return Err(io::Error::other("simulated failure of the sync"));
+        }
+        self.disk.change()?;
+        self.dir.sync()
     }
 }
 
@@ -424,6 +438,64 @@ async fn a_failed_sync_of_a_directory_ends_all_writing() {
     assert_eq!(read(&store, "a").await.expect("reading goes on"), b"x");
     let doubtful = read(&store, "b").await.expect_err("but not of what may vanish");
     assert!(matches!(doubtful, Error::Generic { .. }), "{doubtful}");
+}
+
+/// Goal: a write that lacks a descriptor fails alone, at whichever of its files. Method: let any
+/// number of files be opened in a write, then none.
+#[tokio::test]
+async fn want_of_descriptors_passes() {
+    type Write = for<'a> fn(&'a DurableStore) -> futures::future::BoxFuture<'a, Result<()>>;
+    let writes: [(&str, Write, Option<&str>); 5] = [
+        ("create", |store| Box::pin(put(store, "new/dir/b", PutMode::Create)), Some("new/dir/b")),
+        ("replace", |store| Box::pin(put(store, "a", PutMode::Overwrite)), Some("a")),
+        ("upload", |store| Box::pin(upload(store, "c/d")), Some("c/d")),
+        (
+            "copy",
+            |store| Box::pin(async { store.copy(&path("a"), &path("e/f")).await }),
+            Some("e/f"),
+        ),
+        ("delete", |store| Box::pin(async { store.delete(&path("a")).await }), None),
+    ];
+    for (name, write, made) in writes {
+        let mut failures = 0;
+        for opens in 0.. {
+            let disk = SimDisk::new();
+            let store = in_memory(&disk);
+            store.recover().expect("a recovery");
+            store.put(&path("a"), "x".into()).await.expect("a put");
+            disk.limit_opens(Some(opens));
+            let limited = write(&store).await;
+            disk.limit_opens(None);
+            let context = format!("{name} with {opens} files");
+            if let Err(error) = &limited {
+                failures += 1;
+                assert_eq!(names(&store, None).await, ["a"], "{context}: {error}");
+                write(&store).await.expect("the next try");
+            }
+            store.put(&path("later"), "x".into()).await.expect("another write");
+            let disk = disk.power_on(Survival::Lose);
+            let store = in_memory(&disk);
+            store.recover().expect("a recovery");
+            match made {
+                Some(made) => assert_eq!(read(&store, made).await.expect(&context), b"x"),
+                None => assert_eq!(names(&store, None).await, ["later"], "{context}"),
+            }
+            if limited.is_ok() {
+                break;
+            }
+        }
+        assert!(failures > 0, "{name} opens files");
+    }
+}
+
+async fn put(store: &DurableStore, location: &str, mode: PutMode) -> Result<()> {
+    store.put_opts(&path(location), "x".into(), mode.into()).await.map(drop)
+}
+
+async fn upload(store: &DurableStore, location: &str) -> Result<()> {
+    let mut upload = store.put_multipart(&path(location)).await?;
+    upload.put_part("x".into()).await?;
+    upload.complete().await.map(drop)
 }
 
 #[tokio::test]

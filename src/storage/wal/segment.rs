@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskFile;
+use crate::storage::disk::is_out_of_descriptors;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::frame::FRAME_HEADER_BYTES;
 use crate::storage::wal::frame::FrameHeader;
@@ -41,10 +42,18 @@ pub(super) fn first_of(path: &Path) -> Option<Sequence> {
 
 /// Why a segment could not be begun.
 pub(super) enum CreateError {
-    /// No room. Nothing is left of it.
+    /// No room on the disk, or no descriptor for a file. Nothing is left of it.
     Full(io::Error),
     /// Anything else. What is on the disk is unknown.
     Failed(io::Error),
+}
+
+impl CreateError {
+    /// Of opening or creating a file, which leaves nothing.
+    fn of_open(error: io::Error) -> Self {
+        let passes = is_full(&error) || is_out_of_descriptors(&error);
+        if passes { Self::Full(error) } else { Self::Failed(error) }
+    }
 }
 
 /// Begins a segment of `len_bytes`, of the spare if there is one that is of use. When this returns,
@@ -56,6 +65,8 @@ pub(super) fn create(
     len_bytes: u64,
 ) -> Result<Box<dyn DiskFile>, CreateError> {
     let path = path_of(dir, header.first);
+    // Before there is a name that has to be synced.
+    let names = disk.open_dir(dir).map_err(CreateError::of_open)?;
     let spare = headed_spare(disk, dir, header, len_bytes);
     let is_spare = spare.is_some();
     let file = spare.map_or_else(|| reserve(disk, &path, len_bytes), Ok)?;
@@ -67,7 +78,7 @@ pub(super) fn create(
         } else {
             write_header(&*file, header)?;
         }
-        disk.sync_dir(dir)
+        names.sync()
     };
     name().map_err(CreateError::Failed)?;
     Ok(file)
@@ -108,11 +119,7 @@ fn check_free(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 }
 
 fn reserve(disk: &dyn Disk, path: &Path, len: u64) -> Result<Box<dyn DiskFile>, CreateError> {
-    let file = match disk.create_new(path) {
-        Ok(file) => file,
-        Err(error) if is_full(&error) => return Err(CreateError::Full(error)),
-        Err(error) => return Err(CreateError::Failed(error)),
-    };
+    let file = disk.create_new(path).map_err(CreateError::of_open)?;
     match file.allocate(len) {
         Ok(()) => Ok(file),
         Err(error) if is_full(&error) => {

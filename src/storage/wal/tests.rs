@@ -270,6 +270,63 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!(wal.append(&[b"fits"]).expect("append"), Sequence(5));
 }
 
+/// Goal: a segment that cannot be begun for want of a descriptor costs its record alone. Method: let
+/// any number of files be opened for it, then none; with a spare and without.
+#[test]
+fn want_of_descriptors_refuses_and_passes() {
+    let big = payload("x", 300);
+    for has_spare in [false, true] {
+        let mut refused = 0;
+        for opens in 0.. {
+            let disk = SimDisk::new();
+            let (mut wal, _) = open(&disk, 0);
+            let mut expected = append_all(&mut wal, &["first"]);
+            if has_spare {
+                wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+            }
+            disk.limit_opens(Some(opens));
+            let limited = wal.append(&[&big]);
+            if let Err(error) = &limited {
+                refused += 1;
+                assert!(matches!(error, WalError::Full { .. }), "{opens} files: {error}");
+                assert_eq!(error.kind(), Kind::Overloaded);
+                // What fits into the segment still goes there.
+                expected.extend(append_all(&mut wal, &["small"]));
+                disk.limit_opens(None);
+                wal.append(&[&big]).expect("the next try");
+            }
+            wal.sync().expect("sync");
+            disk.limit_opens(None);
+            expected.push(Item::Record { sequence: wal.last_appended(), payload: big.clone() });
+            let (wal, recovered) = open(&disk.power_on(Survival::Lose), 0);
+            let last = Sequence(u64::try_from(expected.len()).expect("few"));
+            assert_eq!(recovered, Recovered { last, ..Recovered::default() });
+            assert_eq!(read(&wal.files(), 0, last), expected);
+            if limited.is_ok() {
+                break;
+            }
+        }
+        assert!(refused > 0, "a segment opens files");
+    }
+}
+
+/// A reader that could not open a segment says why, and reads it later.
+#[test]
+fn want_of_descriptors_holds_a_reader_up() {
+    let disk = SimDisk::new();
+    let (mut wal, _) = open(&disk, 0);
+    let expected = append_all(&mut wal, &["a", "b"]);
+    let mut reader = wal.files().reader(Sequence(0));
+    disk.limit_opens(Some(0));
+    let refused = reader.next(Sequence(2)).expect_err("no descriptor");
+    assert!(refused.is_out_of_descriptors(), "{refused}");
+    disk.limit_opens(None);
+    assert_eq!(reader.next(Sequence(2)).expect("read").as_ref(), expected.first());
+    disk.fail_open_of(Some(&path(1)));
+    let failed = wal.files().reader(Sequence(0)).next(Sequence(2)).expect_err("another failure");
+    assert!(!failed.is_out_of_descriptors(), "{failed}");
+}
+
 #[test]
 fn truncation_removes_whole_segments_and_never_the_newest() {
     let disk = SimDisk::new();

@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) syncs_until_failure: Option<u64>,
     /// A file that cannot be opened.
     pub(super) unreadable: Option<PathBuf>,
+    /// How many more files and directories can be opened; `None` for any number.
+    pub(super) opens_left: Option<u64>,
     pub(super) capacity_bytes: u64,
     pub(super) next_file: u64,
     pub(super) files: BTreeMap<FileId, SimFile>,
@@ -57,6 +59,7 @@ impl Default for State {
             is_off: false,
             syncs_until_failure: None,
             unreadable: None,
+            opens_left: None,
             capacity_bytes: CAPACITY_BYTES,
             next_file: 0,
             files: BTreeMap::new(),

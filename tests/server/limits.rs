@@ -1,0 +1,77 @@
+//! What the operating system allows the server, and what clients can use up of it.
+
+use std::io::Read;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+use crate::harness::patiently;
+
+/// Segments of the log and memtables that are full after a few requests, so that files are made all
+/// the time.
+const SMALL_FILES: [(&str, &str); 3] = [
+    ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
+    ("WEIR_MEMTABLE_MAX_BYTES", "512KiB"),
+    ("WEIR_MEMTABLE_MAX_AGE", "100ms"),
+];
+
+fn body(number: usize) -> String {
+    json!({
+        "api_key": TOKEN, "event": "filler", "distinct_id": format!("person {number}"),
+        "properties": {"text": "x".repeat(100_000)},
+    })
+    .to_string()
+}
+
+/// Goal: nobody can take the log or the tables their descriptors by opening connections. Method:
+/// hold more connections than the server may have files, and make it begin segments and flush.
+#[test]
+fn idle_connections_leave_descriptors_to_files() {
+    let mut server = TestServer::start_limited("-n 256", &SMALL_FILES);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let idle: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut socket = TcpStream::connect(&address).expect("a connection");
+            let head = format!("GET /_liveness HTTP/1.1\r\nhost: {address}\r\n\r\n");
+            socket.write_all(head.as_bytes()).expect("a request");
+            socket
+        })
+        .collect();
+    // The first ones are served and stay.
+    for mut socket in idle.iter().take(20) {
+        let mut first = [0; 12];
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+        socket.read_exact(&mut first).expect("an answer");
+        assert_eq!(&first, b"HTTP/1.1 200");
+    }
+    const EVENTS: usize = 30;
+    for number in 0..EVENTS {
+        let answer = server.send("POST", "/capture/", &[], body(number));
+        assert_eq!(answer.status, 200, "{number}: {answer}");
+    }
+    let has_files = patiently(|| (!server.files().is_empty()).then_some(()));
+    assert!(has_files.is_some(), "flushes go on");
+    assert_eq!(server.get("/_readiness").status, 200);
+    drop(idle);
+    let said = server.stderr();
+    assert!(said.contains("allows fewer connections than connections-max"), "{said}");
+    server.stop();
+    assert_eq!(server.count("SELECT count(*) FROM events"), EVENTS as u64);
+}
+
+/// The limit that a process begins with is for others; the server takes what it may have.
+#[test]
+fn the_limit_of_open_files_is_raised() {
+    let server = TestServer::start_limited("-S -n 200", &[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process_id()));
+    let limits = limits.expect("limits of the process");
+    let row = limits.lines().find(|line| line.starts_with("Max open files")).expect("a row");
+    let columns: Vec<&str> = row.split_whitespace().collect();
+    let [_, _, _, soft, hard, _] = columns[..] else { panic!("{row}") };
+    assert_eq!(soft, hard);
+    assert_ne!(hard, "200", "the test's own limit is too low to see anything");
+}
