@@ -8,6 +8,7 @@
 
 pub mod activity;
 mod backlog;
+mod budget;
 pub mod capture;
 pub mod capture_v1;
 pub mod commit;
@@ -27,6 +28,7 @@ pub mod replay;
 pub mod salvage;
 pub mod tape;
 pub mod warnings;
+mod weight;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,8 +36,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::sync::watch;
@@ -47,6 +47,8 @@ use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::identity::store::Identities;
+use crate::ingest::budget::Budget;
+use crate::ingest::budget::Share;
 use crate::ingest::commit::Commit;
 use crate::ingest::commit::LogFailed;
 use crate::ingest::commit::LogThread;
@@ -63,6 +65,8 @@ use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
+use crate::ingest::weight::expected_bytes;
+use crate::ingest::weight::is_plain;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
@@ -85,18 +89,11 @@ const LOG_QUEUE_MAX: usize = 16 * 1024;
 /// Records that may wait for the deriver before the log thread waits for it.
 const DERIVE_QUEUE_MAX: usize = 1024;
 
-/// Unit in which bytes in flight are counted; a semaphore has at most 2^29 permits for sure.
-const BUDGET_UNIT_BYTES: u64 = 1024;
-
 /// How long a request waits for a flush before it is answered 503.
 const FLUSH_WAIT: Duration = Duration::from_secs(5);
 
 /// Longest time between two looks for room.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
-
-/// What compressed bodies of events are taken to inflate to until it is known: JSON of SDKs gets 5
-/// to 15 times smaller under gzip.
-const INFLATE_RATIO: u64 = 12;
 
 /// Plain bytes of a body that is read on the thread that received it. That takes a millisecond at
 /// most; to hand a body to another thread and back takes a tenth of that, which is more than reading
@@ -140,7 +137,7 @@ pub enum IngestError {
     Decode(#[from] DecodeError),
     /// The body's contents.
     #[error(transparent)]
-    Prepare(#[from] PrepareError),
+    Prepare(PrepareError),
     /// A bound is reached; it passes by itself.
     #[error("{0}")]
     Overloaded(&'static str),
@@ -153,6 +150,15 @@ pub enum IngestError {
     /// A thread is gone or panicked.
     #[error(transparent)]
     Task(#[from] TaskError),
+}
+
+impl From<PrepareError> for IngestError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Crowded => Self::Overloaded("too many bytes are in flight"),
+            error => Self::Prepare(error),
+        }
+    }
 }
 
 impl IngestError {
@@ -183,9 +189,8 @@ struct Shared {
     store: Store,
     wal: WalFiles,
     log: mpsc::Sender<Commit>,
-    /// Units of [`BUDGET_UNIT_BYTES`] of decoded bodies that may be in flight.
-    budget: Arc<Semaphore>,
-    budget_units: u32,
+    /// Decoded bodies that may be in flight.
+    budget: Budget,
     wal_max_bytes: u64,
     skew_ignored_millis: u32,
     event_max_bytes: u32,
@@ -278,9 +283,7 @@ impl Pipeline {
             clock: clock.clone(),
         };
         tasks.spawn_thread("log", move || log_thread.run())?;
-        let units = config.ingest.inflight_max_bytes.as_u64() / BUDGET_UNIT_BYTES;
-        let budget_units = u32::try_from(units).unwrap_or(u32::MAX >> 3);
-        let budget = Arc::new(Semaphore::new(usize::try_from(budget_units).unwrap_or(1)));
+        let budget = Budget::new(config.ingest.inflight_max_bytes.as_u64());
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
         let skew = config.ingest.clock_skew_ignored.as_millis();
         let event_max_bytes = config.ingest.event_max_bytes.as_u64();
@@ -293,7 +296,6 @@ impl Pipeline {
                 wal: files,
                 log,
                 budget,
-                budget_units,
                 wal_max_bytes,
                 skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
@@ -315,7 +317,7 @@ impl Pipeline {
     /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
     pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
         let shared = &*self.shared;
-        let permit = self.room_for(&request.body).await?;
+        let share = self.room_for(payload(&request.body, &request.hints)).await?;
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
@@ -324,7 +326,7 @@ impl Pipeline {
             skew_ignored_millis: shared.skew_ignored_millis,
             event_max_bytes: shared.event_max_bytes,
         };
-        let mut ready = self.prepare(&request, &received).await?;
+        let (mut ready, share) = self.prepare(&request, &received, share).await?;
         for (reason, count) in ready.prepared.drops.iter() {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
@@ -335,7 +337,7 @@ impl Pipeline {
         if accepted == 0 {
             return Ok(Receipt { sequence: None, accepted, fates });
         }
-        let sequence = self.log(ready, permit).await?;
+        let sequence = self.log(ready, share).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
         Ok(Receipt { sequence: Some(sequence), accepted, fates })
     }
@@ -347,10 +349,11 @@ impl Pipeline {
     /// As [`Pipeline::accept`], where the events are not looked at.
     pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
         let shared = &*self.shared;
-        let _permit = self.reserve(&body)?;
+        let mut share = shared.budget.share(expected_bytes(payload(&body, &hints)))?;
         let metadata = shared.metadata.snapshot();
         let decoding = Arc::clone(&shared.decoding);
-        shared.cpu.run(move || decoding.project_of(body, &hints, &metadata)).await?
+        let job = move || decoding.project_of(&body, &hints, &metadata, &mut share);
+        shared.cpu.run(job).await?
     }
 
     /// Takes an operation on persons to disk. Returns its place in the log when it is durable; its
@@ -362,21 +365,18 @@ impl Pipeline {
     /// As of [`Pipeline::accept`]; nothing is done then.
     pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
         let head = operation.encode();
-        let permit = self.room_for(&head).await?;
+        let mut share = self.room_for(&head).await?;
         let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
         let prepared = operation.prepare().map_err(malformed)?;
-        self.log(Ready { head, body: Bytes::new(), prepared }, permit).await
+        share.cover_memory(weight::of_prepared(&prepared))?;
+        self.log(Ready { head, body: Bytes::new(), prepared }, share).await
     }
 
     /// Gives a record its place in the log and waits until it is durable.
-    async fn log(
-        &self,
-        ready: Ready,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<Sequence, IngestError> {
+    async fn log(&self, ready: Ready, share: Share) -> Result<Sequence, IngestError> {
         let (reply, answer) = oneshot::channel();
         let Ready { head, body, prepared } = ready;
-        let commit = Commit { head, body, prepared, permit, reply };
+        let commit = Commit { head, body, prepared, share, reply };
         let gone = |_| IngestError::Unavailable("the server is shutting down");
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
@@ -387,24 +387,12 @@ impl Pipeline {
     }
 
     /// Whether there is room for the request, and its share of what may be in flight.
-    async fn room_for(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
+    async fn room_for(&self, payload: &[u8]) -> Result<Share, IngestError> {
         self.check()?;
         // A flush takes about a second; a sender that waits for it keeps its batch and its place.
         let room = tokio::time::timeout(FLUSH_WAIT, self.wait_for_room());
         room.await.map_err(|_| IngestError::Overloaded("the memtables are full"))?;
-        self.reserve(body)
-    }
-
-    /// The share of `body` in the bytes that may be in flight.
-    fn reserve(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, IngestError> {
-        let shared = &*self.shared;
-        let sent = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let decoded = if is_plain(body) { sent } else { sent.saturating_mul(INFLATE_RATIO) };
-        let units = (decoded / BUDGET_UNIT_BYTES + 1).min(u64::from(shared.budget_units));
-        let units = u32::try_from(units).unwrap_or(1);
-        Arc::clone(&shared.budget)
-            .try_acquire_many_owned(units)
-            .map_err(|_| IngestError::Overloaded("too many bytes are in flight"))
+        Ok(self.shared.budget.share(expected_bytes(payload))?)
     }
 
     /// Whether the server takes events at all, whatever is in flight.
@@ -443,27 +431,35 @@ impl Pipeline {
         }
     }
 
-    /// Bytes to columns and to the log record: small bodies here, others on the CPU pool.
+    /// Bytes to columns and to the log record: small bodies here, others on the CPU pool. The share
+    /// comes back as what they take.
     async fn prepare(
         &self,
         request: &CaptureRequest,
         received: &Received,
-    ) -> Result<Ready, IngestError> {
+        mut share: Share,
+    ) -> Result<(Ready, Share), IngestError> {
         let shared = &*self.shared;
         loop {
             let metadata = shared.metadata.snapshot();
-            let ready = match shared.ready_here(request, received, &metadata) {
+            let ready = match shared.ready_here(request, received, &metadata, &mut share) {
                 Some(ready) => ready?,
                 None => {
                     let decoding = Arc::clone(&shared.decoding);
                     let (request, received) = (request.clone(), received.clone());
-                    let job = move || decoding.ready(&request, &received, &metadata, u64::MAX);
-                    shared.cpu.run(job).await??
+                    let job = move || {
+                        let all = u64::MAX;
+                        let ready = decoding.ready(&request, &received, &metadata, all, &mut share);
+                        (ready, share)
+                    };
+                    let (ready, back) = shared.cpu.run(job).await?;
+                    share = back;
+                    ready?
                 }
             };
             let unknown = &ready.prepared.unknown_group_types;
             if unknown.is_empty() {
-                return Ok(ready);
+                return Ok((ready, share));
             }
             // At most five times in the life of a project: a group type gets its column before
             // the first event that names it.
@@ -505,8 +501,7 @@ impl Pipeline {
 
     /// Waits until nothing is between arrival and publication, at most for `limit`.
     pub async fn drain(&self, limit: Duration) {
-        let all = self.shared.budget.acquire_many(self.shared.budget_units);
-        if tokio::time::timeout(limit, all).await.is_err() {
+        if tokio::time::timeout(limit, self.shared.budget.idle()).await.is_err() {
             tracing::warn!("requests were still on their way into the log at shutdown");
         }
     }
@@ -519,22 +514,23 @@ impl Shared {
         request: &CaptureRequest,
         received: &Received,
         metadata: &MetadataSnapshot,
+        share: &mut Share,
     ) -> Option<Result<Ready, IngestError>> {
         let ratio = if is_plain(&request.body) { 1 } else { INLINE_INFLATE_RATIO };
         let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
         if sent.saturating_mul(ratio) > INLINE_PLAIN_MAX_BYTES {
             return None;
         }
-        match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES) {
+        match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES, share) {
             Err(IngestError::Decode(DecodeError::TooLarge { .. })) => None,
             ready => Some(ready),
         }
     }
 }
 
-/// Whether a body is JSON as it is.
-fn is_plain(body: &[u8]) -> bool {
-    matches!(body.first(), Some(b'{' | b'['))
+/// What a request brings to be decoded: the body, or `?data=` in its place.
+fn payload<'r>(body: &'r Bytes, hints: &'r Hints) -> &'r [u8] {
+    hints.data.as_ref().filter(|data| !data.is_empty()).unwrap_or(body)
 }
 
 /// Where a replay begins: after `wanted`, unless the log no longer goes back that far. That is so

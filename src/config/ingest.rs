@@ -12,7 +12,8 @@ pub struct IngestConfig {
     #[arg(long, env = "WEIR_DECODE_THREADS")]
     pub decode_threads: Option<usize>,
     /// Bytes of request bodies, as decoded, that may be between arrival and acknowledgement;
-    /// beyond it capture answers 503
+    /// beyond it capture answers 503. One that takes more than four times its bytes of memory counts
+    /// for a quarter of that
     #[arg(long, env = "WEIR_INFLIGHT_MAX_BYTES", default_value = "256MiB")]
     pub inflight_max_bytes: ByteSize,
     /// Largest single event as JSON; larger ones are dropped and counted

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::ingest::budget::Share;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::publish::Missing;
@@ -52,7 +52,7 @@ pub(super) struct Commit {
     /// Its columns, for the time after the sync.
     pub(super) prepared: Prepared,
     /// Its share of the bytes that may be in flight; given back after publication.
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) share: Share,
     /// Told the record's place, or that the log failed.
     pub(super) reply: oneshot::Sender<Result<Sequence, LogFailed>>,
 }
@@ -127,7 +127,7 @@ impl LogThread {
                 let all = Missing { rows: true, persons: true };
                 publisher.publish(sequence, commit.prepared, all);
             }
-            drop(commit.permit);
+            drop(commit.share);
             // A client that hung up does not wait; its events are in all the same.
             let _ = commit.reply.send(Ok(sequence));
         }

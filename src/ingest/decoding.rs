@@ -9,12 +9,14 @@ use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
+use crate::ingest::budget::Share;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
+use crate::ingest::weight;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
 use crate::wire::encoding::DecodeError;
@@ -27,6 +29,9 @@ const DECODERS_MAX: usize = 64;
 
 /// What a body of the log may unpack to: more than any setting allowed.
 const REPLAY_PLAIN_MAX_BYTES: u64 = 1 << 32;
+
+/// What a body may unpack to before its share is looked at: as much as a thread may take.
+const UNPACKED_FREELY_BYTES: u64 = 8 << 20;
 
 /// A request that waits for nothing but its place in the log.
 #[derive(Debug)]
@@ -93,6 +98,25 @@ impl Decoding {
         decoded
     }
 
+    /// The same within `share`: what unpacks to much more than it seemed to is begun anew, with room
+    /// for all that is allowed.
+    fn decode_within(
+        &self,
+        body: &Bytes,
+        hints: &Hints,
+        limit_bytes: u64,
+        share: &mut Share,
+    ) -> Result<Decoded, IngestError> {
+        let first_bytes = limit_bytes.min(share.bytes().max(UNPACKED_FREELY_BYTES));
+        match self.decode(body.clone(), hints, first_bytes) {
+            Err(DecodeError::TooLarge { .. }) if first_bytes < limit_bytes => {
+                share.cover(limit_bytes)?;
+                Ok(self.decode(body.clone(), hints, limit_bytes)?)
+            }
+            decoded => Ok(decoded?),
+        }
+    }
+
     /// The project of a body, by the token in it.
     ///
     /// # Errors
@@ -100,27 +124,29 @@ impl Decoding {
     /// As [`Decoding::ready`], where the events are not looked at.
     pub(super) fn project_of(
         &self,
-        body: Bytes,
+        body: &Bytes,
         hints: &Hints,
         metadata: &MetadataSnapshot,
+        share: &mut Share,
     ) -> Result<ProjectId, IngestError> {
-        let decoded = self.decode(body, hints, self.body_plain_max_bytes)?;
+        let decoded = self.decode_within(body, hints, self.body_plain_max_bytes, share)?;
         let project = |token: &str| Some(metadata.project_by_token(token)?.id);
-        Ok(self.preparer.project_of(decoded.as_ref(), &project)?)
+        Ok(self.preparer.project_of(decoded.as_ref(), &project, share)?)
     }
 
     /// Columns and log record of a request, if its body unpacks to at most `plain_max_bytes` and what
-    /// the settings allow.
+    /// the settings allow. `share` becomes what they take.
     ///
     /// # Errors
     ///
-    /// The body's wrapping or its contents.
+    /// The body's wrapping or its contents, or others have what it takes.
     pub(super) fn ready(
         &self,
         request: &CaptureRequest,
         received: &Received,
         metadata: &MetadataSnapshot,
         plain_max_bytes: u64,
+        share: &mut Share,
     ) -> Result<Ready, IngestError> {
         let project = |token: &str| {
             let project = metadata.project_by_token(token)?;
@@ -133,8 +159,11 @@ impl Decoding {
             Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
         };
         let limit_bytes = allowed.min(plain_max_bytes);
-        let decoded = self.decode(request.body.clone(), &request.hints, limit_bytes)?;
-        let mut prepared = self.preparer.prepare(decoded.into_vec(), received, &project)?;
+        let decoded = self.decode_within(&request.body, &request.hints, limit_bytes, share)?;
+        let decoded = decoded.into_vec();
+        let plain_bytes = u64::try_from(decoded.len()).unwrap_or(u64::MAX);
+        let mut prepared = self.preparer.prepare_within(decoded, received, &project, share)?;
+        share.settle(plain_bytes, weight::of_prepared(&prepared))?;
         let envelope = Envelope {
             project: prepared.project,
             received: received.clone(),
@@ -145,5 +174,59 @@ impl Decoding {
         };
         let (head, body) = envelope.encode();
         Ok(Ready { head, body, prepared })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use bytes::Bytes;
+    use clap::Parser;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::Decoding;
+    use super::UNPACKED_FREELY_BYTES;
+    use crate::config::Config;
+    use crate::geoip::Places;
+    use crate::ingest::IngestError;
+    use crate::ingest::budget::Budget;
+    use crate::wire::encoding::hints::Hints;
+    use crate::wire::encoding::hints::PathKind;
+
+    const MIB: u64 = 1 << 20;
+
+    #[derive(clap::Parser)]
+    struct Settings {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    fn zeros(mib: usize) -> Bytes {
+        let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+        (0..mib).for_each(|_| out.write_all(&[b' '; 1 << 20]).unwrap());
+        out.finish().unwrap().into()
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_it_seemed_to_needs_room_for_it() {
+        let decoding = Decoding::new(&Settings::parse_from(["weir"]).config, Places::Unknown);
+        let hints = Hints::new("", None, None, PathKind::Modern);
+        let budget = Budget::new(50 * MIB);
+        let decode = |body: &Bytes, limit_bytes: u64| {
+            let mut share = budget.share(1).unwrap();
+            let decoded = decoding.decode_within(body, &hints, limit_bytes, &mut share)?;
+            Ok::<_, IngestError>((decoded.as_ref().len(), share.bytes()))
+        };
+        let (small, large) = (zeros(7), zeros(20));
+        assert!(UNPACKED_FREELY_BYTES == 8 * MIB && large.len() < 1 << 20);
+        assert_eq!(decode(&small, 30 * MIB).unwrap(), (7 << 20, 1024), "no need to look");
+        assert_eq!(decode(&large, 30 * MIB).unwrap(), (20 << 20, 30 * MIB + 1024));
+        assert!(matches!(decode(&large, 10 * MIB), Err(IngestError::Decode(_))));
+        assert!(matches!(decode(&large, 5 * MIB), Err(IngestError::Decode(_))));
+        let _others = budget.share(30 * MIB).unwrap();
+        assert_eq!(decode(&small, 30 * MIB).unwrap().0, 7 << 20);
+        assert!(matches!(decode(&large, 30 * MIB), Err(IngestError::Overloaded(_))));
     }
 }

@@ -20,6 +20,7 @@ use crate::event::schema::column;
 use crate::geoip::Place;
 use crate::geoip::Places;
 use crate::identity::change::Op;
+use crate::ingest::budget::Share;
 use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
 use crate::ingest::capture_v1::BatchError;
@@ -32,6 +33,7 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Scratch;
 use crate::ingest::warnings;
 use crate::ingest::warnings::Warnings;
+use crate::ingest::weight;
 use crate::metadata::accounts::UserId;
 use crate::wire::capture_v1::Sdk;
 use crate::wire::repair::repair;
@@ -40,8 +42,8 @@ use crate::wire::repair::repair;
 /// pool has threads.
 const SCRATCHES_MAX: usize = 64;
 
-/// Bodies beyond this leave no memory behind for the next parse.
-const SCRATCH_BODY_MAX_BYTES: usize = 4 << 20;
+/// Parses that took more leave no memory behind for the next one: a usual body of 4 MiB takes this.
+const SCRATCH_MAX_BYTES: usize = 32 << 20;
 
 /// What the server knows of a request besides its body.
 #[derive(Clone, Debug)]
@@ -146,8 +148,8 @@ pub struct Prepared {
     pub anonymize_ips: bool,
     /// Memory that the columns keep.
     pub memory_bytes: usize,
-    /// Length of the body, which `ops` may keep.
-    pub body_bytes: usize,
+    /// Memory that `ops` and `observed` keep, with the body, which `ops` refer to.
+    pub said_bytes: usize,
     /// The operator whose operation it is, and no events.
     pub by: Option<UserId>,
 }
@@ -156,6 +158,7 @@ impl Prepared {
     /// A record that has an effect on persons alone.
     pub(super) fn without_rows(project: ProjectId, at: UnixMicros, ops: Vec<Op>) -> Self {
         Self {
+            said_bytes: weight::of_ops(&ops),
             project,
             rows: 0,
             columns: Vec::new(),
@@ -170,7 +173,6 @@ impl Prepared {
             places: Vec::new(),
             anonymize_ips: false,
             memory_bytes: 0,
-            body_bytes: 0,
             by: None,
         }
     }
@@ -297,9 +299,12 @@ pub enum PrepareError {
     /// The events name different projects.
     #[error("the events hold different project API keys")]
     InconsistentTokens,
-    /// More text than one batch of columns can hold.
+    /// More text than one batch of columns can hold, or more memory than one body may take.
     #[error("the body is too large for one batch")]
     TooLarge,
+    /// Other requests have the memory that it takes. It passes by itself.
+    #[error("too many bytes are in flight")]
+    Crowded,
     /// A body of capture v1 is wrong as a whole.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -311,6 +316,7 @@ impl PrepareError {
         match self {
             Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
             Self::TooLarge => Kind::TooLarge,
+            Self::Crowded => Kind::Overloaded,
             Self::Malformed
             | Self::NoObject
             | Self::NoEvents
@@ -347,7 +353,24 @@ impl Preparer {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, PrepareError> {
-        self.with_scratch(|scratch| self.read(body, received, project, scratch))
+        self.with_scratch(|scratch| self.read(body, (received, None), project, scratch))
+    }
+
+    /// The same within `share`, which grows with what is in the body.
+    ///
+    /// # Errors
+    ///
+    /// Besides, [`PrepareError::Crowded`], and [`PrepareError::TooLarge`] for a body that takes more
+    /// memory than one may.
+    pub(super) fn prepare_within(
+        &self,
+        body: Vec<u8>,
+        received: &Received,
+        project: &dyn Fn(&str) -> Option<ProjectFacts>,
+        share: &mut Share,
+    ) -> Result<Prepared, PrepareError> {
+        weight::allow_parsing(&body, share)?;
+        self.with_scratch(|scratch| self.read(body, (received, Some(share)), project, scratch))
     }
 
     /// The project whose token stands in `body`; `project` finds it.
@@ -355,11 +378,13 @@ impl Preparer {
     /// # Errors
     ///
     /// As [`Preparer::prepare`], but of the events only their tokens are looked at.
-    pub fn project_of(
+    pub(super) fn project_of(
         &self,
         body: &[u8],
         project: &dyn Fn(&str) -> Option<ProjectId>,
+        share: &mut Share,
     ) -> Result<ProjectId, PrepareError> {
+        weight::allow_parsing(body, share)?;
         let read = |root: Cursor<'_>| {
             let envelope = Envelope::read(root)?;
             let token = envelope.token.ok_or(PrepareError::NoToken)?;
@@ -378,7 +403,7 @@ impl Preparer {
         let mut scratch = self.scratches.lock().pop().unwrap_or_default();
         let outcome = work(&mut scratch);
         let mut scratches = self.scratches.lock();
-        if scratches.len() < SCRATCHES_MAX && scratch.body_capacity() <= SCRATCH_BODY_MAX_BYTES {
+        if scratches.len() < SCRATCHES_MAX && scratch.memory_bytes() <= SCRATCH_MAX_BYTES {
             scratches.push(scratch);
         }
         outcome
@@ -387,14 +412,14 @@ impl Preparer {
     fn read(
         &self,
         body: Vec<u8>,
-        received: &Received,
+        (received, mut share): (&Received, Option<&mut Share>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         let body = Buffer::from_vec(body);
-        match self.build(&body, received, project, scratch) {
+        match self.build(&body, (received, share.as_deref_mut()), project, scratch) {
             Ok(built) => built.map(|built| built.finish(body.len())),
-            Err(_) => self.read_damaged(body, received, project, scratch),
+            Err(_) => self.read_damaged(body, (received, share), project, scratch),
         }
     }
 
@@ -403,13 +428,14 @@ impl Preparer {
     fn read_damaged(
         &self,
         mut body: Buffer,
-        received: &Received,
+        (received, mut share): (&Received, Option<&mut Share>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         if let Some(repaired) = repair(&body) {
             body = Buffer::from_vec(repaired);
-            if let Ok(built) = self.build(&body, received, project, scratch) {
+            let within = (received, share.as_deref_mut());
+            if let Ok(built) = self.build(&body, within, project, scratch) {
                 return built.map(|built| built.finish(body.len()));
             }
         }
@@ -420,7 +446,7 @@ impl Preparer {
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
         let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
         let body = Buffer::from_vec(body);
-        let built = self.build(&body, received, project, scratch);
+        let built = self.build(&body, (received, share), project, scratch);
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
         built.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
@@ -431,14 +457,19 @@ impl Preparer {
     fn build(
         &self,
         body: &Buffer,
-        received: &Received,
+        (received, share): (&Received, Option<&mut Share>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
-        scratch.parse(body, |root| match &received.protocol {
-            Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
-            Protocol::V1 { sdk, .. } => {
-                self.build_v1(root, (body, received), project, sdk.as_ref())
+        scratch.parse(body, |root| {
+            if let Some(share) = share.filter(|_| body.len() > weight::SMALL_BYTES) {
+                weight::allow_building(body.len(), root.census(weight::is_said), share)?;
+            }
+            match &received.protocol {
+                Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
+                Protocol::V1 { sdk, .. } => {
+                    self.build_v1(root, (body, received), project, sdk.as_ref())
+                }
             }
         })
     }
@@ -511,7 +542,7 @@ impl Built {
             project: self.project,
             rows,
             memory_bytes: memory_bytes(&columns),
-            body_bytes,
+            said_bytes: body_bytes + weight::of_ops(&self.ops) + self.observed.memory_bytes(),
             by: None,
             columns,
             event_ids: self.event_ids,

@@ -28,8 +28,8 @@ use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Memory of the rows of records that wait to be derived. What they say of persons comes on top, and is
-/// about as much.
+/// Memory of what records say of persons and definitions that wait to be derived; one that takes more
+/// waits alone.
 const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
 /// Whether new records are published as they come.
@@ -87,7 +87,7 @@ impl Publisher {
     /// Publishes the record at `sequence`, or stops. Blocks while the deriver is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
-        let body_bytes = prepared.body_bytes;
+        let said_bytes = prepared.said_bytes;
         let Prepared { project, rows, columns, event_ids, ops, observed, by, .. } = prepared;
         let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
         if missing.rows {
@@ -106,7 +106,7 @@ impl Publisher {
         }
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
-            let room = self.backlog.room(body_bytes);
+            let room = self.backlog.room(said_bytes);
             let derivation = Derivation { record, received_at, observed, by, room };
             // Fails only when the deriver is gone, and then the process is going down.
             let _ = self.derivations.blocking_send(derivation);

@@ -40,8 +40,16 @@ impl Default for Scratch {
 
 impl Scratch {
     /// Bytes of body that fit without new memory.
-    pub fn body_capacity(&self) -> usize {
+    fn body_capacity(&self) -> usize {
         self.input.capacity()
+    }
+
+    /// Memory that is kept for the next parse. Short values of a small body take much.
+    pub fn memory_bytes(&self) -> usize {
+        let tape = self.tape.as_ref().map_or(0, |tape| tape.0.capacity());
+        self.input.capacity()
+            + tape * size_of::<Node<'static>>()
+            + size_of_val(self.buffers.structural_indexes())
     }
 
     /// Parses `body` and hands the document to `read`. The body itself is not changed: simd-json
@@ -100,6 +108,17 @@ pub enum Value<'a> {
     },
 }
 
+/// What a document has of things that take memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Keys and values.
+    pub nodes: usize,
+    /// Objects, empty ones too.
+    pub objects: usize,
+    /// Keys and values inside of containers that stand under the keys that were asked for.
+    pub below: usize,
+}
+
 /// A place in a document. Cheap to copy, so a caller can look ahead and come back.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
@@ -115,6 +134,28 @@ impl<'a> Cursor<'a> {
     /// The original bytes of the whole document.
     pub fn body(&self) -> &'a [u8] {
         self.body
+    }
+
+    /// Counts what the whole document has. `is_asked` tells the keys of [`Census::below`].
+    pub fn census(&self, is_asked: impl Fn(&str) -> bool) -> Census {
+        let mut census = Census { nodes: self.nodes.len(), ..Census::default() };
+        let (mut is_below, mut counted) = (false, 0);
+        for (index, node) in self.nodes.iter().enumerate() {
+            let asked = std::mem::take(&mut is_below);
+            match node {
+                // A text that is no key may look like one; then what follows counts too.
+                Node::String(text) => is_below = is_asked(text),
+                Node::Object { count, .. } | Node::Array { count, .. } => {
+                    census.objects += usize::from(matches!(node, Node::Object { .. }));
+                    if asked && index >= counted {
+                        census.below += count;
+                        counted = index + count;
+                    }
+                }
+                Node::Static(_) => {}
+            }
+        }
+        census
     }
 
     /// The value at this place. A cursor past the end reads `null`.

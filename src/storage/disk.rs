@@ -198,9 +198,7 @@ impl DiskFile for OsFile {
         match rustix::fs::fallocate(&self.0, flags, 0, len_bytes) {
             Ok(()) => Ok(()),
             // File systems without fallocate (some network and overlay ones) still take a length.
-            Err(Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => {
-                self.0.set_len(len_bytes)
-            }
+            Err(Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => self.0.set_len(len_bytes),
             Err(Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }

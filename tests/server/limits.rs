@@ -5,6 +5,8 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::json;
 
 use crate::harness::TOKEN;
@@ -74,4 +76,51 @@ fn the_limit_of_open_files_is_raised() {
     let [_, _, _, soft, hard, _] = columns[..] else { panic!("{row}") };
     assert_eq!(soft, hard);
     assert_ne!(hard, "200", "the test's own limit is too low to see anything");
+}
+
+/// The most memory that the process ever had, in MiB.
+fn peak_mib(server: &TestServer) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id()));
+    let status = status.expect("the status of the process");
+    let row = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a row");
+    let kib = row.split_whitespace().next().expect("a number");
+    kib.parse::<u64>().expect("a number") / 1024
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    out.write_all(text.as_bytes()).expect("memory");
+    out.finish().expect("memory")
+}
+
+/// Goal: no body makes the server take gigabytes, with a token or without. Method: the two that take
+/// most for their bytes, within the default limits of bodies.
+#[test]
+fn bodies_do_not_blow_up() {
+    let server = TestServer::start();
+    let numbers = format!("[{}0]", "0,".repeat(50 << 20));
+    let members: Vec<String> = (0..60_000).map(|number| format!(r#""{number:x}":0"#)).collect();
+    let event = format!(
+        r#"{{"event":"e","distinct_id":"u","properties":{{"$set":{{{}}}}}}}"#,
+        members.join(",")
+    );
+    let persons = format!(r#"{{"api_key":"{TOKEN}","batch":[{}]}}"#, vec![event; 150].join(","));
+    for body in [numbers, persons] {
+        let packed = gzip(&body);
+        let headers = [("content-encoding", "gzip"), ("content-type", "application/json")];
+        // More than once at a time, as many as there are threads and more.
+        let client = server.client();
+        let send = || client.send("POST", "/batch/", &headers, &packed).expect("an answer");
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let sent: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
+            sent.into_iter().map(|sent| sent.join().expect("an answer").status).collect()
+        });
+        assert!(statuses.contains(&413), "{statuses:?}");
+        assert!(statuses.iter().all(|status| [413, 503].contains(status)), "{statuses:?}");
+    }
+    let peak = peak_mib(&server);
+    assert!(peak < 1024, "{peak} MiB");
+    // It goes on for others.
+    let answer = server.send("POST", "/capture/", &[], body(1));
+    assert_eq!(answer.status, 200, "{answer}");
 }

@@ -119,6 +119,7 @@ fn unprepared(error: &PrepareError) -> Refusal {
             Refusal::InvalidToken
         }
         PrepareError::TooLarge => Refusal::TooLarge(error.to_string()),
+        PrepareError::Crowded => Refusal::Unavailable,
         PrepareError::Malformed | PrepareError::NoObject => Refusal::Unparsable(error.to_string()),
         PrepareError::Batch(error) => match error {
             BatchError::Shape(what) => Refusal::Unparsable((*what).to_owned()),

@@ -19,7 +19,6 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use url::Url;
@@ -41,6 +40,7 @@ use crate::event::schema::events_schema;
 use crate::event::time::Month;
 use crate::event::time::month_of;
 use crate::geoip::Places;
+use crate::ingest::budget::Budget;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Derivation;
 use crate::ingest::envelope::Envelope;
@@ -196,7 +196,7 @@ impl Node {
         numbers: Range<u32>,
         change: impl Fn(u32, &mut Commit),
     ) -> BTreeSet<u32> {
-        let budget = Arc::new(Semaphore::new(100));
+        let budget = Budget::new(100 << 10);
         let mut answers = Vec::new();
         let commit = |number: u32| {
             let seed = u64::from(number);
@@ -219,16 +219,16 @@ impl Node {
                 body,
             };
             let (head, body) = envelope.encode();
-            let permit = Arc::clone(&budget).try_acquire_owned().expect("room");
+            let share = budget.share(1).expect("room");
             let (reply, answer) = oneshot::channel();
             answers.push((number, answer));
-            let mut commit = Commit { head, body, prepared, permit, reply };
+            let mut commit = Commit { head, body, prepared, share, reply };
             change(number, &mut commit);
             commit
         };
         let group = numbers.map(commit).collect();
         self.log.commit(group);
-        assert_eq!(budget.available_permits(), 100, "every permit came back");
+        assert_eq!(budget.free_units(), 100, "every share came back");
         let told = |(number, mut answer): (u32, Answer)| {
             answer.try_recv().expect("every client is told").ok().map(|_| number)
         };

@@ -352,6 +352,15 @@ pub(super) struct KeySeen<'o> {
 }
 
 impl Observed {
+    /// Memory that it keeps.
+    pub fn memory_bytes(&self) -> usize {
+        self.text.capacity()
+            + self.events.capacity() * size_of::<Event>()
+            + self.keys.capacity() * size_of::<Key>()
+            + self.pairs.capacity() * size_of::<(usize, usize)>()
+            + self.flags.capacity() * size_of::<(Range<usize>, UnixMicros)>()
+    }
+
     fn put(&mut self, text: &str) -> Range<usize> {
         let start = self.text.len();
         match text.contains('\0') {

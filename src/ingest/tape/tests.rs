@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
+use super::Census;
 use super::Cursor;
 use super::Scratch;
 use super::Value;
@@ -122,5 +123,22 @@ proptest! {
             serde_json::to_string(&value)
         };
         check(&text.expect("encodes"));
+    }
+}
+
+#[test]
+fn a_census_counts_what_stands_under_keys() {
+    for (text, nodes, objects, below) in [
+        ("7", 1, 0, 0),
+        ("{}", 1, 1, 0),
+        (r#"{"$set":1,"a":[1,2]}"#, 7, 1, 0),
+        (r#"{"$set":{},"a":{"b":1}}"#, 7, 3, 0),
+        (r#"{"$set":{"a":1,"b":[1,{"c":2}]}}"#, 11, 3, 8),
+        // What is nested counts once, and each of several.
+        (r#"[{"\u0024set":{"$set":{"$set":{"a":1}}}},{"$set":[1,2,3]}]"#, 16, 5, 9),
+    ] {
+        let count = |root: Cursor<'_>| root.census(|key| key == "$set");
+        let census = Scratch::default().parse(text.as_bytes(), count).expect("JSON");
+        assert_eq!(census, Census { nodes, objects, below }, "{text}");
     }
 }

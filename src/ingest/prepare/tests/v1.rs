@@ -2,6 +2,7 @@
 //! of the wire is in the tests of the server; here is what shows only inside.
 
 use super::*;
+use crate::ingest::budget::Budget;
 use crate::ingest::capture_v1::BatchError;
 use crate::ingest::prepare::Fate;
 use crate::wire::capture_v1::Sdk;
@@ -157,7 +158,8 @@ fn a_project_that_is_gone_is_no_project() {
 fn the_owner_of_a_body_is_told_by_its_token() {
     let owner = |body: &str| {
         let known = |token: &str| project(token).map(|facts| facts.id);
-        Preparer::default().project_of(body.as_bytes(), &known).map(|id| id.0)
+        let mut share = Budget::new(1 << 20).share(1)?;
+        Preparer::default().project_of(body.as_bytes(), &known, &mut share).map(|id| id.0)
     };
     for (body, expected) in [
         (r#"{"api_key":" phc_a ","batch":[1]}"#, Ok(7)),
