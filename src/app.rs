@@ -21,7 +21,7 @@ use crate::event::schema::STATISTICS_COLUMNS;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
-use crate::event::time::month_of;
+use crate::event::time::partition_of;
 use crate::geoip::GeoIp;
 use crate::geoip::GeoIpError;
 use crate::geoip::Places;
@@ -342,7 +342,7 @@ pub async fn events_store(
     };
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
-        key: |time| month_of(time).0,
+        key: |time| partition_of(time).0,
         name: |month| Month(month).to_string(),
     };
     let app_id = node_id(&config.storage.data_dir)?;

@@ -50,7 +50,8 @@ pub mod column {
 /// Group types that a project can have (PostHog's limit, and the number of `group_` columns).
 pub const GROUP_TYPES_MAX: usize = 5;
 
-/// Name of the partition column: the calendar month of `timestamp` in UTC, as in `2026-11`.
+/// Name of the partition column: the calendar month of `timestamp` in UTC, as in `2026-11`; months far
+/// from now share one, see [`super::time::partition_of`].
 pub const PARTITION_COLUMN: &str = "month";
 
 /// Sort key of every file: prunes by project first, then one event's history is contiguous.

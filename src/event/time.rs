@@ -377,8 +377,22 @@ impl fmt::Display for Month {
     }
 }
 
+/// The first month with a partition of its own: older than nearly all events that anybody has.
+/// Earlier events share the partition of the month before it.
+const FIRST_MONTH: Month = Month(2010 * 12);
+
+/// The last one. Later events share the partition of the month behind it. It can be raised at any
+/// time: events are found by the statistics of files, whatever partition they are in.
+const LAST_MONTH: Month = Month(2035 * 12 + 11);
+
+/// The partition of the table for events of this time: their month, so far as senders cannot make up
+/// any number of months. A flush writes a file for each. Never falls with the time.
+pub fn partition_of(time: UnixMicros) -> Month {
+    month_of(time).clamp(Month(FIRST_MONTH.0 - 1), Month(LAST_MONTH.0 + 1))
+}
+
 /// The month in UTC that `time` is in. Source: Howard Hinnant, `civil_from_days`.
-pub fn month_of(time: UnixMicros) -> Month {
+fn month_of(time: UnixMicros) -> Month {
     let days = time.0.div_euclid(DAY) + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era =

@@ -124,3 +124,32 @@ fn bodies_do_not_blow_up() {
     let answer = server.send("POST", "/capture/", &[], body(1));
     assert_eq!(answer.status, 200, "{answer}");
 }
+
+/// Goal: senders choose the times of their events, and not how many files a flush writes. Method: an
+/// event in each of a thousand months, flushed at once; then both ends by time, from the files alone.
+#[test]
+fn a_flush_writes_few_files_whatever_the_months() {
+    let mut server = TestServer::start_with(&[("WEIR_MEMTABLE_MAX_AGE", "1h")]);
+    let event = |year: usize, month: usize| {
+        let timestamp = format!("{year:04}-{month:02}-15T12:00:00Z");
+        json!({"event": "old", "distinct_id": "u", "timestamp": timestamp, "properties": {}})
+    };
+    let old = (0..1000).map(|month| event(1900 + month / 12, month % 12 + 1));
+    let recent = (1..=5).map(|month| event(2025, month));
+    let answer = server.capture(&old.chain(recent).collect());
+    assert_eq!(answer.status, 200, "{answer}");
+    server.stop();
+    std::fs::remove_dir_all(server.data_dir().join("wal")).expect("the log");
+    assert_eq!(server.files().len(), 6, "one of before, and five of months");
+    for (condition, expected) in [
+        ("true", 1005),
+        ("timestamp < '1901-01-01T00:00:00Z'", 12),
+        ("timestamp >= '1983-01-01T00:00:00Z'", 4 + 5),
+        ("timestamp >= '2025-01-01T00:00:00Z'", 5),
+        ("timestamp BETWEEN '1950-01-01T00:00:00Z' AND '1950-12-31T00:00:00Z'", 12),
+        ("timestamp BETWEEN '2025-02-01T00:00:00Z' AND '2025-02-28T00:00:00Z'", 1),
+    ] {
+        let sql = format!("SELECT count(*) FROM events WHERE {condition}");
+        assert_eq!(server.count(&sql), expected, "{condition}");
+    }
+}

@@ -209,6 +209,25 @@ fn months_are_named_like_partitions() {
     assert!(month_of(UnixMicros(i64::MIN)) < month_of(UnixMicros(i64::MAX)));
 }
 
+/// Goal: senders choose times, and not the number of partitions.
+#[test]
+fn partitions_are_months_within_bounds() {
+    for (time, name) in [
+        ("2026-11-21T08:00:00Z", "2026-11"),
+        ("2010-01-01T00:00:00Z", "2010-01"),
+        ("2009-12-31T23:59:59.999999Z", "2009-12"),
+        ("1970-01-01T00:00:00Z", "2009-12"),
+        ("0000-01-01T00:00:00Z", "2009-12"),
+        ("2035-12-31T23:59:59.999999Z", "2035-12"),
+        ("2036-01-01T00:00:00Z", "2036-01"),
+        ("9999-12-31T00:00:00Z", "2036-01"),
+    ] {
+        assert_eq!(partition_of(utc(time)).to_string(), name, "{time}");
+    }
+    let ends = [UnixMicros(i64::MIN), UnixMicros(i64::MAX)].map(|end| partition_of(end).0);
+    assert_eq!(ends[1] - ends[0] + 1, 314);
+}
+
 /// Goal: every day of four centuries, the whole period of the calendar, is in the right month and
 /// comes back from its text. Method: try all of them.
 #[test]

@@ -38,7 +38,7 @@ use crate::event::schema::STATISTICS_COLUMNS;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
-use crate::event::time::month_of;
+use crate::event::time::partition_of;
 use crate::geoip::Places;
 use crate::ingest::budget::Budget;
 use crate::ingest::dedup::Window;
@@ -165,7 +165,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Option<Store> {
     };
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
-        key: |time| month_of(time).0,
+        key: |time| partition_of(time).0,
         name: |month| Month(month).to_string(),
     };
     let settings = Settings::parse_from(["weir"]).storage;

@@ -36,7 +36,7 @@ use crate::event::schema::STATISTICS_COLUMNS;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
-use crate::event::time::month_of;
+use crate::event::time::partition_of;
 use crate::identity::change::Record;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
@@ -286,7 +286,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {
     };
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
-        key: |time| month_of(time).0,
+        key: |time| partition_of(time).0,
         name: |month| Month(month).to_string(),
     };
     let table = table.await.expect("the table");
