@@ -28,7 +28,8 @@
 //!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, reads the bounded body and
 //!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
-//! 2. `Pipeline::room_for` refuses while there is no room, before anything is done.
+//! 2. `Pipeline::room_for` refuses while there is no room, before anything is done. The share that it
+//!    gives grows and shrinks with what the body turns out to take (`ingest/budget.rs`, `weight.rs`).
 //! 3. [`ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
 //!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
@@ -127,7 +128,8 @@
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
-//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs` |
+//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs` |
+//! | Want of descriptors refuses a write and passes, and connections leave some to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
 //! | The settings of the README are the settings. | `config.rs` |
 //!
