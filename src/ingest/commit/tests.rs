@@ -32,6 +32,7 @@ use super::Stock;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::config::storage::StorageConfig;
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::event::schema::PARTITION_COLUMN;
 use crate::event::schema::SORT_COLUMNS;
@@ -53,6 +54,7 @@ use crate::ingest::prepare::Received;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
+use crate::ingest::recent::recent_keys;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::disk::sim::SimDisk;
@@ -128,8 +130,8 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     assert!(recovered.last >= flushed, "the log goes on behind the files");
     let (derivations, inbox) = mpsc::channel(1000);
     let mut window = Window::new(1000);
-    for id in runtime.block_on(ids_in_files(&store))? {
-        window.insert(PROJECT, id.parse().expect("a uuid"));
+    for (project, key) in runtime.block_on(recent_keys(&store, 1000)) {
+        window.insert(project, key);
     }
     let metrics = Arc::new(Metrics::new());
     let last = wal.last_durable();
@@ -307,8 +309,8 @@ fn a_record_that_cannot_be_published_stays_in_the_log() {
     assert_eq!(node.send(0..2).len(), 2);
     let acknowledged = node.send_changed(2..5, |number, commit| {
         if number == 3 {
-            // Ids of events that are not there, twice, so that rows are to be left out.
-            commit.prepared.event_ids.extend([Uuid::max(); 2]);
+            // Keys of events that are not there, twice, so that rows are to be left out.
+            commit.prepared.keys.extend([EventKey::new(Uuid::max(), "", ""); 2]);
         }
     });
     assert_eq!(acknowledged.len(), 3, "they are durable");
