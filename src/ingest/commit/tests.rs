@@ -349,14 +349,42 @@ fn a_record_that_is_too_large_does_not_stop_the_log() {
     assert_eq!(node.send(3..4).len(), 1);
 }
 
+/// A log, and who keeps its stock.
+fn stocked(disk: &SimDisk) -> (Wal, Stock) {
+    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
+    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
+    let wal = opened.expect("opens").0;
+    let (files, health) = (wal.files(), Arc::new(Health::default()));
+    (wal, Stock { files, segment_bytes: 3 << 20, health })
+}
+
+/// Goal: a spare is made for the syncs that it helps, which are small ones.
+#[test]
+fn the_stock_is_kept_for_small_syncs() {
+    for (bytes, is_made) in [(None, false), (Some(100), true), (Some(100_000), false)] {
+        let disk = SimDisk::new();
+        let (mut wal, stock) = stocked(&disk);
+        if let Some(bytes) = bytes {
+            wal.append(&[&vec![b'x'; bytes]]).expect("appends");
+            wal.sync().expect("syncs");
+        }
+        let mut looks = 0;
+        stock.keep(&mut |_| {
+            looks += 1;
+            looks < 9
+        });
+        let spare = disk.metadata(Path::new("/data/wal/spare"));
+        assert_eq!(spare.is_ok(), is_made, "syncs of {bytes:?} bytes");
+    }
+}
+
 /// Goal: a disk without room for a spare is left alone for a while.
 #[test]
 fn the_keeper_of_the_stock_waits_longer_after_a_failure() {
     let disk = SimDisk::new();
-    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
-    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
-    let files = opened.expect("opens").0.files();
-    let stock = Stock { files, segment_bytes: 3 << 20, health: Arc::new(Health::default()) };
+    let (mut wal, stock) = stocked(&disk);
+    wal.append(&[b"one"]).expect("appends");
+    wal.sync().expect("syncs");
     disk.set_capacity_bytes(1 << 20);
     let mut pauses = Vec::new();
     stock.keep(&mut |pause| {
