@@ -57,6 +57,7 @@ use crate::ingest::publish::Publisher;
 use crate::ingest::recent::recent_keys;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
+use crate::storage::disk::Disk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::storage::durable::DurableStore;
