@@ -8,6 +8,7 @@
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::event::id::EventKey;
 use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -125,8 +126,8 @@ pub(super) fn is_said(key: &str) -> bool {
 
 /// Memory that a body keeps until it is published.
 pub(super) fn of_prepared(prepared: &Prepared) -> u64 {
-    let ids = prepared.event_ids.capacity() * size_of::<uuid::Uuid>();
-    to_u64(prepared.said_bytes + prepared.memory_bytes + ids)
+    let keys = prepared.keys.capacity() * size_of::<EventKey>();
+    to_u64(prepared.said_bytes + prepared.memory_bytes + keys)
 }
 
 /// Memory of what events say of persons and groups, without the text of the request that it refers
