@@ -35,6 +35,7 @@ mod identity;
 mod isolation;
 mod lifecycle;
 mod local_evaluation;
+mod nested_json;
 mod person_changes;
 mod persons;
 mod property_definitions;
