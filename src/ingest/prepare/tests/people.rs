@@ -6,6 +6,7 @@ use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
 use crate::identity::lifted::Lifted;
+use crate::ingest::warnings::Kind;
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
@@ -197,6 +198,27 @@ fn groups_go_to_the_columns_of_their_types() {
     let types: Vec<String> = (0..9).map(|number| format!(r#""t{number}":"k""#)).collect();
     let prepared = with_properties(&format!(r#""$groups":{{{}}}"#, types.join(",")));
     assert_eq!(prepared.unknown_group_types, ["t0", "t1", "t2"]);
+}
+
+/// The identity store gives such a name no number, so it must not get one anywhere else.
+#[test]
+fn what_cannot_name_a_group_type_gets_no_column() {
+    let (long, longer) = ("\u{e9}".repeat(400), "\u{e9}".repeat(401));
+    for (name, unknown) in [("", None), (longer.as_str(), None), (long.as_str(), Some(&long))] {
+        let groups = format!(r#""$groups":{{"{name}":"k","company":"c"}}"#);
+        let in_groups = with_properties(&groups);
+        assert_eq!(text(&in_groups, 0, "group_0"), "c");
+        let identified = one(&format!(
+            r#""event":"$groupidentify","distinct_id":"u","properties":{{"$group_type":"{name}","$group_key":"k"}}"#
+        ));
+        for prepared in [in_groups, identified] {
+            assert_eq!(prepared.unknown_group_types.first(), unknown, "{name}");
+            let is_told = ops(&prepared).iter().any(|op| op.contains("group "));
+            assert!(!is_told || unknown.is_some(), "{name}");
+            let warned = prepared.warnings.counts().any(|(kind, _)| kind == Kind::InvalidGroupType);
+            assert_eq!(warned, unknown.is_none(), "{name}");
+        }
+    }
 }
 
 #[test]
