@@ -31,6 +31,10 @@ use crate::metadata::properties::ValueType;
 /// Names, keys and pairs that are remembered, over all projects: some tens of megabytes at worst.
 const ENTRIES_MAX: usize = 200_000;
 
+/// Keys of persons, and as many of groups, of which one record may tell something new; further ones
+/// wait for another record. Were it more than is remembered, the same body would be news each time.
+const RECORD_KEYS_MAX: usize = 10_000;
+
 /// How long a stored `last_seen_at` may lag behind. All that lag are written at once, so this is
 /// also the time between two such writes.
 pub(in crate::ingest) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
@@ -116,7 +120,7 @@ impl Known {
             self.entries = 0;
         }
         let project = self.projects.entry(said.project).or_default();
-        let mut new = New { said, due, entries: 0, lags: false };
+        let mut new = New { said, due, entries: 0, persons: 0, groups: 0, lags: false };
         project.slots(&self.slot_names, &mut new);
         let keys = project.keys(&mut new);
         let events = project.events(&self.slot_names, &mut new);
@@ -183,6 +187,10 @@ struct New<'n, 's> {
     said: &'n Said<'s>,
     due: &'n mut Sightings,
     entries: usize,
+    /// Keys of persons that were told of.
+    persons: usize,
+    /// Keys of groups that were told of.
+    groups: usize,
     lags: bool,
 }
 
@@ -365,6 +373,11 @@ fn note(
     }
     let value_type = detect(key, value.into(), new.said.at);
     if before.is_none() || value_type.is_some() {
+        let told = if kind == PropertyKind::Person { &mut new.persons } else { &mut new.groups };
+        if *told >= RECORD_KEYS_MAX {
+            return false;
+        }
+        *told += 1;
         new.entries += usize::from(before.is_none());
         known.insert(key.to_owned(), value_type.is_some());
         new.property(kind, &storable(key), value_type);

@@ -348,6 +348,37 @@ fn an_event_of_ten_thousand_properties_is_left_out() {
     assert_eq!(stored.properties.len(), 1);
 }
 
+/// What is more than one record may tell of waits for another one, and is told by it.
+#[test]
+fn a_record_tells_of_ten_thousand_at_most() {
+    let keys = |prefix: &str| -> Json {
+        (0..12_000).map(|n| (format!("{prefix}{n}"), json!(n))).collect()
+    };
+    let group = json!({"$group_type": "company", "$group_key": "k", "$group_set": keys("g")});
+    let mut events: Vec<Json> =
+        (0..12_000).map(|n| event(&format!("e{n}"), json!({"x": 1}))).collect();
+    events.insert(0, event("$groupidentify", group));
+    events.insert(0, event("$set", json!({"$set": keys("p"), "$set_once": keys("o")})));
+    let prepared = prepare(&events);
+    assert_eq!(prepared.rows, 12_002);
+    let mut known = Known::new(KeyTable::slot_names());
+    let mut stored = Stored::default();
+    let count = |stored: &Stored, kind| {
+        stored.properties.keys().filter(|(found, _)| *found == kind).count()
+    };
+    for (persons, groups) in [(10_000, 10_000), (20_000, 12_000), (24_000, 12_000)] {
+        stored.upsert(fold(&mut known, &prepared, NOW));
+        assert_eq!(count(&stored, PropertyKind::Person), persons);
+        assert_eq!(count(&stored, PropertyKind::Group(0)), groups);
+        assert_eq!(stored.events.len(), 10_000);
+        assert!(stored.events.contains("$set") && stored.events.contains("e9997"));
+    }
+    assert!(fold(&mut known, &prepared, NOW).is_empty());
+    // A name that waited comes with its own batch.
+    stored.upsert(fold(&mut known, &prepare(&events[11_000..]), NOW));
+    assert!(stored.events.contains("e11999"));
+}
+
 #[test]
 fn the_last_time_is_written_now_and_then() {
     let second = |n: i64| UnixMicros(NOW.0 + n * 1_000_000);
