@@ -222,7 +222,7 @@ impl Deriver {
                 is_storing = self.store();
             }
         }
-        self.known.put_last_seen_if_due(self.clock.now(), &mut self.due);
+        self.known.put_last_seen_if_due(self.clock.monotonic(), &mut self.due);
         self.store();
     }
 

@@ -61,7 +61,8 @@ pub(in crate::ingest) struct Known {
     slot_names: Vec<&'static str>,
     projects: HashMap<ProjectId, Project>,
     entries: usize,
-    last_seen_written: UnixMicros,
+    /// By a clock that never steps back.
+    last_seen_written: Option<Duration>,
     /// Whether an event was seen, or a flag called, after its last write.
     lags: bool,
 }
@@ -108,8 +109,8 @@ struct Key {
 impl Known {
     /// Knows nothing yet. `slot_names` are the keys of the key table by slot.
     pub(in crate::ingest) fn new(slot_names: Vec<&'static str>) -> Self {
-        let last_seen_written = UnixMicros(i64::MIN);
-        Self { slot_names, projects: HashMap::new(), entries: 0, last_seen_written, lags: false }
+        let projects = HashMap::new();
+        Self { slot_names, projects, entries: 0, last_seen_written: None, lags: false }
     }
 
     /// Adds to `due` what `said` has that was not said before.
@@ -131,10 +132,12 @@ impl Known {
         self.lags |= new.lags;
     }
 
-    /// Adds to `due` what was last seen after its last write, if that is due at `now`.
-    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: UnixMicros, due: &mut Sightings) {
-        if now.since(self.last_seen_written) >= LAST_SEEN_LAG {
-            self.last_seen_written = now;
+    /// Adds to `due` what was last seen after its last write, if that is due at `now`, which is
+    /// [`Clock::monotonic`](crate::clock::Clock::monotonic): the wall clock may step back by hours.
+    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: Duration, due: &mut Sightings) {
+        let is_due = |written| now.saturating_sub(written) >= LAST_SEEN_LAG;
+        if self.last_seen_written.is_none_or(is_due) {
+            self.last_seen_written = Some(now);
             self.put_last_seen(due);
         }
     }
