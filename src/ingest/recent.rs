@@ -1,4 +1,4 @@
-//! The ids of the newest events in files, by which the window of recent ids is filled at start.
+//! The keys of the newest events in files, by which the window of recent events is filled at start.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,47 +11,48 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::TimestampMicrosecondType;
 
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::parquet::read_columns;
 use crate::storage::store::Store;
 
-/// Ids of the newest `events_max` events in files, oldest first; fewer if there are fewer, or if a
+/// Keys of the newest `events_max` events in files, oldest first; fewer if there are fewer, or if a
 /// file cannot be read: then a retry of its events would be stored twice until the next merge.
 ///
 /// A file may have any number of rows, in the order of projects and names, so that its newest may
 /// stand anywhere: it is read as a stream, of which only as many are kept.
-pub async fn recent_ids(store: &Store, events_max: usize) -> Vec<(ProjectId, Uuid)> {
+pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, EventKey)> {
     let version = store.table().current();
     let mut files: Vec<&DataFile> = version.files.iter().map(AsRef::as_ref).collect();
     files.sort_by_key(|file| Reverse(newest(file)));
-    let mut ids = Newest::new(events_max);
+    let mut keys = Newest::new(events_max);
     for file in files {
         // So are all that follow.
-        if ids.is_too_old(newest(file)) {
+        if keys.is_too_old(newest(file)) {
             break;
         }
-        let columns = ["project_id", "uuid", "received_at"];
+        let columns = ["project_id", "uuid", "event", "distinct_id", "received_at"];
         let read = read_columns(store.table().store(), file, &columns).await;
         let mut batches = match read {
             Ok(batches) => batches,
             Err(error) => {
-                tracing::warn!(file = file.path, %error, "cannot read recent event ids");
+                tracing::warn!(file = file.path, %error, "cannot read which events are recent");
                 continue;
             }
         };
         while let Some(batch) = batches.next().await {
             match batch {
-                Ok(batch) => add(&mut ids, &batch),
+                Ok(batch) => add(&mut keys, &batch),
                 Err(error) => {
-                    tracing::warn!(file = file.path, %error, "cannot read recent event ids");
+                    tracing::warn!(file = file.path, %error, "cannot read which events are recent");
                     break;
                 }
             }
         }
     }
-    ids.oldest_first()
+    keys.oldest_first()
 }
 
 fn newest(file: &DataFile) -> i64 {
@@ -63,18 +64,27 @@ fn newest(file: &DataFile) -> i64 {
 }
 
 /// Adds the rows of `batch`.
-fn add(newest: &mut Newest<(ProjectId, Uuid)>, batch: &RecordBatch) {
+fn add(newest: &mut Newest<(ProjectId, EventKey)>, batch: &RecordBatch) {
     let column = |name| batch.column_by_name(name);
+    let text = |name| column(name).and_then(AsArray::as_string_opt::<i32>);
     let projects = column("project_id").and_then(AsArray::as_primitive_opt::<Int64Type>);
-    let ids = column("uuid").and_then(AsArray::as_string_opt::<i32>);
     let times = column("received_at");
     let times = times.and_then(AsArray::as_primitive_opt::<TimestampMicrosecondType>);
-    let (Some(projects), Some(ids), Some(times)) = (projects, ids, times) else { return };
-    for ((project, id), time) in projects.values().iter().zip(ids).zip(times.values()) {
-        if !newest.is_too_old(*time)
-            && let Some(id) = id.and_then(|id| Uuid::try_parse(id).ok())
-        {
-            newest.add(*time, (ProjectId(*project), id));
+    let (Some(projects), Some(times)) = (projects, times) else { return };
+    let (Some(ids), Some(events), Some(distinct_ids)) =
+        (text("uuid"), text("event"), text("distinct_id"))
+    else {
+        return;
+    };
+    let rows = projects.values().iter().zip(times.values());
+    for ((((project, time), id), event), distinct_id) in rows.zip(ids).zip(events).zip(distinct_ids)
+    {
+        if newest.is_too_old(*time) {
+            continue;
+        }
+        let id = id.and_then(|id| Uuid::try_parse(id).ok());
+        if let (Some(id), Some(event), Some(distinct_id)) = (id, event, distinct_id) {
+            newest.add(*time, (ProjectId(*project), EventKey::new(id, event, distinct_id)));
         }
     }
 }
@@ -126,16 +136,19 @@ mod tests {
     use arrow::array::TimestampMicrosecondArray;
     use uuid::Uuid;
 
+    use super::EventKey;
     use super::Newest;
     use super::ProjectId;
     use super::add;
 
-    /// Rows of project and time; the id is made of both.
+    /// Rows of project and time; the id is made of both, and so is who sent it.
     fn batch(rows: &[(i64, i64)]) -> RecordBatch {
         let id = |(project, time): &(i64, i64)| id_of(*project, *time).to_string();
-        let columns: [(&str, ArrayRef); 3] = [
+        let columns: [(&str, ArrayRef); 5] = [
             ("project_id", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)))),
             ("uuid", Arc::new(StringArray::from_iter_values(rows.iter().map(id)))),
+            ("event", Arc::new(StringArray::from_iter_values(rows.iter().map(|_| "view")))),
+            ("distinct_id", Arc::new(StringArray::from_iter_values(rows.iter().map(id)))),
             (
                 "received_at",
                 Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.1))),
@@ -148,6 +161,11 @@ mod tests {
         Uuid::from_u64_pair(project.try_into().unwrap(), time.try_into().unwrap())
     }
 
+    fn key_of(project: i64, time: i64) -> (ProjectId, EventKey) {
+        let id = id_of(project, time);
+        (ProjectId(project), EventKey::new(id, "view", &id.to_string()))
+    }
+
     /// A file has the events of one project, or of one name, behind those of another.
     #[test]
     fn the_newest_are_kept_wherever_they_stand() {
@@ -158,10 +176,8 @@ mod tests {
             (4, vec![(1, 90), (3, 94), (1, 95), (2, 96)]),
             (8, vec![(2, 5), (1, 10), (2, 20), (3, 30), (1, 90), (3, 94), (1, 95), (2, 96)]),
         ] {
-            let expected: Vec<_> = expected
-                .into_iter()
-                .map(|(project, at)| (ProjectId(project), id_of(project, at)))
-                .collect();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(project, at)| key_of(project, at)).collect();
             for size in [1, 2, 9] {
                 let mut newest = Newest::new(events_max);
                 for rows in rows.chunks(size) {
