@@ -366,9 +366,9 @@ impl Pipeline {
     /// As of [`Pipeline::accept`]; nothing is done then.
     pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
         let head = operation.encode();
-        let mut share = self.room_for(&head).await?;
         let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
-        let prepared = operation.prepare().map_err(malformed)?;
+        let prepared = operation.replayed(&head).and_then(Operation::prepare).map_err(malformed)?;
+        let mut share = self.room_for(&head).await?;
         share.cover_memory(weight::of_prepared(&prepared))?;
         self.log(Ready { head, body: Bytes::new(), prepared }, share).await
     }

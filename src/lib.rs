@@ -128,6 +128,7 @@
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
+//! | Values of senders are as they wrote them, whatever their keys, and what was stored can be read again, however deep it is. | `event/json.rs`, `tests/server/nested_json.rs` with `kill -9` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs` |
 //! | Want of descriptors refuses a write and passes, and connections leave some to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
@@ -140,6 +141,7 @@
 //! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/`, a path in `schemas/openapi.json` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
+//! | place that reads JSON of others | `event/json.rs`: `read` what was sent, `restore` what was stored |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
 //! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |

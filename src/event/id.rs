@@ -23,7 +23,7 @@ pub struct EventId(pub Uuid);
 /// What makes two events of a project the same one, sent twice: id, name and distinct id, as in the
 /// key of PostHog's events table. Some senders make ids of their own objects, so that different events
 /// have the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(u128);
 
 impl EventKey {

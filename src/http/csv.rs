@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Kind;
+use crate::event::json;
 use crate::http::call::Rendering;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -23,7 +24,9 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
     if rendering == Rendering::Json {
         return Response::json(status, value);
     }
-    let value = match serde_json::to_value(value) {
+    // By way of its text, as which some of it may stand there already.
+    let text = serde_json::to_vec(value);
+    let value: Value = match text.and_then(|text| json::restore(&text)) {
         Ok(value) => value,
         Err(error) => return Problem::of(Kind::Internal, &error).into(),
     };
@@ -129,9 +132,13 @@ fn cell(index: usize, value: &str, line: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use hyper::StatusCode;
     use serde_json::json;
+    use serde_json::value::RawValue;
 
     use super::Columns;
+    use super::render;
+    use crate::http::call::Rendering;
 
     fn file(rows: &[serde_json::Value]) -> String {
         let mut columns = Columns::default();
@@ -139,6 +146,15 @@ mod tests {
         let mut text = columns.head();
         rows.iter().for_each(|row| columns.write(row, &mut text));
         text
+    }
+
+    /// Texts that stand there as JSON already are the sender's: any key may be in them.
+    #[test]
+    fn objects_of_senders_become_lines() {
+        let sent = r#"{"a":{"$serde_json::private::RawValue":"not JSON"}}"#;
+        let sent = RawValue::from_string(sent.to_owned()).unwrap();
+        let response = render(StatusCode::OK, Rendering::Csv, &[sent]);
+        assert_eq!(response.status, StatusCode::OK);
     }
 
     /// What djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty

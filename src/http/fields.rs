@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::event::json;
 use crate::event::time::parse_timestamp;
 use crate::http::request::Request;
 use crate::http::response::Attr;
@@ -25,6 +26,10 @@ use crate::metadata::flag_rules::python_type;
 
 /// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
 const BODY_MAX_BYTES: u64 = 1 << 20;
+
+/// Deepest nesting of a body. What is stored of it is told and logged inside of other objects, which
+/// clients read that go no deeper than [`json::DEPTH_MAX`].
+const DEPTH_MAX: usize = 100;
 
 /// What counts as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
 const TRUE: [&str; 13] =
@@ -65,7 +70,8 @@ impl Fields {
         if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
             return Err(Problem::unsupported_media_type(content_type));
         }
-        match serde_json::from_slice(body).map_err(|error| Problem::parse_error(&error))? {
+        let value = json::read_within(DEPTH_MAX, body);
+        match value.map_err(|error| Problem::parse_error(&error))? {
             Value::Object(fields) => Ok(Self(fields)),
             other => {
                 let kind = python_type(&other);
@@ -263,6 +269,7 @@ pub fn refused(
 mod tests {
     use serde_json::json;
 
+    use super::DEPTH_MAX;
     use super::Fields;
     use crate::http::response::Problem;
     use crate::http::response::Response;
@@ -304,6 +311,22 @@ mod tests {
             assert!(text.contains(code), "{text}");
         }
         assert_eq!(told(Fields::parse("", b"{\"key\": \"\xff\"}")).0, 400);
+    }
+
+    #[test]
+    fn values_are_those_of_the_body_and_not_too_deep() {
+        let raw = "$serde_json::private::RawValue";
+        for value in [json!({raw: "[[1]]"}), json!({raw: "not JSON"}), json!({raw: 1})] {
+            let body = json!({"a": value});
+            assert_eq!(fields(&body).value("a").unwrap(), Some(value));
+        }
+        let nested = |depth| format!("{{\"a\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Fields::parse("", nested(DEPTH_MAX - 1).as_bytes()).is_ok());
+        for depth in [DEPTH_MAX, 127, 5000] {
+            let (status, text) = told(Fields::parse("", nested(depth).as_bytes()));
+            assert_eq!(status, 400);
+            assert!(text.contains("parse_error"), "{text}");
+        }
     }
 
     #[test]

@@ -25,14 +25,12 @@
 //! it stays the same when the id moves to another person.
 
 use serde_json::Map;
-use serde_json::Number;
 use serde_json::Value;
-use simd_json::BorrowedValue;
-use simd_json::StaticNode;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::identity::IdentityError;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Place;
@@ -324,36 +322,9 @@ pub(super) fn decode_types(bytes: &[u8]) -> Result<Vec<String>, IdentityError> {
     serde_json::from_slice(bytes).map_err(|_| IdentityError::Damaged { what: "group types" })
 }
 
-/// Properties as they were written.
-///
-/// Not `serde_json::from_slice`: without its feature `float_roundtrip` it may be off by one in the
-/// last digit of a double, and with its feature `raw_value` it gives a meaning to a certain key, so
-/// that a property with that name could be stored and never be read again.
+/// Properties as they were written, to the bit and however deep.
 pub(super) fn decode_object(json: &[u8]) -> Result<Map<String, Value>, IdentityError> {
-    let mut json = json.to_vec();
-    match simd_json::to_borrowed_value(&mut json) {
-        Ok(BorrowedValue::Object(object)) => {
-            Ok(object.iter().map(|(key, value)| (key.to_string(), owned(value))).collect())
-        }
-        Ok(_) | Err(_) => Err(IdentityError::Damaged { what: "properties" }),
-    }
-}
-
-fn owned(value: &BorrowedValue<'_>) -> Value {
-    match value {
-        BorrowedValue::Static(StaticNode::Null) => Value::Null,
-        BorrowedValue::Static(StaticNode::Bool(value)) => Value::Bool(*value),
-        BorrowedValue::Static(StaticNode::I64(value)) => Value::from(*value),
-        BorrowedValue::Static(StaticNode::U64(value)) => Value::from(*value),
-        BorrowedValue::Static(StaticNode::F64(value)) => {
-            Number::from_f64(*value).map_or(Value::Null, Value::Number)
-        }
-        BorrowedValue::String(text) => Value::String(text.to_string()),
-        BorrowedValue::Array(items) => Value::Array(items.iter().map(owned).collect()),
-        BorrowedValue::Object(object) => {
-            object.iter().map(|(key, value)| (key.to_string(), owned(value))).collect()
-        }
-    }
+    json::restore(json).map_err(|_| IdentityError::Damaged { what: "properties" })
 }
 
 /// Reads fields of fixed length off the front.
@@ -413,6 +384,20 @@ mod tests {
         };
         let bytes = encode_person(&person).expect("encodes");
         assert_eq!(decode_person(7, &bytes).expect("decodes"), person);
+    }
+
+    /// Earlier versions could write rows of any depth.
+    #[test]
+    fn deep_rows_are_read() {
+        let head = [0_u8; 41];
+        let deep = format!(r#"{{"a":{}{},"b":2}}"#, "[".repeat(4000), "]".repeat(4000));
+        let person = decode_person(1, &[head.as_slice(), deep.as_bytes()].concat()).expect("read");
+        assert!(person.properties["a"].is_array());
+        assert_eq!(person.properties["b"], 2);
+        let again = encode_person(&person).expect("encodes");
+        assert_eq!(decode_person(1, &again).expect("decodes"), person);
+        let group = decode_group(&[&[0; 8], deep.as_bytes()].concat()).expect("read");
+        assert_eq!(group.properties["b"], 2);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use serde_json::Value;
 
+use crate::event::json;
+
 /// Keys of a property: the one under which it is set, and the one under which it is set once.
 pub type Names = (&'static str, &'static str);
 
@@ -72,7 +74,7 @@ impl Lifted {
     /// The value of one of them. `None` if it cannot be read, which the parser of the request would
     /// have refused.
     pub fn value(&self, lift: &Lift) -> Option<Value> {
-        serde_json::from_slice(text_of(&self.text, lift)?).ok()
+        json::read(text_of(&self.text, lift)?).ok()
     }
 
     /// The value of one of them if it is another than `old`. What hardly ever changes is compared as

@@ -44,6 +44,9 @@ const FOLD_PAUSE: Duration = Duration::from_millis(5);
 /// with the next events that have them.
 const DUE_MAX_ROWS: usize = 100_000;
 
+/// Rows that are worth a transaction of their own: other writers wait for the one that there is.
+const DUE_MANY_ROWS: usize = 20_000;
+
 /// Attempts to log what operators did before that is given up, and with it the identity store.
 const LOG_ATTEMPTS: u32 = 30;
 
@@ -198,6 +201,7 @@ impl Deriver {
 
     /// Tells the metadata store what is new.
     fn define(&mut self, derivations: &[Derivation]) {
+        let mut is_storing = true;
         let forgotten = self.metadata.forgotten();
         if forgotten != self.forgotten {
             self.forgotten = forgotten;
@@ -214,23 +218,31 @@ impl Deriver {
                 group_types: metadata.group_types(record.project),
             };
             self.known.fold(&said, &mut self.due);
+            if is_storing && self.due.len() >= DUE_MANY_ROWS {
+                is_storing = self.store();
+            }
         }
-        self.known.put_last_seen_if_due(self.clock.now(), &mut self.due);
+        self.known.put_last_seen_if_due(self.clock.monotonic(), &mut self.due);
         self.store();
     }
 
-    fn store(&mut self) {
+    /// Tells it all that is due, and whether that is done.
+    fn store(&mut self) -> bool {
         if self.due.is_empty() {
-            return;
+            return true;
         }
         match self.runtime.block_on(self.metadata.upsert_definitions(&self.due)) {
-            Ok(()) => self.due = Sightings::default(),
+            Ok(()) => {
+                self.due = Sightings::default();
+                true
+            }
             Err(error) => {
                 tracing::error!(%error, "cannot store definitions; they wait");
                 if self.due.len() > DUE_MAX_ROWS {
                     self.due = Sightings::default();
                     self.known = Known::new(KeyTable::slot_names());
                 }
+                false
             }
         }
     }

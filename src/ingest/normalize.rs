@@ -410,7 +410,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         };
         let mut ahead = cursor;
         let range = ahead.skip();
-        let Some(serde_json::Value::Array(elements)) = properties::json(cursor, &range) else {
+        let Some(serde_json::Value::Array(elements)) = properties::value(cursor, &range) else {
             return Ok(());
         };
         if !elements.is_empty() {

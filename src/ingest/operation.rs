@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::identity::change::Extent;
 use crate::identity::change::Keep;
 use crate::identity::change::Op;
@@ -68,7 +69,7 @@ pub enum Action {
         /// Uuid of the person.
         person: String,
         /// Properties to set.
-        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "json::object")]
         set: Map<String, Value>,
         /// Properties to remove.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -100,7 +101,7 @@ impl Operation {
         record.extend(self.project.0.to_le_bytes());
         record.extend(self.at.0.to_le_bytes());
         record.extend(self.by.map_or(0, |user| user.0).to_le_bytes());
-        // Text and options of text: there is nothing in it that JSON cannot say.
+        // Text and JSON: there is nothing in it that JSON cannot say.
         record.extend(serde_json::to_vec(&self.action).unwrap_or_default());
         record
     }
@@ -124,8 +125,18 @@ impl Operation {
             project: ProjectId(i64::from_le_bytes(*project)),
             at: UnixMicros(i64::from_le_bytes(*at)),
             by: (by != 0).then_some(UserId(by)),
-            action: serde_json::from_slice(action).map_err(|_| UnknownRecord)?,
+            action: action_of(action).map_err(|_| UnknownRecord)?,
         })
+    }
+
+    /// What a replay reads in the record of this one.
+    ///
+    /// # Errors
+    ///
+    /// The replay would refuse it, or do something else.
+    pub(super) fn replayed(self, record: &[u8]) -> Result<Self, UnknownRecord> {
+        Self::decode(record)
+            .and_then(|read| if read == self { Ok(read) } else { Err(UnknownRecord) })
     }
 
     /// Its effect: no rows, one op for each person.
@@ -166,10 +177,18 @@ impl Operation {
     }
 }
 
+/// Values as they were: deeper than those of a request, since they stand in an object of ours, and
+/// without a meaning of their keys.
+fn action_of(text: &[u8]) -> Result<Action, serde_json::Error> {
+    Action::deserialize(json::restore::<Value>(text)?)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
     use serde_json::Value;
+
+    use serde_json::json;
 
     use super::Action;
     use super::Operation;
@@ -179,6 +198,39 @@ mod tests {
     use crate::identity::change::Keep;
     use crate::identity::change::OpKind;
     use crate::metadata::accounts::UserId;
+
+    /// Goal: what is done at once is what a replay does.
+    #[test]
+    fn values_are_replayed_as_they_are_or_not_logged() {
+        let nested = |depth: usize| (0..depth).fold(Value::from(0), |inside, _| json!([inside]));
+        let record = |value: &Value| Operation {
+            project: ProjectId(7),
+            at: UnixMicros(1),
+            by: None,
+            action: Action::ChangePerson {
+                person: "1849e1c7-0485-59dc-9a2e-2746a4fbbcff".to_owned(),
+                set: Map::from_iter([("a".to_owned(), value.clone())]),
+                unset: Vec::new(),
+            },
+        };
+        let raw = "$serde_json::private::RawValue";
+        for value in [
+            json!({raw: "[1]"}),
+            json!({raw: "not JSON"}),
+            json!([{raw: {raw: "{}"}}]),
+            json!([0.1, -0.0, 7.038531e-26, 1.7976931348623157e308, u64::MAX, i64::MIN, null]),
+            nested(100),
+            nested(127),
+            nested(200),
+        ] {
+            let operation = record(&value);
+            let read = operation.clone().replayed(&operation.encode()).unwrap();
+            assert_eq!(read, operation, "{value}");
+        }
+        let (deep, other) = (record(&nested(300)), record(&json!(1)));
+        assert!(deep.clone().replayed(&deep.encode()).is_err());
+        assert!(deep.replayed(&other.encode()).is_err());
+    }
 
     #[test]
     fn records_read_back_and_others_are_refused() {

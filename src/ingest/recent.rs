@@ -1,11 +1,15 @@
 //! The keys of the newest events in files, by which the window of recent events is filled at start.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use futures::StreamExt;
 use uuid::Uuid;
 
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
 
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
@@ -14,25 +18,23 @@ use crate::storage::delta::stats::Value;
 use crate::storage::parquet::read_columns;
 use crate::storage::store::Store;
 
-/// Keys of at least the newest `events_max` events in files, oldest file first; fewer if there are
-/// fewer, or if a file cannot be read: then a retry of its events would be stored twice until the
-/// next merge.
+/// Keys of the newest `events_max` events in files, oldest first; fewer if there are fewer, or if a
+/// file cannot be read: then a retry of its events would be stored twice until the next merge.
+///
+/// A file may have any number of rows, in the order of projects and names, so that its newest may
+/// stand anywhere: it is read as a stream, of which only as many are kept.
 pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, EventKey)> {
     let version = store.table().current();
     let mut files: Vec<&DataFile> = version.files.iter().map(AsRef::as_ref).collect();
-    files.sort_by_key(|file| std::cmp::Reverse(newest(file)));
-    let mut rows = 0;
-    let enough = |file: &&&DataFile| {
-        let needed = rows < u64::try_from(events_max).unwrap_or(u64::MAX);
-        rows += file.rows;
-        needed
-    };
-    let chosen: Vec<&DataFile> = files.iter().take_while(enough).copied().collect();
-    let mut keys = Vec::new();
-    for file in chosen.into_iter().rev() {
-        let objects = store.table().store();
-        let read =
-            read_columns(objects, file, &["project_id", "uuid", "event", "distinct_id"]).await;
+    files.sort_by_key(|file| Reverse(newest(file)));
+    let mut keys = Newest::new(events_max);
+    for file in files {
+        // So are all that follow.
+        if keys.is_too_old(newest(file)) {
+            break;
+        }
+        let columns = ["project_id", "uuid", "event", "distinct_id", "received_at"];
+        let read = read_columns(store.table().store(), file, &columns).await;
         let mut batches = match read {
             Ok(batches) => batches,
             Err(error) => {
@@ -42,7 +44,7 @@ pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, Ev
         };
         while let Some(batch) = batches.next().await {
             match batch {
-                Ok(batch) => keys.extend(keys_of(&batch)),
+                Ok(batch) => add(&mut keys, &batch),
                 Err(error) => {
                     tracing::warn!(file = file.path, %error, "cannot read which events are recent");
                     break;
@@ -50,7 +52,7 @@ pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, Ev
             }
         }
     }
-    keys
+    keys.oldest_first()
 }
 
 fn newest(file: &DataFile) -> i64 {
@@ -61,20 +63,142 @@ fn newest(file: &DataFile) -> i64 {
     }
 }
 
-fn keys_of(batch: &RecordBatch) -> Vec<(ProjectId, EventKey)> {
-    let projects = batch
-        .column_by_name("project_id")
-        .map(|column| column.as_primitive::<Int64Type>().values().iter().copied().map(ProjectId));
-    let text = |name| batch.column_by_name(name).map(|column| column.as_string::<i32>());
-    let (Some(projects), Some(ids), Some(events), Some(distinct_ids)) =
-        (projects, text("uuid"), text("event"), text("distinct_id"))
+/// Adds the rows of `batch`.
+fn add(newest: &mut Newest<(ProjectId, EventKey)>, batch: &RecordBatch) {
+    let column = |name| batch.column_by_name(name);
+    let text = |name| column(name).and_then(AsArray::as_string_opt::<i32>);
+    let projects = column("project_id").and_then(AsArray::as_primitive_opt::<Int64Type>);
+    let times = column("received_at");
+    let times = times.and_then(AsArray::as_primitive_opt::<TimestampMicrosecondType>);
+    let (Some(projects), Some(times)) = (projects, times) else { return };
+    let (Some(ids), Some(events), Some(distinct_ids)) =
+        (text("uuid"), text("event"), text("distinct_id"))
     else {
-        return Vec::new();
+        return;
     };
-    let rows = projects.zip(ids).zip(events).zip(distinct_ids);
-    let key = |(((project, id), event), distinct_id): (((_, Option<&str>), _), Option<&str>)| {
-        let id = Uuid::try_parse(id?).ok()?;
-        Some((project, EventKey::new(id, event?, distinct_id?)))
-    };
-    rows.filter_map(key).collect()
+    let rows = projects.values().iter().zip(times.values());
+    for ((((project, time), id), event), distinct_id) in rows.zip(ids).zip(events).zip(distinct_ids)
+    {
+        if newest.is_too_old(*time) {
+            continue;
+        }
+        let id = id.and_then(|id| Uuid::try_parse(id).ok());
+        if let (Some(id), Some(event), Some(distinct_id)) = (id, event, distinct_id) {
+            newest.add(*time, (ProjectId(*project), EventKey::new(id, event, distinct_id)));
+        }
+    }
+}
+
+/// What the newest events have, at most so many, by when they were received.
+#[derive(Debug)]
+struct Newest<K> {
+    events_max: usize,
+    /// The oldest on top.
+    events: BinaryHeap<Reverse<(i64, K)>>,
+}
+
+impl<K: Ord> Newest<K> {
+    fn new(events_max: usize) -> Self {
+        Self { events_max, events: BinaryHeap::new() }
+    }
+
+    /// Whether there are as many events that are not older.
+    fn is_too_old(&self, received_at: i64) -> bool {
+        let oldest = self.events.peek();
+        self.events.len() >= self.events_max
+            && oldest.is_none_or(|Reverse((oldest, _))| received_at <= *oldest)
+    }
+
+    fn add(&mut self, received_at: i64, key: K) {
+        if self.is_too_old(received_at) {
+            return;
+        }
+        if self.events.len() >= self.events_max {
+            self.events.pop();
+        }
+        self.events.push(Reverse((received_at, key)));
+    }
+
+    fn oldest_first(self) -> Vec<K> {
+        let newest_first = self.events.into_sorted_vec();
+        newest_first.into_iter().rev().map(|Reverse((_, key))| key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::Int64Array;
+    use arrow::array::RecordBatch;
+    use arrow::array::StringArray;
+    use arrow::array::TimestampMicrosecondArray;
+    use uuid::Uuid;
+
+    use super::EventKey;
+    use super::Newest;
+    use super::ProjectId;
+    use super::add;
+
+    /// Rows of project and time; the id is made of both, and so is who sent it.
+    fn batch(rows: &[(i64, i64)]) -> RecordBatch {
+        let id = |(project, time): &(i64, i64)| id_of(*project, *time).to_string();
+        let columns: [(&str, ArrayRef); 5] = [
+            ("project_id", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)))),
+            ("uuid", Arc::new(StringArray::from_iter_values(rows.iter().map(id)))),
+            ("event", Arc::new(StringArray::from_iter_values(rows.iter().map(|_| "view")))),
+            ("distinct_id", Arc::new(StringArray::from_iter_values(rows.iter().map(id)))),
+            (
+                "received_at",
+                Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.1))),
+            ),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn id_of(project: i64, time: i64) -> Uuid {
+        Uuid::from_u64_pair(project.try_into().unwrap(), time.try_into().unwrap())
+    }
+
+    fn key_of(project: i64, time: i64) -> (ProjectId, EventKey) {
+        let id = id_of(project, time);
+        (ProjectId(project), EventKey::new(id, "view", &id.to_string()))
+    }
+
+    /// A file has the events of one project, or of one name, behind those of another.
+    #[test]
+    fn the_newest_are_kept_wherever_they_stand() {
+        let rows = [(1, 90), (1, 10), (1, 95), (2, 20), (2, 96), (2, 5), (3, 1), (3, 94), (3, 30)];
+        for (events_max, expected) in [
+            (0, vec![]),
+            (1, vec![(2, 96)]),
+            (4, vec![(1, 90), (3, 94), (1, 95), (2, 96)]),
+            (8, vec![(2, 5), (1, 10), (2, 20), (3, 30), (1, 90), (3, 94), (1, 95), (2, 96)]),
+        ] {
+            let expected: Vec<_> =
+                expected.into_iter().map(|(project, at)| key_of(project, at)).collect();
+            for size in [1, 2, 9] {
+                let mut newest = Newest::new(events_max);
+                for rows in rows.chunks(size) {
+                    add(&mut newest, &batch(rows));
+                    assert!(newest.events.len() <= events_max);
+                }
+                assert_eq!(newest.oldest_first(), expected, "{events_max} {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn older_files_are_not_read_once_there_are_enough() {
+        let mut newest = Newest::new(2);
+        for (time, is_too_old) in
+            [(5, false), (3, false), (3, true), (2, true), (4, false), (4, true)]
+        {
+            assert_eq!(newest.is_too_old(time), is_too_old, "{time}");
+            newest.add(time, time);
+        }
+        assert_eq!(newest.oldest_first(), [4, 5]);
+        assert!(Newest::<u8>::new(0).is_too_old(i64::MAX));
+    }
 }

@@ -49,6 +49,8 @@ pub enum Kind {
     InvalidGroupSet,
     /// The key of a group is too long; the event belongs to no group of that type.
     GroupKeyTooLong,
+    /// The name of a group type is empty or too long; the event belongs to no group of that type.
+    InvalidGroupType,
     /// The project has all the group types it can have; the event belongs to no group of this one.
     TooManyGroupTypes,
     /// The person that an operation names is gone, or has not the distinct id any more.
@@ -59,7 +61,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Dropped(Drop::NotAnObject),
         Self::Dropped(Drop::MissingEvent),
         Self::Dropped(Drop::MissingDistinctId),
@@ -88,6 +90,7 @@ impl Kind {
         Self::InvalidSet,
         Self::InvalidGroupSet,
         Self::GroupKeyTooLong,
+        Self::InvalidGroupType,
         Self::TooManyGroupTypes,
         Self::PersonGone,
         Self::PropertyTypeMismatch,
@@ -127,6 +130,7 @@ impl Kind {
             Self::InvalidSet => "invalid_set",
             Self::InvalidGroupSet => "invalid_group_set",
             Self::GroupKeyTooLong => "group_key_too_long",
+            Self::InvalidGroupType => "invalid_group_type",
             Self::TooManyGroupTypes => "too_many_group_types",
             Self::PropertyTypeMismatch => "property_type_mismatch",
         }

@@ -26,6 +26,8 @@ use sqlx::sqlite::SqliteSynchronous;
 use uuid::Uuid;
 
 use crate::error::Kind;
+use crate::event::json;
+use crate::event::json::FromJson;
 use crate::metadata::MetadataError;
 use crate::metadata::flag_rules::Violation;
 
@@ -154,16 +156,13 @@ pub(super) fn from_uuid(table: &'static str, text: &str) -> Result<Uuid, Metadat
 }
 
 /// Reads a JSON column of `table`.
-pub(super) fn from_json<T: serde::de::DeserializeOwned>(
-    table: &'static str,
-    text: &str,
-) -> Result<T, MetadataError> {
-    serde_json::from_str(text)
+pub(super) fn from_json<T: FromJson>(table: &'static str, text: &str) -> Result<T, MetadataError> {
+    json::restore(text.as_bytes())
         .map_err(|error| MetadataError::Corrupt { table, problem: error.to_string() })
 }
 
 /// Reads a JSON column of `table` that may be NULL.
-pub(super) fn from_nullable_json<T: serde::de::DeserializeOwned>(
+pub(super) fn from_nullable_json<T: FromJson>(
     table: &'static str,
     text: Option<&str>,
 ) -> Result<Option<T>, MetadataError> {

@@ -34,6 +34,7 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::identity::IdentityError;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
@@ -175,5 +176,5 @@ fn group(columns: &[ArrayRef], row: usize) -> Option<(&str, Group)> {
 }
 
 fn object(properties: &ArrayRef, row: usize) -> Option<Map<String, Value>> {
-    serde_json::from_str(properties.as_string_view_opt()?.value(row)).ok()
+    json::restore(properties.as_string_view_opt()?.value(row).as_bytes()).ok()
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
@@ -93,7 +94,7 @@ impl Matches {
             if asks_for_person && !known.contains_key(person) {
                 known.insert(person, self.person(person)?);
             }
-            let event: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+            let event: Map<String, Value> = json::read(text.as_bytes()).unwrap_or_default();
             let person = known.get(person).map_or(Cow::Owned(Map::new()), Cow::Borrowed);
             kept.push(self.filters.tree.holds(&mut |filter| match filter {
                 Filter::Property { scope: Scope::Event, predicate } => {

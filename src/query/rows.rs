@@ -17,6 +17,8 @@ use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use parquet::arrow::ArrowWriter;
 
+use crate::event::json::restore;
+
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -170,7 +172,7 @@ pub fn json_rows(
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_slice(&text).map_err(|error| ArrowError::JsonError(error.to_string()))
+    restore(&text).map_err(|error| ArrowError::JsonError(error.to_string()))
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod isolation;
 mod lifecycle;
 mod limits;
 mod local_evaluation;
+mod nested_json;
 mod person_changes;
 mod persons;
 mod property_definitions;

@@ -3,6 +3,7 @@
 
 use uuid::Uuid;
 
+use crate::event::json;
 use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -26,6 +27,6 @@ pub(super) fn boolean(request: &Request, name: &'static str) -> Result<Option<bo
 /// A parameter that is a list of names as JSON. An empty one is absent.
 pub(super) fn names(request: &Request, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
     let Some(text) = request.query(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let names = serde_json::from_str(&text).map(Some);
+    let names = json::read(text.as_bytes()).map(Some);
     names.map_err(|_| refused(name, "invalid_input", "Must be a JSON list of names."))
 }

@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
@@ -220,10 +221,10 @@ async fn question(
 }
 
 /// Filters on the properties of events and of their persons.
-fn properties(json: &str) -> Result<Tree, Problem> {
-    let json: Value = serde_json::from_str(json)
+fn properties(text: &str) -> Result<Tree, Problem> {
+    let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
-    let tree = Tree::parse(&json, "event", Matching::Legacy)
+    let tree = Tree::parse(&sent, "event", Matching::Legacy)
         .map_err(|error| wrong("properties", error.to_string()))?;
     let can_be_asked = |filter: &&Filter| {
         matches!(filter, Filter::Property { scope: Scope::Event | Scope::Person, .. })
@@ -244,7 +245,7 @@ fn columns(request: &Request) -> Result<Option<Vec<String>>, Problem> {
     let Some(text) = request.query("select").filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let columns: Vec<String> = serde_json::from_str(&text)
+    let columns: Vec<String> = json::read(text.as_bytes())
         .map_err(|_| wrong("select", "Expected a JSON list of columns."))?;
     for name in &columns {
         let is_property = name.strip_prefix("properties.").is_some_and(|key| !key.is_empty());
@@ -262,8 +263,8 @@ const SELECTABLE: [&str; 8] =
 fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
     // Parsed once, however many columns are properties.
     let parsed = OnceCell::new();
-    let properties =
-        || parsed.get_or_init(|| serde_json::from_str(&row.properties).unwrap_or(Value::Null));
+    let read = || json::read(row.properties.as_bytes()).unwrap_or(Value::Null);
+    let properties = || parsed.get_or_init(read);
     let cell = |name: &str| match name {
         "uuid" => row.uuid.as_str().into(),
         "event" => row.event.as_str().into(),

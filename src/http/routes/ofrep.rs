@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::flags::definition::Definition;
 use crate::flags::set::Answer;
 use crate::flags::set::FlagSet;
@@ -54,8 +55,8 @@ struct Refusal(&'static str, String);
 impl Context {
     fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let refused = |code, details: &str| Refusal(code, details.to_owned());
-        let body: Value = serde_json::from_slice(body)
-            .map_err(|error| Refusal("PARSE_ERROR", error.to_string()))?;
+        let body: Value =
+            json::read(body).map_err(|error| Refusal("PARSE_ERROR", error.to_string()))?;
         let context = match body.get("context") {
             Some(Value::Object(context)) => context.clone(),
             None | Some(Value::Null) => Map::new(),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::event::json::FromJson;
 use crate::event::predicate::Matching;
 use crate::event::predicate::tree::Tree;
 use crate::http::auth;
@@ -154,11 +155,11 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
         None => None,
         Some(None) => Some(None),
         Some(Some(names)) => {
-            let names: Result<Vec<String>, _> = serde_json::from_value(names);
-            let refused = |_| {
+            let names = Vec::<String>::from_json(names);
+            let refused = || {
                 refused("person_display_name_properties", "not_a_list", "Expected a list of texts.")
             };
-            Some(Some(names.map_err(refused)?).filter(|names| !names.is_empty()))
+            Some(Some(names.ok_or_else(refused)?).filter(|names| !names.is_empty()))
         }
     };
     let filters = fields.value("test_account_filters")?;

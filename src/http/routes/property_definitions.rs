@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::json;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
@@ -140,7 +141,7 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     let given = request.query_all().filter(|(name, _)| name == "event_names");
     let mut events: Vec<String> = given.map(|(_, value)| value.into_owned()).collect();
     if let [list] = events.as_slice()
-        && let Ok(names) = serde_json::from_str(list)
+        && let Ok(names) = json::read(list.as_bytes())
     {
         events = names;
     }

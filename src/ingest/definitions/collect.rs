@@ -26,6 +26,9 @@ pub const SLOTS: usize = 128;
 /// Definitions and pairs that one event may touch; one with more is left out altogether.
 const EVENT_UPDATES_MAX: usize = 10_000;
 
+/// Names that one batch may tell of; further ones wait for another batch.
+const BATCH_NAMES_MAX: usize = 10_000;
+
 /// Keys outside of the key table that one batch may tell of; further ones wait for another batch.
 const BATCH_KEYS_MAX: usize = 10_000;
 
@@ -215,6 +218,7 @@ impl<'a> Collector<'a> {
         }
         let index = match self.names.get(name.as_ref()) {
             Some(index) => *index,
+            None if self.names.len() >= BATCH_NAMES_MAX => return self.abandon(),
             None => {
                 self.names.insert(name, self.events.len());
                 self.events.push(0);

@@ -31,6 +31,10 @@ use crate::metadata::properties::ValueType;
 /// Names, keys and pairs that are remembered, over all projects: some tens of megabytes at worst.
 const ENTRIES_MAX: usize = 200_000;
 
+/// Keys of persons, and as many of groups, of which one record may tell something new; further ones
+/// wait for another record. Were it more than is remembered, the same body would be news each time.
+const RECORD_KEYS_MAX: usize = 10_000;
+
 /// How long a stored `last_seen_at` may lag behind. All that lag are written at once, so this is
 /// also the time between two such writes.
 pub(in crate::ingest) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
@@ -57,7 +61,8 @@ pub(in crate::ingest) struct Known {
     slot_names: Vec<&'static str>,
     projects: HashMap<ProjectId, Project>,
     entries: usize,
-    last_seen_written: UnixMicros,
+    /// By a clock that never steps back.
+    last_seen_written: Option<Duration>,
     /// Whether an event was seen, or a flag called, after its last write.
     lags: bool,
 }
@@ -104,8 +109,8 @@ struct Key {
 impl Known {
     /// Knows nothing yet. `slot_names` are the keys of the key table by slot.
     pub(in crate::ingest) fn new(slot_names: Vec<&'static str>) -> Self {
-        let last_seen_written = UnixMicros(i64::MIN);
-        Self { slot_names, projects: HashMap::new(), entries: 0, last_seen_written, lags: false }
+        let projects = HashMap::new();
+        Self { slot_names, projects, entries: 0, last_seen_written: None, lags: false }
     }
 
     /// Adds to `due` what `said` has that was not said before.
@@ -116,7 +121,7 @@ impl Known {
             self.entries = 0;
         }
         let project = self.projects.entry(said.project).or_default();
-        let mut new = New { said, due, entries: 0, lags: false };
+        let mut new = New { said, due, entries: 0, persons: 0, groups: 0, lags: false };
         project.slots(&self.slot_names, &mut new);
         let keys = project.keys(&mut new);
         let events = project.events(&self.slot_names, &mut new);
@@ -127,10 +132,12 @@ impl Known {
         self.lags |= new.lags;
     }
 
-    /// Adds to `due` what was last seen after its last write, if that is due at `now`.
-    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: UnixMicros, due: &mut Sightings) {
-        if now.since(self.last_seen_written) >= LAST_SEEN_LAG {
-            self.last_seen_written = now;
+    /// Adds to `due` what was last seen after its last write, if that is due at `now`, which is
+    /// [`Clock::monotonic`](crate::clock::Clock::monotonic): the wall clock may step back by hours.
+    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: Duration, due: &mut Sightings) {
+        let is_due = |written| now.saturating_sub(written) >= LAST_SEEN_LAG;
+        if self.last_seen_written.is_none_or(is_due) {
+            self.last_seen_written = Some(now);
             self.put_last_seen(due);
         }
     }
@@ -183,6 +190,10 @@ struct New<'n, 's> {
     said: &'n Said<'s>,
     due: &'n mut Sightings,
     entries: usize,
+    /// Keys of persons that were told of.
+    persons: usize,
+    /// Keys of groups that were told of.
+    groups: usize,
     lags: bool,
 }
 
@@ -365,6 +376,11 @@ fn note(
     }
     let value_type = detect(key, value.into(), new.said.at);
     if before.is_none() || value_type.is_some() {
+        let told = if kind == PropertyKind::Person { &mut new.persons } else { &mut new.groups };
+        if *told >= RECORD_KEYS_MAX {
+            return false;
+        }
+        *told += 1;
         new.entries += usize::from(before.is_none());
         known.insert(key.to_owned(), value_type.is_some());
         new.property(kind, &storable(key), value_type);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -348,6 +349,37 @@ fn an_event_of_ten_thousand_properties_is_left_out() {
     assert_eq!(stored.properties.len(), 1);
 }
 
+/// What is more than one record may tell of waits for another one, and is told by it.
+#[test]
+fn a_record_tells_of_ten_thousand_at_most() {
+    let keys = |prefix: &str| -> Json {
+        (0..12_000).map(|n| (format!("{prefix}{n}"), json!(n))).collect()
+    };
+    let group = json!({"$group_type": "company", "$group_key": "k", "$group_set": keys("g")});
+    let mut events: Vec<Json> =
+        (0..12_000).map(|n| event(&format!("e{n}"), json!({"x": 1}))).collect();
+    events.insert(0, event("$groupidentify", group));
+    events.insert(0, event("$set", json!({"$set": keys("p"), "$set_once": keys("o")})));
+    let prepared = prepare(&events);
+    assert_eq!(prepared.rows, 12_002);
+    let mut known = Known::new(KeyTable::slot_names());
+    let mut stored = Stored::default();
+    let count = |stored: &Stored, kind| {
+        stored.properties.keys().filter(|(found, _)| *found == kind).count()
+    };
+    for (persons, groups) in [(10_000, 10_000), (20_000, 12_000), (24_000, 12_000)] {
+        stored.upsert(fold(&mut known, &prepared, NOW));
+        assert_eq!(count(&stored, PropertyKind::Person), persons);
+        assert_eq!(count(&stored, PropertyKind::Group(0)), groups);
+        assert_eq!(stored.events.len(), 10_000);
+        assert!(stored.events.contains("$set") && stored.events.contains("e9997"));
+    }
+    assert!(fold(&mut known, &prepared, NOW).is_empty());
+    // A name that waited comes with its own batch.
+    stored.upsert(fold(&mut known, &prepare(&events[11_000..]), NOW));
+    assert!(stored.events.contains("e11999"));
+}
+
 #[test]
 fn the_last_time_is_written_now_and_then() {
     let second = |n: i64| UnixMicros(NOW.0 + n * 1_000_000);
@@ -356,15 +388,17 @@ fn the_last_time_is_written_now_and_then() {
     let first = fold(&mut known, &prepared, second(0));
     assert_eq!(first.events[0].seen_at, second(0));
     let mut due = Sightings::default();
-    known.put_last_seen_if_due(second(0), &mut due);
+    // The time of the process, which goes on whatever the wall clock does.
+    let elapsed = Duration::from_secs;
+    known.put_last_seen_if_due(elapsed(0), &mut due);
     assert!(due.is_empty() && !known.lags());
     // Half a minute of events is one write.
-    for n in 1..30 {
-        assert!(fold(&mut known, &prepared, second(n)).is_empty());
-        known.put_last_seen_if_due(second(n), &mut due);
+    for n in 1..30_u32 {
+        assert!(fold(&mut known, &prepared, second(n.into())).is_empty());
+        known.put_last_seen_if_due(elapsed(n.into()), &mut due);
         assert!(due.is_empty() && known.lags(), "{n}");
     }
-    known.put_last_seen_if_due(second(30), &mut due);
+    known.put_last_seen_if_due(elapsed(30), &mut due);
     assert_eq!(due.events.iter().map(|seen| seen.seen_at).collect::<Vec<_>>(), [second(29)]);
     assert!(!known.lags());
     // Older events, as in a replay, move nothing.

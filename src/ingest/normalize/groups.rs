@@ -8,6 +8,7 @@ use crate::event::schema::GROUP_TYPES_MAX;
 use crate::event::schema::column;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
+use crate::identity::decide::group::is_group_name;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::take;
 use crate::ingest::normalize::Accepted;
@@ -63,6 +64,10 @@ impl<'a> Batch<'a, '_> {
     }
 
     fn unknown_group_type(&mut self, name: &str, event: &Accepted<'a, '_>) {
+        // Who skips it in one place and not in another shifts the numbers of all after it.
+        if !is_group_name(name) {
+            return self.warn(Kind::InvalidGroupType, event);
+        }
         if self.unknown_group_types.iter().any(|known| known == name) {
             return;
         }
@@ -83,7 +88,8 @@ impl<'a> Batch<'a, '_> {
     ) -> Option<OpKind> {
         let inner = &fields.inner;
         let Value::String(group_type) = inner.group_type.as_ref()?.value else { return None };
-        if group_type.is_empty() {
+        if !is_group_name(group_type) {
+            self.warn(Kind::InvalidGroupType, event);
             return None;
         }
         let key = match DistinctId::group_key(inner.group_key.as_ref()?, cursor) {

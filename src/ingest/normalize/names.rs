@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
+use crate::event::json;
 use crate::ingest::capture::Raw;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
@@ -72,8 +75,7 @@ impl<'a> DistinctId<'a> {
             Value::Null => return None,
             Value::String(text) => Self::Borrowed(text),
             _ => {
-                let json = cursor.body().get(raw.range.clone())?;
-                let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+                let value: Json = json::read(cursor.body().get(raw.range.clone())?).ok()?;
                 Self::Owned(value.to_string())
             }
         };

@@ -10,6 +10,7 @@ use std::ops::Range;
 use serde_json::Map;
 use serde_json::Value as Json;
 
+use crate::event::json;
 use crate::event::schema::column;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Meaning;
@@ -242,26 +243,24 @@ fn write_key(out: &mut Vec<u8>, key: &str) {
 /// An object of the body.
 pub(super) fn object(raw: &Raw<'_>, body: &[u8]) -> Option<Map<String, Json>> {
     raw.is_object().then_some(())?;
-    serde_json::from_slice(body.get(raw.range.clone())?).ok()
+    json::read(body.get(raw.range.clone())?).ok()
 }
 
 /// Any value of the body.
-pub(super) fn json(cursor: Cursor<'_>, range: &Range<usize>) -> Option<Json> {
+pub(super) fn value(cursor: Cursor<'_>, range: &Range<usize>) -> Option<Json> {
     Some(match cursor.value() {
         Value::Null => Json::Null,
         Value::Boolean(truth) => truth.into(),
         Value::Integer(number) => number.into(),
         Value::Number(number) => number.into(),
         Value::String(text) => text.into(),
-        Value::Container { .. } => {
-            serde_json::from_slice(cursor.body().get(range.clone())?).ok()?
-        }
+        Value::Container { .. } => json::read(cursor.body().get(range.clone())?).ok()?,
     })
 }
 
 /// Names in `$unset`: an array of them, or an object whose keys they are.
 pub(super) fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
-    let value = raw.and_then(|raw| serde_json::from_slice(body.get(raw.range.clone())?).ok());
+    let value = raw.and_then(|raw| json::read(body.get(raw.range.clone())?).ok());
     match value {
         Some(Json::Array(items)) => {
             items.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()

@@ -73,7 +73,9 @@ async fn an_update_changes_what_it_names() {
     bench.clock.advance(Duration::from_secs(1));
     let patch = FlagPatch {
         name: Some("Now".to_owned()),
-        rollback_conditions: Some(Some(json!({"x": 1}))),
+        rollback_conditions: Some(Some(
+            json!({"x": {"$serde_json::private::RawValue": "not JSON"}}),
+        )),
         performed_rollback: Some(Some(true)),
         tags: Some(vec!["T".to_owned()]),
         usage_dashboard: Some(Some(3)),
@@ -86,7 +88,7 @@ async fn an_update_changes_what_it_names() {
     let after = update.after;
     let expected = StoredFlag {
         name: "Now".to_owned(),
-        rollback_conditions: Some(json!({"x": 1})),
+        rollback_conditions: Some(json!({"x": {"$serde_json::private::RawValue": "not JSON"}})),
         performed_rollback: Some(true),
         tags: vec!["t".to_owned()],
         usage_dashboard: Some(3),

@@ -17,6 +17,7 @@ use serde_json::error::Category;
 use thiserror::Error;
 
 use crate::error::Kind;
+use crate::event::json::Plain;
 use crate::wire::flags::Query;
 use crate::wire::repair::repair;
 
@@ -284,7 +285,7 @@ impl<'de> Visitor<'de> for BodyVisitor {
                 Name::Other => {
                     fields.next_value::<IgnoredAny>()?;
                 }
-                name => body.put(name, fields.next_value()?),
+                name => body.put(name, fields.next_value::<Plain>()?.0),
             }
         }
         Ok(body)
@@ -333,10 +334,10 @@ fn texts(value: Value) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
     use serde_json::json;
 
     use super::json as parse;
+    use crate::event::json::Plain;
 
     #[test]
     fn what_sdks_send_is_read() {
@@ -352,7 +353,7 @@ mod tests {
             (b"[18446744073709551616]", json!([1.8446744073709552e19])),
             ("[\"ü\", NaN]".as_bytes(), json!(["ü", null])),
         ] {
-            assert_eq!(parse::<Value>(body).expect("repaired"), expected);
+            assert_eq!(parse::<Plain>(body).expect("repaired").0, expected);
         }
     }
 
@@ -360,7 +361,7 @@ mod tests {
     fn what_cannot_be_repaired_is_refused() {
         let deep = "[".repeat(200);
         for body in ["", "{", "nope", "{\"a\": \"", "[\"\\", "[\"\\u12", "[Nan]", "NaN,", &deep] {
-            assert!(parse::<Value>(body.as_bytes()).is_err(), "{body}");
+            assert!(parse::<Plain>(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

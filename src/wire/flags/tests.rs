@@ -58,6 +58,22 @@ fn parse(body: &Value) -> Result<Request, RequestError> {
     Request::parse(body.to_string().as_bytes(), &query)
 }
 
+/// The reader gives a meaning to this key; senders do not.
+#[test]
+fn no_key_of_a_value_has_a_meaning() {
+    for text in ["not JSON", "[[1]]"] {
+        let value = json!({"a": {"$serde_json::private::RawValue": text}});
+        let body = json!({
+            "token": "t", "distinct_id": "d", "groups": value, "person_properties": value,
+            "group_properties": {"company": value},
+        });
+        let request = parse(&body).expect("a request");
+        assert_eq!(Value::from(request.person_properties), value);
+        assert_eq!(Value::from(request.groups), value);
+        assert_eq!(request.group_properties["company"], value);
+    }
+}
+
 #[test]
 fn fields_are_read_under_all_their_names() {
     let person = json!({"plan": "pro"});

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::json;
 use crate::http::auth::Principal;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -186,7 +187,7 @@ fn plain(text: &str) -> String {
 /// A list in the query: JSON, or texts with commas between.
 fn list(text: Option<String>) -> Vec<String> {
     let Some(text) = text else { return Vec::new() };
-    match serde_json::from_str::<Value>(&text) {
+    match json::read(text.as_bytes()) {
         Ok(Value::Array(items)) => items
             .iter()
             .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))

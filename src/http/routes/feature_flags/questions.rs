@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::event::predicate::filter::group_type;
 use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Aggregation;
@@ -52,7 +53,7 @@ impl Plain {
     /// `groups` is a JSON object in the query.
     fn of(request: &Request) -> Self {
         let groups = request.query("groups");
-        let groups = groups.and_then(|groups| serde_json::from_str(&groups).ok());
+        let groups = groups.and_then(|groups| json::read(groups.as_bytes()).ok());
         Self::about(groups.unwrap_or_default())
     }
 

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::flags::set::Selection;
 use crate::http::auth;
 use crate::http::auth::Principal;
@@ -119,7 +120,7 @@ async fn properties_at(
     let mut events = app.engine.history(project, person.uuid, now).await.map_err(query::problem)?;
     while let Some(rows) = events.next().await {
         for row in rows.map_err(query::problem)? {
-            let properties = serde_json::from_str(&row.properties).unwrap_or_default();
+            let properties = json::read(row.properties.as_bytes()).unwrap_or_default();
             past.step(row.timestamp, &properties);
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::event::json;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
@@ -30,9 +31,9 @@ pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
 }
 
 /// Filters on the properties of persons.
-fn properties(json: &str) -> Result<Tree, Problem> {
-    let json: Value = serde_json::from_str(json).map_err(|_| refused(&TreeError::Malformed))?;
-    let tree = Tree::parse(&json, "person", Matching::Legacy).map_err(|error| refused(&error))?;
+fn properties(text: &str) -> Result<Tree, Problem> {
+    let sent: Value = json::read(text.as_bytes()).map_err(|_| refused(&TreeError::Malformed))?;
+    let tree = Tree::parse(&sent, "person", Matching::Legacy).map_err(|error| refused(&error))?;
     for filter in tree.filters() {
         match filter {
             Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
+use crate::event::json;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
@@ -99,7 +100,7 @@ impl Walk {
 
     fn step(&mut self, row: &EventRow) {
         let properties: Map<String, Value> =
-            serde_json::from_str(&row.properties).unwrap_or_default();
+            json::read(row.properties.as_bytes()).unwrap_or_default();
         self.change(&properties);
         let counts = self.question.events.is_empty() || self.question.events.contains(&row.event);
         if !counts || row.timestamp < self.range.0 || row.timestamp > self.range.1 {
@@ -143,16 +144,16 @@ impl Walk {
 
 /// Reads the parts of an insight's filter that matter here.
 fn question(request: &Request) -> Result<Question, Problem> {
-    let json = |name: &'static str| {
+    let sent = |name: &'static str| {
         let text = request.query(name).filter(|text| !text.is_empty());
-        let read = |text: Cow<'_, str>| serde_json::from_str::<Value>(&text);
+        let read = |text: Cow<'_, str>| json::read::<Value>(text.as_bytes());
         text.map(read).transpose().map_err(|_| refused(name, "invalid_input", "Expected JSON."))
     };
     let mut question = Question::default();
-    if let Some(properties) = json("properties")? {
+    if let Some(properties) = sent("properties")? {
         note_keys(&mut question, "properties", &properties)?;
     }
-    let series = json("events")?;
+    let series = sent("events")?;
     let series = series.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for event in series {
         // A series without a name is about all events.

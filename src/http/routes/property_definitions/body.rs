@@ -5,6 +5,7 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::event::json;
 use crate::http::routes::property_definitions::AllNotes;
 use crate::http::routes::property_definitions::IS_SEEN;
 use crate::http::routes::user_body::UserBody;
@@ -51,8 +52,9 @@ impl DefinitionBody {
     pub(super) fn of_row(mut row: Map<String, Value>, all: &AllNotes, snapshot: &Snapshot) -> Self {
         let id = row.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
         // The table has them as JSON text.
-        let tags = row.get("tags").and_then(Value::as_str).map(serde_json::from_str);
-        row.insert("tags".to_owned(), tags.and_then(Result::ok).unwrap_or_default());
+        let tags = row.get("tags").and_then(Value::as_str);
+        let tags = tags.and_then(|tags| json::restore(tags.as_bytes()).ok());
+        row.insert("tags".to_owned(), tags.unwrap_or_default());
         let notes = id.and_then(|id| all.get(&id)).cloned().unwrap_or_default();
         Self::build(row, notes, snapshot)
     }

@@ -1,10 +1,12 @@
 //! What events say about persons and groups.
 
 use super::*;
+use crate::event::json::restore;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
 use crate::identity::lifted::Lifted;
+use crate::ingest::warnings::Kind;
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
@@ -198,6 +200,27 @@ fn groups_go_to_the_columns_of_their_types() {
     assert_eq!(prepared.unknown_group_types, ["t0", "t1", "t2"]);
 }
 
+/// The identity store gives such a name no number, so it must not get one anywhere else.
+#[test]
+fn what_cannot_name_a_group_type_gets_no_column() {
+    let (long, longer) = ("\u{e9}".repeat(400), "\u{e9}".repeat(401));
+    for (name, unknown) in [("", None), (longer.as_str(), None), (long.as_str(), Some(&long))] {
+        let groups = format!(r#""$groups":{{"{name}":"k","company":"c"}}"#);
+        let in_groups = with_properties(&groups);
+        assert_eq!(text(&in_groups, 0, "group_0"), "c");
+        let identified = one(&format!(
+            r#""event":"$groupidentify","distinct_id":"u","properties":{{"$group_type":"{name}","$group_key":"k"}}"#
+        ));
+        for prepared in [in_groups, identified] {
+            assert_eq!(prepared.unknown_group_types.first(), unknown, "{name}");
+            let is_told = ops(&prepared).iter().any(|op| op.contains("group "));
+            assert!(!is_told || unknown.is_some(), "{name}");
+            let warned = prepared.warnings.counts().any(|(kind, _)| kind == Kind::InvalidGroupType);
+            assert_eq!(warned, unknown.is_none(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_groupidentify_changes_the_group_and_touches_its_person() {
     let identify = |properties: &str| {
@@ -229,4 +252,49 @@ fn a_groupidentify_changes_the_group_and_touches_its_person() {
     let expected = [types, "u: touch", "u: group company k {}"];
     assert_eq!(ops(&batch(&[&group, touch])), expected);
     assert_eq!(ops(&batch(&[touch, &group])), expected);
+}
+
+/// The reader of JSON gives a meaning to this key; PostHog does not, and what stands in the text is
+/// nobody's object.
+#[test]
+fn text_is_no_object_whatever_its_key() {
+    for text in ["[1]", "not JSON", "{\"b\":2}"] {
+        let value = json!({"$serde_json::private::RawValue": text});
+        let stored = json!({"a": value, "b": 1});
+        for (members, expected) in [
+            (
+                format!(r#""$set":{stored},"properties":{{}}"#),
+                format!("u: update {stored} {{}} []"),
+            ),
+            (
+                format!(r#""$set":{{"a":{value}}},"properties":{{"$set":{{"b":1}}}}"#),
+                format!("u: update {stored} {{}} []"),
+            ),
+            (
+                format!(r#""properties":{{"$set_once":{stored}}}"#),
+                format!("u: update {{}} {stored} []"),
+            ),
+            (
+                format!(r#""properties":{{"$browser":{value}}}"#),
+                format!(r#"u: update {{"$browser":{value}}} {{"$initial_browser":{value}}} []"#),
+            ),
+            (
+                format!(r#""properties":{{"$unset":{value}}}"#),
+                r#"u: update {} {} ["$serde_json::private::RawValue"]"#.to_owned(),
+            ),
+        ] {
+            let prepared = one(&format!(r#""event":"e","distinct_id":"u",{members}"#));
+            assert_eq!(ops(&prepared), [expected], "{members}");
+            let properties = self::text(&prepared, 0, "properties");
+            let properties = restore::<Json>(properties.as_bytes()).unwrap();
+            if members.contains(r#""$set":"#) {
+                assert_eq!(properties["$set"], stored, "{members}");
+            }
+        }
+        let members = format!(
+            r#""event":"$groupidentify","distinct_id":"u","properties":{{"$group_type":"company","$group_key":{value},"$group_set":{stored}}}"#
+        );
+        let group = format!("u: group company {value} {stored}");
+        assert!(ops(&one(&members)).contains(&group), "{:?}", ops(&one(&members)));
+    }
 }

@@ -1,0 +1,364 @@
+//! JSON that others wrote, as values: [`read`] from requests, [`restore`] from where it was stored.
+//! No meaning of keys here.
+//!
+//! Not `serde_json::from_slice`. With its feature `raw_value` a `Value` takes an object whose first
+//! key is `$serde_json::private::RawValue` for the JSON in its text, and reads that with a limit of
+//! depth of its own: a few kilobytes become an object a thousand levels deep, which nothing in the
+//! body shows and which other readers refuse. Whether that key stands there is up to the sender.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::DeserializeSeed;
+use serde::de::Error as _;
+use serde::de::MapAccess;
+use serde::de::SeqAccess;
+use serde::de::Visitor;
+use serde_json::Error;
+use serde_json::Map;
+use serde_json::Number;
+use serde_json::Value;
+use simd_json::Buffers;
+use simd_json::Node;
+use simd_json::StaticNode;
+use simd_json::Tape;
+
+/// Deepest nesting of what is read: that of `serde_json`, and so of PostHog's capture.
+pub const DEPTH_MAX: usize = 127;
+
+/// Deepest nesting of what is restored. Twice what can be written; earlier versions could write more,
+/// of which what is nested deeper is null: whoever walks along a value needs a stack for it.
+const STORED_DEPTH_MAX: usize = 2 * DEPTH_MAX;
+
+/// Kinds of values that are asked for.
+pub trait FromJson: Sized {
+    /// `None` for JSON of another kind.
+    fn from_json(value: Value) -> Option<Self>;
+}
+
+impl FromJson for Value {
+    fn from_json(value: Value) -> Option<Self> {
+        Some(value)
+    }
+}
+
+impl FromJson for Map<String, Value> {
+    fn from_json(value: Value) -> Option<Self> {
+        match value {
+            Value::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+}
+
+impl FromJson for String {
+    fn from_json(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl FromJson for i64 {
+    fn from_json(value: Value) -> Option<Self> {
+        value.as_i64()
+    }
+}
+
+impl<T: FromJson> FromJson for Vec<T> {
+    fn from_json(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => items.into_iter().map(T::from_json).collect(),
+            _ => None,
+        }
+    }
+}
+
+/// Reads what a client sent, nested at most [`DEPTH_MAX`] deep.
+///
+/// # Errors
+///
+/// It is no JSON, nested deeper, or JSON of another kind.
+pub fn read<T: FromJson>(text: &[u8]) -> Result<T, Error> {
+    read_within(DEPTH_MAX, text)
+}
+
+/// The same with a lower limit of depth.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Error> {
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let value = Levels(depth_max).deserialize(&mut parser)?;
+    parser.end()?;
+    of_kind(value)
+}
+
+/// Reads what was stored, however deep it is nested, and with its numbers to the bit: without its
+/// feature `float_roundtrip`, `serde_json` may be off by one in the last digit of a double.
+///
+/// # Errors
+///
+/// It is no JSON, or JSON of another kind.
+pub fn restore<T: FromJson>(text: &[u8]) -> Result<T, Error> {
+    let mut text = text.to_vec();
+    // The parser keeps its place in memory of its own, so no depth is too much for it.
+    let mut buffers = Buffers::with_max_depth(text.len(), usize::MAX);
+    let mut tape = Tape(Vec::new());
+    simd_json::fill_tape(&mut text, &mut buffers, &mut tape).map_err(Error::custom)?;
+    of_kind(restored(&mut tape.0.iter(), STORED_DEPTH_MAX))
+}
+
+fn of_kind<T: FromJson>(value: Value) -> Result<T, Error> {
+    T::from_json(value).ok_or_else(|| Error::custom("JSON of another kind"))
+}
+
+/// Takes one value off `nodes`. Loops where iterators would be shorter, for the sake of the stack.
+fn restored<'n>(nodes: &mut std::slice::Iter<'n, Node<'n>>, levels: usize) -> Value {
+    match nodes.next() {
+        None | Some(Node::Static(StaticNode::Null)) => Value::Null,
+        Some(Node::Static(StaticNode::Bool(truth))) => Value::Bool(*truth),
+        Some(Node::Static(StaticNode::I64(number))) => Value::from(*number),
+        Some(Node::Static(StaticNode::U64(number))) => Value::from(*number),
+        Some(Node::Static(StaticNode::F64(number))) => {
+            Number::from_f64(*number).map_or(Value::Null, Value::Number)
+        }
+        Some(Node::String(text)) => Value::String((*text).to_owned()),
+        Some(Node::Array { count, .. } | Node::Object { count, .. }) if levels == 0 => {
+            *nodes = nodes.as_slice().get(*count..).unwrap_or_default().iter();
+            Value::Null
+        }
+        Some(Node::Array { len, .. }) => {
+            let mut items = Vec::with_capacity(*len);
+            for _ in 0..*len {
+                items.push(restored(nodes, levels - 1));
+            }
+            Value::Array(items)
+        }
+        Some(Node::Object { len, .. }) => {
+            let mut members = Map::new();
+            for _ in 0..*len {
+                let Some(Node::String(key)) = nodes.next() else { continue };
+                members.insert((*key).to_owned(), restored(nodes, levels - 1));
+            }
+            Value::Object(members)
+        }
+    }
+}
+
+/// A value for whom `serde` reads, such as a field of a body: any depth that the format allows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plain(pub Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Levels(usize::MAX).deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads an object, as `deserialize_with` of a field.
+///
+/// # Errors
+///
+/// It is none.
+pub fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let Plain(value) = Plain::deserialize(deserializer)?;
+    FromJson::from_json(value).ok_or_else(|| D::Error::custom("no object"))
+}
+
+/// Takes a value that is nested at most so deep.
+#[derive(Clone, Copy)]
+struct Levels(usize);
+
+impl Levels {
+    fn below<E: serde::de::Error>(self) -> Result<Self, E> {
+        self.0.checked_sub(1).map(Self).ok_or_else(|| E::custom("nested too deeply"))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Levels {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Levels {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
+        Ok(Value::Bool(truth))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut sent: S) -> Result<Value, S::Error> {
+        let below = self.below()?;
+        let mut items = Vec::new();
+        while let Some(item) = sent.next_element_seed(below)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut sent: M) -> Result<Value, M::Error> {
+        let below = self.below()?;
+        let mut members = Map::new();
+        while let Some(key) = sent.next_key::<String>()? {
+            members.insert(key, sent.next_value_seed(below)?);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::DEPTH_MAX;
+    use super::Plain;
+    use super::STORED_DEPTH_MAX;
+    use super::read;
+    use super::read_within;
+    use super::restore;
+
+    /// The key to which `serde_json` gives a meaning.
+    const KEY: &str = "$serde_json::private::RawValue";
+
+    fn nested(depth: usize) -> String {
+        format!("{}0{}", "{\"a\":[".repeat(depth / 2), "]}".repeat(depth / 2))
+    }
+
+    fn depth(mut value: &Value) -> usize {
+        let mut depth = 0;
+        while let Some(below) = value.get("a").or_else(|| value.get(0)) {
+            (depth, value) = (depth + 1, below);
+        }
+        depth
+    }
+
+    #[test]
+    fn no_key_has_a_meaning() {
+        let deep = nested(100);
+        let inner = json!({KEY: deep}).to_string();
+        for text in ["[1, 2]", "not JSON", "", &deep, &inner] {
+            for value in [
+                json!({KEY: text}),
+                json!({KEY: text, "b": 1}),
+                json!([{"a": {KEY: text}}]),
+                json!({KEY: {KEY: text}}),
+                json!({"$serde_json::private::Number": text}),
+            ] {
+                let json = value.to_string();
+                assert_eq!(read::<Value>(json.as_bytes()).unwrap(), value);
+                assert_eq!(restore::<Value>(json.as_bytes()).unwrap(), value);
+                assert_eq!(serde_json::from_str::<Plain>(&json).unwrap().0, value);
+                assert_eq!(Plain::deserialize(value.clone()).unwrap().0, value);
+            }
+        }
+    }
+
+    #[test]
+    fn the_depth_of_what_is_read_is_limited() {
+        let at = |depth| read::<Value>(nested(depth).as_bytes());
+        assert_eq!(depth(&at(DEPTH_MAX - 1).unwrap()), DEPTH_MAX - 1);
+        assert!(read::<Value>(format!("[{}]", nested(DEPTH_MAX - 1)).as_bytes()).is_ok());
+        assert!(at(DEPTH_MAX + 1).is_err());
+        for (levels, text, is_read) in [
+            (0, "1", true),
+            (0, "[]", false),
+            (1, "{}", true),
+            (2, "[[]]", true),
+            (2, "[[{}]]", false),
+        ] {
+            assert_eq!(read_within::<Value>(levels, text.as_bytes()).is_ok(), is_read, "{text}");
+        }
+    }
+
+    /// Twenty times as deep as any body may be.
+    #[test]
+    fn what_was_stored_is_read_however_deep_it_is() {
+        let text = format!("{{\"deep\":{},\"after\":[{{}},[],1]}}", nested(3000));
+        let object = restore::<Map<String, Value>>(text.as_bytes()).unwrap();
+        assert_eq!(object["after"], json!([{}, [], 1]));
+        assert_eq!(depth(&object["deep"]), STORED_DEPTH_MAX - 1);
+        let whole = restore::<Value>(nested(STORED_DEPTH_MAX).as_bytes()).unwrap();
+        assert_eq!(whole.to_string(), nested(STORED_DEPTH_MAX));
+    }
+
+    #[test]
+    fn values_are_those_of_the_text() {
+        for (text, expected) in [
+            ("null", json!(null)),
+            (" [true, false] ", json!([true, false])),
+            (
+                "[0, -1, 18446744073709551615, -9223372036854775808]",
+                json!([0, -1, u64::MAX, i64::MIN]),
+            ),
+            (
+                "[0.5, -0.0, 1e300, 18446744073709551616]",
+                json!([0.5, -0.0, 1e300, 1.8446744073709552e19]),
+            ),
+            (r#""\ud83d\ude00\n""#, json!("😀\n")),
+            (r#"{"a": 1, "\u0061": 2}"#, json!({"a": 2})),
+        ] {
+            assert_eq!(read::<Value>(text.as_bytes()).unwrap(), expected, "{text}");
+            assert_eq!(restore::<Value>(text.as_bytes()).unwrap(), expected, "{text}");
+        }
+        for text in ["", " ", "{", "{} {}", "[1,]", "\"\\x\"", "nul", "{1: 2}"] {
+            assert!(read::<Value>(text.as_bytes()).is_err(), "{text}");
+            assert!(restore::<Value>(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_are_refused() {
+        assert_eq!(read::<Vec<String>>(br#"["a", "b"]"#).unwrap(), ["a", "b"]);
+        assert_eq!(restore::<Vec<i64>>(b"[1, -2]").unwrap(), [1, -2]);
+        assert!(read::<Vec<String>>(br#"["a", 1]"#).is_err());
+        assert!(restore::<Vec<i64>>(b"[1, 1.5]").is_err());
+        assert!(read::<Map<String, Value>>(b"[]").is_err());
+        assert!(restore::<Vec<Map<String, Value>>>(b"[{}, 1]").is_err());
+    }
+}
