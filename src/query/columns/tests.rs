@@ -1,5 +1,6 @@
 //! What becomes of columns when nobody waits for them, when there is no room, and when the store fails.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
@@ -21,18 +22,18 @@ use crate::identity::store::Limits;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 
-const PROJECT: ProjectId = ProjectId(1);
+pub(super) const PROJECT: ProjectId = ProjectId(1);
 const AMPLE: u64 = 1 << 30;
 
-struct World {
+pub(super) struct World {
     runtime: Runtime,
-    identities: Identities,
+    pub(super) identities: Identities,
     sequence: u64,
     _directory: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
         let identities = Identities::open(directory.path(), limits).unwrap();
@@ -41,18 +42,37 @@ impl World {
 
     /// Tells so many persons this value of the property `plan`, the first of them `first`.
     fn set(&mut self, first: u32, persons: u32, plan: &str) {
-        let op = |number: u32| {
-            let set = [("plan".to_owned(), json!(plan))].into_iter().collect();
-            Op {
-                distinct_id: format!("id{number}"),
-                event_id: Uuid::from_u128(number.into()),
-                timestamp: UnixMicros(1_700_000_000_000_000),
-                kind: OpKind::Update(Update { set, ..Update::default() }),
-            }
+        self.tell(PROJECT, first..first + persons, |_| plan.to_owned());
+    }
+
+    /// Tells these persons of a project a value each.
+    pub(super) fn tell(
+        &mut self,
+        project: ProjectId,
+        persons: Range<u32>,
+        plan: impl Fn(u32) -> String,
+    ) {
+        let kind = |number: u32| {
+            let set = [("plan".to_owned(), json!(plan(number)))].into_iter().collect();
+            OpKind::Update(Update { set, ..Update::default() })
+        };
+        self.apply(project, persons.map(|number| (number, kind(number))));
+    }
+
+    /// Applies changes of these persons as one batch.
+    pub(super) fn apply(
+        &mut self,
+        project: ProjectId,
+        changes: impl Iterator<Item = (u32, OpKind)>,
+    ) {
+        let op = |(number, kind): (u32, OpKind)| Op {
+            distinct_id: format!("id{number}"),
+            event_id: Uuid::from_u128(number.into()),
+            timestamp: UnixMicros(1_700_000_000_000_000),
+            kind,
         };
         self.sequence += 1;
-        let ops = (first..first + persons).map(op).collect();
-        let record = Record { sequence: self.sequence, project: PROJECT, ops };
+        let record = Record { sequence: self.sequence, project, ops: changes.map(op).collect() };
         self.identities.apply(&[record]).unwrap();
     }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use crate::identity::store::Limits;
 use crate::identity::view::View;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
+use crate::query::columns::FileLimits;
 use crate::query::columns::Step;
 use crate::query::people::Found;
 use crate::query::people::Part;
@@ -276,6 +278,17 @@ fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Opti
     find_in_columns(columns, PROJECTS[0], question, (NOW, part), &stop).unwrap()
 }
 
+/// Files for so many persons each, which are as new as they are to be.
+fn files(directory: &Path, persons: usize) -> (PathBuf, FileLimits) {
+    let limits = FileLimits {
+        bytes_max: AMPLE,
+        persons_min: persons.try_into().unwrap(),
+        chunk_persons: persons,
+        stale_max: Duration::from_hours(1),
+    };
+    (directory.join("columns"), limits)
+}
+
 fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
     let all = naive(&found.view, PROJECTS[0], question);
     let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
@@ -292,11 +305,10 @@ fn columns_rows_and_a_naive_look_agree() {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
-        let kept = directory.path().join("columns");
         let chunk = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
         let open = |identities: &Identities| {
-            let kept = (kept.clone(), chunk);
-            Arc::new(Columns::open_with(bytes_max, kept, identities).unwrap().0)
+            let files = files(directory.path(), chunk);
+            Arc::new(Columns::open(bytes_max, files, identities).unwrap().0)
         };
         let mut columns = open(&world.identities);
         if seed % 3 == 0 {
@@ -313,13 +325,14 @@ fn columns_rows_and_a_naive_look_agree() {
                 world.ids += 3;
             }
             for _ in 0..world.random.random_range(0..4) {
-                columns.step(&world.identities, PROJECTS[0]).unwrap();
+                let now = NOW.saturating_add(Duration::from_mins(10) * step);
+                columns.step(&world.identities, &PROJECTS[..1], now).unwrap();
             }
             if world.random.random_bool(0.2) {
                 // A clean end, after which something changes in vain, or none.
                 let is_clean = world.random.random_bool(0.8);
                 if is_clean {
-                    columns.close().unwrap();
+                    columns.close(NOW).unwrap();
                 }
                 let chunks = columns.chunks(PROJECTS[0]);
                 drop(columns);
@@ -369,8 +382,8 @@ fn answers_are_of_one_moment_beside_a_writer() {
         sequence: 0,
         identities: world.identities.clone(),
     };
-    let kept = (directory.path().join("columns"), 2);
-    let (columns, _) = Columns::open_with(AMPLE, kept, &world.identities).unwrap();
+    let files = files(directory.path(), 2);
+    let (columns, _) = Columns::open(AMPLE, files, &world.identities).unwrap();
     let columns = Arc::new(columns);
     world.change(8);
     std::thread::scope(|scope| {
@@ -382,7 +395,8 @@ fn answers_are_of_one_moment_beside_a_writer() {
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
             let (question, part) = (asker.question(), asker.part());
-            columns.step(&asker.identities, PROJECTS[0]).unwrap();
+            let now = NOW.saturating_add(Duration::from_mins(1) * rounds);
+            columns.step(&asker.identities, &PROJECTS[..1], now).unwrap();
             if asker.random.random_bool(0.3) {
                 columns.drop_all();
             }
@@ -497,10 +511,10 @@ fn many_properties_are_all_found() {
     let identities = Identities::open(&directory.path().join("store"), LIMITS).unwrap();
     let keys: Vec<String> = (0..600).map(|number| format!("key {number}")).collect();
     persons(&identities, 30, &keys);
-    let kept = (directory.path().join("columns"), 10);
-    let (columns, _) = Columns::open_with(AMPLE, kept, &identities).unwrap();
+    let files = files(directory.path(), 10);
+    let (columns, _) = Columns::open(AMPLE, files, &identities).unwrap();
     let columns = Arc::new(columns);
-    while columns.step(&identities, PROJECTS[0]).unwrap() != Step::None {}
+    while columns.step(&identities, &PROJECTS[..1], NOW).unwrap() != Step::None {}
     assert_eq!(columns.chunks(PROJECTS[0]), 3);
     for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
         read(&runtime, &columns, &identities, vec![key.as_str().into()]);
