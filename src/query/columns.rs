@@ -153,6 +153,11 @@ impl Columns {
         })
     }
 
+    /// Bytes of files.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.shelves.as_ref().map_or(0, Shelves::bytes)
+    }
+
     /// Notes what is on disk and what is in memory for the next start; nothing may change any more.
     ///
     /// # Errors

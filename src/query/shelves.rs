@@ -33,8 +33,8 @@ pub(super) fn open(sources: &Sources, settings: &QueryConfig) -> (Columns, Asked
         return (Columns::new(bytes_max), Vec::new());
     };
     let limits = FileLimits {
-        bytes_max: u64::MAX,
-        persons_min: u64::try_from(columns::PERSONS).unwrap_or(u64::MAX),
+        bytes_max: settings.person_columns_disk_max_bytes.as_u64(),
+        persons_min: settings.person_columns_persons_min,
         chunk_persons: columns::PERSONS,
         stale_max: *stale_max,
     };
@@ -58,7 +58,10 @@ impl Engine {
     /// The store or the disk failed.
     pub fn freshen_columns(&self, projects: &[ProjectId]) -> Result<Step, QueryError> {
         let (columns, now) = (&self.shared.columns, self.shared.clock.now());
-        columns.step(self.identities(), projects, now)
+        let step = columns.step(self.identities(), projects, now);
+        let bytes = i64::try_from(columns.disk_bytes()).unwrap_or(i64::MAX);
+        self.shared.metrics.person_columns_disk_bytes.set(bytes);
+        step
     }
 
     /// Reads the columns that were in memory at the end before.
