@@ -36,6 +36,7 @@ mod isolation;
 mod lifecycle;
 mod local_evaluation;
 mod person_changes;
+mod person_columns;
 mod persons;
 mod property_definitions;
 mod rights;
