@@ -389,8 +389,9 @@ fn refreshed<'t>(
         }
         drop(table_now);
         let Some(mut table_now) = table.try_write_for(WAIT) else { continue };
-        let view = table_now.refresh()?;
-        return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+        if let Some(view) = table_now.refresh(|| stop.load(Ordering::Relaxed))? {
+            return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+        }
     }
     Ok(None)
 }

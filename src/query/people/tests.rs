@@ -41,10 +41,12 @@ use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 use crate::query::columns::FileLimits;
 use crate::query::columns::Step;
+use crate::query::parts::in_parts;
 use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::everybody::find_in_columns;
+use crate::query::people::everybody::joined;
 use crate::query::people::search::Search;
 
 const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
@@ -209,9 +211,19 @@ impl World {
         }
     }
 
-    fn part(&mut self) -> Part {
-        let offset = *[0, 0, 1, 7, 400_000].choose(&mut self.random).unwrap();
-        Part { offset, limit: self.random.random_range(0..12) }
+    /// A part of a list that may have so many persons.
+    fn part(&mut self, persons: usize) -> Part {
+        let offset = match self.random.random_range(0..4) {
+            0 => 0,
+            1 => self.random.random_range(0..12),
+            2 => self.random.random_range(0..persons.max(1)),
+            _ => *[persons, persons + 1, 400_000].choose(&mut self.random).unwrap(),
+        };
+        let limit = match self.random.random_bool(0.8) {
+            true => self.random.random_range(0..12),
+            false => *[persons, 400_000, usize::MAX].choose(&mut self.random).unwrap(),
+        };
+        Part { offset, limit }
     }
 }
 
@@ -275,7 +287,9 @@ fn read(runtime: &Runtime, columns: &Arc<Columns>, identities: &Identities, keys
 
 fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
     let stop = AtomicBool::new(false);
-    find_in_columns(columns, PROJECTS[0], question, (NOW, part), &stop).unwrap()
+    // Some parts are beyond it, some not.
+    let bounds = (part, 5);
+    find_in_columns(columns, (PROJECTS[0], question), NOW, bounds, &stop).unwrap()
 }
 
 /// Files for so many persons each, which are as new as they are to be.
@@ -293,6 +307,36 @@ fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
     let all = naive(&found.view, PROJECTS[0], question);
     let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
     assert_eq!((found.count, &found.numbers), (all.len(), &expected), "{context} {question:?}");
+}
+
+/// All ways to look at rows find what a naive look finds.
+fn check_rows(
+    runtime: &Runtime,
+    identities: &Identities,
+    question: PersonsQuestion,
+    part: Part,
+    context: &str,
+) {
+    let (view, question) = (Arc::new(identities.view()), Arc::new(question));
+    let all = naive(&view, PROJECTS[0], &question);
+    let wanted: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
+    let expected = (all.len(), wanted);
+    let stop = AtomicBool::new(false);
+    let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
+    assert_eq!(search.walk(part).unwrap(), expected, "{context}: along the list");
+    let wanted_max = part.offset.saturating_add(part.limit);
+    let numbers = 1..view.next_number().unwrap();
+    let whole = search.scan(numbers.clone(), wanted_max).unwrap();
+    assert_eq!(joined(vec![whole], part), expected, "{context}: in one piece");
+    let (own_view, own_question) = (Arc::clone(&view), Arc::clone(&question));
+    let work = move |numbers| {
+        let stop = AtomicBool::new(false);
+        let search = Search::new((&own_view, PROJECTS[0]), &own_question, NOW, &stop)?;
+        search.scan(numbers, wanted_max)
+    };
+    let parts = runtime.block_on(in_parts(runtime.handle(), numbers, work)).unwrap().unwrap();
+    assert!(parts.iter().all(|(_, first)| first.len() <= wanted_max), "{context}");
+    assert_eq!(joined(parts, part), expected, "{context}: in parts");
 }
 
 /// Goal: an answer is that of the persons as they are, whatever changed since the columns were read,
@@ -345,7 +389,9 @@ fn columns_rows_and_a_naive_look_agree() {
                 assert_eq!(columns.chunks(PROJECTS[0]), expected, "seed {seed} step {step}");
                 reopened += expected;
             }
-            let (question, part) = (world.question(), world.part());
+            let persons = world.identities.view().person_count(PROJECTS[0]).unwrap();
+            let part = world.part(usize::try_from(persons).unwrap());
+            let question = world.question();
             provide(&runtime, &columns, &world, &question);
             let context = format!("seed {seed} step {step}");
             let found = in_columns(&columns, &question, part);
@@ -356,14 +402,7 @@ fn columns_rows_and_a_naive_look_agree() {
             } else if bytes_max == AMPLE && world.ids < 200 {
                 assert!(question.keys().is_empty(), "{context}");
             }
-            let view = world.identities.view();
-            let stop = AtomicBool::new(false);
-            let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
-            let (count, first) = search.scan(1..view.next_number().unwrap(), 20).unwrap();
-            let all = naive(&view, PROJECTS[0], &question);
-            let first: Vec<i64> = first.into_iter().map(|(_, number)| number).collect();
-            assert_eq!(count, all.len(), "{context}");
-            assert_eq!(first, all[..all.len().min(20)], "{context}");
+            check_rows(&runtime, &world.identities, question, part, &context);
         }
     }
     assert!(from_columns > 400, "{from_columns}");
@@ -394,7 +433,7 @@ fn answers_are_of_one_moment_beside_a_writer() {
         });
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
-            let (question, part) = (asker.question(), asker.part());
+            let (question, part) = (asker.question(), asker.part(12));
             let now = NOW.saturating_add(Duration::from_mins(1) * rounds);
             columns.step(&asker.identities, &PROJECTS[..1], now).unwrap();
             if asker.random.random_bool(0.3) {
