@@ -260,11 +260,11 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if *self.is_replaced.get_mut() {
-            if let Err(error) = std::fs::remove_file(&self.path) {
-                let path = self.path.display().to_string();
-                tracing::warn!(%error, path, "columns of persons are removed at the next start");
-            }
+        if *self.is_replaced.get_mut()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            let path = self.path.display().to_string();
+            tracing::warn!(%error, path, "columns of persons are removed at the next start");
         }
     }
 }
