@@ -30,7 +30,7 @@ use crate::identity::store::Identities;
 use crate::identity::store::Limits;
 use crate::ingest::Engines;
 use crate::ingest::Pipeline;
-use crate::ingest::recent::recent_ids;
+use crate::ingest::recent::recent_keys;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
 use crate::maintenance::columns;
@@ -192,7 +192,7 @@ impl App {
         };
         let window = config.ingest.dedup_window_events;
         let (files, runtime) = (store.clone(), runtimes.main.clone());
-        let recent = move || runtime.block_on(recent_ids(&files, window));
+        let recent = move || runtime.block_on(recent_keys(&files, window));
         let pipeline = Pipeline::start(
             engines,
             wal,

@@ -44,6 +44,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Kind;
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::identity::store::Identities;
@@ -222,7 +223,7 @@ impl Pipeline {
         config: &Config,
         (tasks, cpu, runtime): (&Tasks, CpuPool, Handle),
         (clock, metrics): (Clock, Arc<Metrics>),
-        recent: impl FnOnce() -> Vec<(ProjectId, Uuid)> + Send + 'static,
+        recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
     ) -> Result<Self, TaskError> {
         let Engines { metadata, store, identities, places } = engines;
         let health = Arc::new(Health::default());

@@ -1,7 +1,9 @@
-//! Checked ids: [`ProjectId`], [`EventId`], [`PersonId`]. A value of these types is valid.
+//! Checked ids: [`ProjectId`], [`EventId`], [`EventKey`], [`PersonId`]. A value of these types is valid.
 
 use std::fmt;
+use std::hash::BuildHasher;
 
+use foldhash::fast::FixedState;
 use uuid::Uuid;
 
 /// The tenant that owns events. Positive; the first project of a data directory is 1.
@@ -17,6 +19,20 @@ impl fmt::Display for ProjectId {
 /// The id of one event: the SDK's uuid, any version, or one that the server made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub Uuid);
+
+/// What makes two events of a project the same one, sent twice: id, name and distinct id, as in the
+/// key of PostHog's events table. Some senders make ids of their own objects, so that different events
+/// have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventKey(u128);
+
+impl EventKey {
+    /// Of an event as it is stored.
+    pub fn new(id: Uuid, event: &str, distinct_id: &str) -> Self {
+        let said = FixedState::with_seed(0).hash_one((event, distinct_id));
+        Self(id.as_u128() ^ u128::from(said))
+    }
+}
 
 /// The id of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

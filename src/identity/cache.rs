@@ -169,8 +169,13 @@ struct RowWeighter;
 
 impl Weighter<i64, Arc<Person>> for RowWeighter {
     fn weight(&self, _number: &i64, person: &Arc<Person>) -> u64 {
-        ROW_ENTRY_BYTES.saturating_add(object_bytes(&person.properties))
+        row_bytes(person)
     }
+}
+
+/// Memory of a decoded row, roughly.
+pub(super) fn row_bytes(person: &Person) -> u64 {
+    ROW_ENTRY_BYTES.saturating_add(object_bytes(&person.properties))
 }
 
 /// Memory of an object: its texts, and per entry a key and a value in a B-tree node that is about

@@ -249,6 +249,8 @@ pub enum WarningKind {
     IllegalDistinctId,
     /// The person to be merged away is identified, and the merge was not forced.
     AlreadyIdentified,
+    /// The person to be merged away has too many distinct ids.
+    TooManyIds,
     /// The person would exceed the size limit; its properties stayed as they were.
     PropertiesTooLarge,
     /// An id is longer than the store takes; the effect was dropped.
@@ -263,6 +265,7 @@ impl WarningKind {
         match self {
             Self::IllegalDistinctId => "cannot_merge_with_illegal_distinct_id",
             Self::AlreadyIdentified => "cannot_merge_already_identified",
+            Self::TooManyIds => "person_merge_move_limit_hit",
             Self::PropertiesTooLarge => "person_properties_size_violation",
             Self::IdTooLong => "distinct_id_too_long",
             Self::PersonGone => "person_gone",

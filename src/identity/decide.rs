@@ -23,6 +23,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::illegal;
+use crate::identity::lifted::Lift;
 use crate::identity::lifted::Lifted;
 use crate::identity::person::Person;
 
@@ -224,6 +225,11 @@ pub fn change<'op>(person: &Person, update: &'op Update) -> Decision<'op> {
     revise(person, None, update, Identify::No)
 }
 
+/// Decides a merge whose other person must stay as it is.
+pub fn identify<'op>(target: &Person, update: &'op Update) -> Decision<'op> {
+    revise(target, None, update, Identify::Yes)
+}
+
 /// Both sides of a merge.
 struct Sides<'op, 'row> {
     target: State<'row>,
@@ -257,7 +263,7 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
         }
         (State::Known(target), State::Known(other)) => {
             if other.is_identified && sides.force == Force::No {
-                let mut decision = revise(target, None, update, Identify::Yes);
+                let mut decision = identify(target, update);
                 decision.warnings.insert(0, WarningKind::AlreadyIdentified);
                 return decision;
             }
@@ -396,19 +402,66 @@ fn property_changes<'op>(
     current: &Map<String, Value>,
     update: &'op Update,
 ) -> PropertyChanges<'op> {
+    let mut changes = PropertyChanges::default();
     if update.occasion == Occasion::Creation {
-        return PropertyChanges::default();
+        return changes;
     }
-    let lifted = lifted(update);
-    let once = set_once(update, &lifted).filter(|(key, value)| {
-        current.get(*key).is_none_or(|old| old.is_null() && !value.is_null())
-    });
-    let set = set(update, &lifted).filter(|(key, value)| current.get(*key) != Some(*value));
-    let unset = update.unset.iter().filter(|key| current.contains_key(*key));
-    PropertyChanges {
-        set: once.chain(set).map(|(key, value)| (key, value.clone())).collect(),
-        unset: unset.map(String::as_str).collect(),
+    let is_lifted = |key: &str| lifts(update).any(|(_, lift)| lift.sets && lift.names.0 == key);
+    for (key, value) in &update.set_once {
+        let is_new = current.get(key).is_none_or(|old| old.is_null() && !value.is_null());
+        if is_new && !update.set.contains_key(key) && !is_lifted(key) {
+            changes.set.push((key, value.clone()));
+        }
     }
+    for (key, value) in update.set.iter().filter(|(key, value)| current.get(*key) != Some(*value)) {
+        changes.set.push((key, value.clone()));
+    }
+    changes
+        .unset
+        .extend(update.unset.iter().filter(|key| current.contains_key(*key)).map(String::as_str));
+    add_lifted(&mut changes, current, update);
+    changes
+}
+
+/// Adds what was lifted and changes something. Noise comes with nearly every event: its values are not
+/// even read unless something else changes too.
+fn add_lifted<'op>(
+    changes: &mut PropertyChanges<'op>,
+    current: &Map<String, Value>,
+    update: &'op Update,
+) {
+    let mut noise = Vec::new();
+    for (lifted, lift) in lifts(update) {
+        let (key, initial) = *lift.names;
+        if lift.sets_once
+            && !update.set.contains_key(initial)
+            && current.get(initial).is_none_or(Value::is_null)
+            && let Some(value) = lifted.value(lift)
+            && (!value.is_null() || !current.contains_key(initial))
+        {
+            changes.set.push((initial, value));
+        }
+        if lift.sets {
+            match current.get(key) {
+                Some(old) if lift.is_noise && update.occasion == Occasion::OtherEvent => {
+                    noise.push((lifted, lift, old));
+                }
+                old => changes.set.extend(lifted.news(lift, old).map(|value| (key, value))),
+            }
+        }
+    }
+    if !noise.is_empty() && !are_noise(current, changes, update.occasion) {
+        let news = noise
+            .into_iter()
+            .filter_map(|(lifted, lift, old)| Some((lift.names.0, lifted.news(lift, Some(old))?)));
+        changes.set.extend(news);
+    }
+}
+
+/// The lifted properties of an update.
+fn lifts(update: &Update) -> impl Iterator<Item = (&Lifted, &Lift)> {
+    let lifted = update.lifted.iter().flatten();
+    lifted.flat_map(|lifted| lifted.iter().map(move |lift| (lifted, lift)))
 }
 
 /// Whether a new value of this key alone is not worth a write.

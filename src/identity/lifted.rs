@@ -75,6 +75,15 @@ impl Lifted {
         serde_json::from_slice(text_of(&self.text, lift)?).ok()
     }
 
+    /// The value of one of them if it is another than `old`. What hardly ever changes is compared as
+    /// it was written, and not read.
+    pub fn news(&self, lift: &Lift, old: Option<&Value>) -> Option<Value> {
+        if old.is_some_and(|old| is_text_of(old, text_of(&self.text, lift).unwrap_or_default())) {
+            return None;
+        }
+        self.value(lift).filter(|value| old != Some(value))
+    }
+
     /// Their keys and values, read.
     pub fn read(&self) -> Vec<(Option<&'static str>, Option<&'static str>, Value)> {
         let read = |lift: &Lift| {
@@ -95,6 +104,13 @@ impl fmt::Debug for Lifted {
 fn text_of<'t>(text: &'t [u8], lift: &Lift) -> Option<&'t [u8]> {
     let start = usize::try_from(lift.value.start).ok()?;
     text.get(start..usize::try_from(lift.value.end).ok()?)
+}
+
+/// Whether `json` is a text without escapes, and `value` the same.
+fn is_text_of(value: &Value, json: &[u8]) -> bool {
+    let Value::String(value) = value else { return false };
+    let quoted = json.strip_prefix(b"\"").and_then(|json| json.strip_suffix(b"\""));
+    quoted == Some(value.as_bytes()) && !value.contains('\\')
 }
 
 fn digest(text: &[u8], lifts: &[Lift], hasher: &impl BuildHasher) -> u64 {

@@ -22,6 +22,7 @@ use crate::identity::IdentityError;
 use crate::identity::cache::Caches;
 use crate::identity::cache::Fingerprint;
 use crate::identity::cache::IdState;
+use crate::identity::cache::row_bytes;
 use crate::identity::change::Effect;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -51,6 +52,18 @@ use crate::identity::view::View;
 /// 200; this is what keeps a key within the 64 KiB that the database takes.
 const ID_MAX_BYTES: usize = 1600;
 
+/// Most distinct ids of a person that is merged away: each moves, and others wait meanwhile. Far more
+/// than anybody has; who has more is many people under one id. PostHog's `LIMIT` mode of merges.
+const MERGE_MAX_IDS: usize = 10_000;
+
+/// Most distinct ids that the merges of one record move, beside the first few of each: a chain of merges
+/// in one request would move all ids of before at each step.
+const RECORD_MAX_MOVES: usize = 200_000;
+const FREE_MOVES: usize = 16;
+
+/// Memory of decoded rows that are not cached, beyond which [`Overlay::is_full`].
+const ROWS_MAX_BYTES: u64 = 64 << 20;
+
 /// Changed and read rows.
 pub(super) struct Overlay<'s> {
     view: View,
@@ -73,6 +86,10 @@ pub(super) struct Overlay<'s> {
     groups: BTreeMap<(ProjectId, u8, String), Group>,
     /// Persons more or less, by project.
     counts: BTreeMap<ProjectId, i64>,
+    /// Memory of rows that were read for this overlay.
+    rows_bytes: u64,
+    /// What is left of [`RECORD_MAX_MOVES`] for the record.
+    moves_left: usize,
     /// Whether any person was deleted, so that the cache of ids is not to be trusted.
     has_deleted: bool,
     warnings: Vec<Warning>,
@@ -141,6 +158,17 @@ impl Found {
     }
 }
 
+/// Whether an op on an id in this state changes nothing, whatever its person is like.
+fn changes_nothing(kind: &OpKind, state: IdState) -> bool {
+    match (kind, state) {
+        (OpKind::Touch, IdState::Person(_))
+        | (OpKind::Personless, IdState::Person(_) | IdState::Personless)
+        | (OpKind::UpdateExisting(_), IdState::Personless) => true,
+        (OpKind::UpdateExisting(update), IdState::Person(_)) => update.is_empty(),
+        _ => false,
+    }
+}
+
 /// What an ordinary event lifted, if it says nothing else.
 fn only_lifted(kind: &OpKind) -> Option<&Lifted> {
     match kind {
@@ -171,6 +199,8 @@ impl<'s> Overlay<'s> {
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
             counts: BTreeMap::new(),
+            rows_bytes: 0,
+            moves_left: RECORD_MAX_MOVES,
             has_deleted: false,
             warnings: Vec::new(),
             effects: Vec::new(),
@@ -187,10 +217,16 @@ impl<'s> Overlay<'s> {
             return Ok(());
         }
         self.counters.applied = record.sequence;
+        self.moves_left = RECORD_MAX_MOVES;
         for op in &record.ops {
             self.carry_out(record.project, op)?;
         }
         Ok(())
+    }
+
+    /// Whether so many rows were read that this overlay should be written before it takes more records.
+    pub(super) fn is_full(&self) -> bool {
+        self.rows_bytes > ROWS_MAX_BYTES
     }
 
     /// What operators' operations did so far, in their order.
@@ -245,12 +281,17 @@ impl<'s> Overlay<'s> {
         if self.is_id_too_long(project, op) {
             return Ok(());
         }
-        let target = self.find(project, &op.distinct_id, fingerprint)?;
+        let state = self.id(project, &op.distinct_id, fingerprint)?;
+        if changes_nothing(&op.kind, state) {
+            return Ok(());
+        }
+        let target = self.found(project, state)?;
         let mut number = target.number();
         let other = match &op.kind {
             // An id beyond the limit is never looked up: the rules refuse to merge it.
             OpKind::Merge { other, .. } if other.len() <= ID_MAX_BYTES => {
-                self.find(project, other, self.caches.fingerprint(project, other))?
+                let state = self.id(project, other, self.caches.fingerprint(project, other))?;
+                self.found(project, state)?
             }
             _ => Found::Unknown,
         };
@@ -265,7 +306,10 @@ impl<'s> Overlay<'s> {
             }
             Change::Create(creation) => number = Some(self.create(project, creation)),
             Change::Update(revision) => self.revise(project, revision)?,
-            Change::Merge(merger) => self.merge(project, merger)?,
+            Change::Merge(merger) if self.may_merge(project, merger.source)? => {
+                self.merge(project, merger)?;
+            }
+            Change::Merge(merger) => self.refuse_merge(project, op, merger.target)?,
         }
         if let (Some(lifted), Some(row), false) = (
             only_lifted(&op.kind),
@@ -316,13 +360,13 @@ impl<'s> Overlay<'s> {
         self.warnings.push(Warning { project, event_id: op.event_id, distinct_id, kind });
     }
 
-    fn find(
+    fn id(
         &mut self,
         project: ProjectId,
         distinct_id: &str,
         fingerprint: Fingerprint,
-    ) -> Result<Found, IdentityError> {
-        let state = match self.ids.get(&fingerprint) {
+    ) -> Result<IdState, IdentityError> {
+        Ok(match self.ids.get(&fingerprint) {
             Some(row) => row.state,
             None => {
                 let cached = self.caches.id(fingerprint);
@@ -334,7 +378,10 @@ impl<'s> Overlay<'s> {
                 self.ids.insert(fingerprint, row);
                 state
             }
-        };
+        })
+    }
+
+    fn found(&mut self, project: ProjectId, state: IdState) -> Result<Found, IdentityError> {
         Ok(match state {
             IdState::Unknown => Found::Unknown,
             IdState::Personless => Found::Personless,
@@ -355,7 +402,11 @@ impl<'s> Overlay<'s> {
         let is_cached = cached.is_some();
         let person = match cached {
             Some(person) => person,
-            None => Arc::new(self.view.person_by_number(project, number)?.ok_or(GONE)?),
+            None => {
+                let person = self.view.person_by_number(project, number)?.ok_or(GONE)?;
+                self.rows_bytes = self.rows_bytes.saturating_add(row_bytes(&person));
+                Arc::new(person)
+            }
         };
         let row = PersonRow {
             project,
@@ -491,6 +542,57 @@ impl<'s> Overlay<'s> {
         }
         *self.counts.entry(project).or_insert(0) -= 1;
         Ok(())
+    }
+
+    /// Whether a person has few enough distinct ids to be merged away. Depends on nothing but the rows
+    /// and the record, so that a replay merges the same ones.
+    fn may_merge(&mut self, project: ProjectId, source: i64) -> Result<bool, IdentityError> {
+        let most = MERGE_MAX_IDS.min(self.moves_left.saturating_add(FREE_MOVES));
+        let ids = self.count_ids(project, source, most.saturating_add(1))?;
+        self.moves_left = self.moves_left.saturating_sub(ids.saturating_sub(FREE_MOVES));
+        Ok(ids <= most)
+    }
+
+    /// Does of a merge what is left without it: the event's own changes, to an identified person.
+    fn refuse_merge(
+        &mut self,
+        project: ProjectId,
+        op: &Op,
+        target: i64,
+    ) -> Result<(), IdentityError> {
+        self.warn(project, op, WarningKind::TooManyIds);
+        let OpKind::Merge { update, .. } = &op.kind else { return Ok(()) };
+        let person = self.find_person(project, target)?;
+        let decision = decide::identify(&person, update);
+        drop(person);
+        decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
+        match decision.change {
+            Change::Update(revision) => self.revise(project, revision),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many distinct ids a person has, counted up to `most`.
+    fn count_ids(
+        &self,
+        project: ProjectId,
+        number: i64,
+        most: usize,
+    ) -> Result<usize, IdentityError> {
+        let Some(row) = self.persons.get(&number) else { return Ok(0) };
+        let mut ids = row.attached.len();
+        if row.is_stored {
+            for stored in self.view.each_positioned_id(project, number) {
+                if ids >= most {
+                    break;
+                }
+                let (position, _) = stored?;
+                let is_there = !self.detached.contains(&(project, number, position))
+                    && !row.attached.contains_key(&position);
+                ids = ids.saturating_add(usize::from(is_there));
+            }
+        }
+        Ok(ids)
     }
 
     /// All distinct ids of a person by position, as they are now.

@@ -1,6 +1,7 @@
 //! [`Identities`]: the one way in, and the door to the reads.
 
 use std::path::Path;
+use std::slice::Iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,15 +145,16 @@ impl Identities {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Applies records in the order of their sequences, as one atomic change. Records that have
-    /// been applied before are skipped, so a replay may start anywhere before the end.
+    /// Applies records in the order of their sequences, each as a whole; all as one atomic change,
+    /// unless the persons that they are about take too much memory together. Records that have been
+    /// applied before are skipped, so a replay may start anywhere before the end.
     ///
     /// Blocks: reads rows that are not cached, writes the database's journal, and waits when the
     /// database has fallen behind with its flushes. Does not sync; see [`Identities::persist`].
     ///
     /// # Errors
     ///
-    /// Nothing was applied then. After [`IdentityError::Database`] open the state again.
+    /// The record at fault and those behind it were not applied then. After [`IdentityError::Database`] open the state again.
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
         self.apply_noting(records, |_| true)
     }
@@ -167,17 +169,33 @@ impl Identities {
     pub fn apply_noting(
         &self,
         records: &[Record],
-        note: impl FnOnce(&[Effect]) -> bool,
+        mut note: impl FnMut(&[Effect]) -> bool,
     ) -> Result<Applied, IdentityError> {
+        let mut writer = self.shared.writer.lock();
+        let (mut rest, mut warnings) = (records.iter(), Vec::new());
+        while rest.len() > 0 {
+            warnings.extend(self.apply_some(&mut writer, &mut rest, &mut note)?);
+        }
+        Ok(Applied { sequence: writer.counters.applied, warnings })
+    }
+
+    /// Applies records as one atomic change, until there are no more or their persons fill the memory.
+    fn apply_some(
+        &self,
+        writer: &mut Writer,
+        records: &mut Iter<'_, Record>,
+        note: &mut impl FnMut(&[Effect]) -> bool,
+    ) -> Result<Vec<Warning>, IdentityError> {
         let shared = &*self.shared;
-        let mut writer = shared.writer.lock();
         let types = shared.types.load_full();
         let mut overlay = Overlay::new(self.view(), &writer.caches, writer.counters, types);
-        for record in records {
+        while !overlay.is_full()
+            && let Some(record) = records.next()
+        {
             overlay.fold(record)?;
         }
         if !overlay.has_advanced(writer.counters) {
-            return Ok(Applied { sequence: writer.counters.applied, warnings: Vec::new() });
+            return Ok(Vec::new());
         }
         if !overlay.effects().is_empty() && !note(overlay.effects()) {
             return Err(IdentityError::NotNoted);
@@ -204,9 +222,8 @@ impl Identities {
         if let Some(types) = published.types {
             shared.types.store(types);
         }
-        let sequence = published.counters.applied;
-        shared.applied.send_replace(sequence);
-        Ok(Applied { sequence, warnings: published.warnings })
+        shared.applied.send_replace(published.counters.applied);
+        Ok(published.warnings)
     }
 
     /// Makes everything applied so far durable, and returns the sequence up to which the log is no

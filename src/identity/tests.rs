@@ -5,6 +5,7 @@
 
 mod effects;
 mod histories;
+mod limits;
 mod model;
 mod sequences;
 

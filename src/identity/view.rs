@@ -499,15 +499,21 @@ impl View {
         project: ProjectId,
         number: i64,
     ) -> Result<Vec<(i64, String)>, IdentityError> {
+        self.each_positioned_id(project, number).collect()
+    }
+
+    /// The same, one after the other, for those who do not need all.
+    pub(super) fn each_positioned_id(
+        &self,
+        project: ProjectId,
+        number: i64,
+    ) -> impl Iterator<Item = Result<(i64, String), IdentityError>> {
         let prefix = codec::key(project, &[&number.to_be_bytes()]);
-        let entries = self.snapshot.prefix(&self.tables.person_ids, prefix);
-        entries
-            .map(|entry| {
-                let (key, id) = entry.into_inner()?;
-                let (_, position) = codec::decode_person_id_key(&key)?;
-                Ok((position, codec::text(&id, "distinct id")?))
-            })
-            .collect()
+        self.snapshot.prefix(&self.tables.person_ids, prefix).map(|entry| {
+            let (key, id) = entry.into_inner()?;
+            let (_, position) = codec::decode_person_id_key(&key)?;
+            Ok((position, codec::text(&id, "distinct id")?))
+        })
     }
 
     pub(super) fn number_of(

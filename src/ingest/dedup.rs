@@ -1,37 +1,37 @@
-//! The ids of recent events: SDKs send a batch again when they did not hear the answer, and such
-//! events are stored once. [`Window`] is asked in log order, so that a replay drops the same ones.
+//! Recent events: SDKs send a batch again when they did not hear the answer, and such events are stored
+//! once. [`Window`] is asked in log order, so that a replay drops the same ones.
 //!
-//! The window is two generations of ids. When the young one is full it becomes the old one and the
-//! old one is forgotten; an id is remembered for at least half the window.
+//! The window is two generations of keys. When the young one is full it becomes the old one and the
+//! old one is forgotten; a key is remembered for at least half the window.
 
 use arrow::array::BooleanArray;
 use hashbrown::HashSet;
-use uuid::Uuid;
 
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 
-type Ids = HashSet<(ProjectId, Uuid), foldhash::fast::RandomState>;
+type Keys = HashSet<(ProjectId, EventKey), foldhash::fast::RandomState>;
 
-/// Recent event ids of all projects.
+/// Keys of recent events of all projects.
 #[derive(Debug)]
 pub struct Window {
-    young: Ids,
-    old: Ids,
+    young: Keys,
+    old: Keys,
     generation_max: usize,
 }
 
 impl Window {
-    /// A window of at most `events_max` ids; none is remembered if that is 0.
+    /// A window of at most `events_max` keys; none is remembered if that is 0.
     pub fn new(events_max: usize) -> Self {
-        Self { young: Ids::default(), old: Ids::default(), generation_max: events_max / 2 }
+        Self { young: Keys::default(), old: Keys::default(), generation_max: events_max / 2 }
     }
 
-    /// Remembers `id`. `false` if it was there already.
-    pub fn insert(&mut self, project: ProjectId, id: Uuid) -> bool {
+    /// Remembers `key`. `false` if it was there already.
+    pub fn insert(&mut self, project: ProjectId, key: EventKey) -> bool {
         if self.generation_max == 0 {
             return true;
         }
-        let key = (project, id);
+        let key = (project, key);
         if self.old.contains(&key) || !self.young.insert(key) {
             return false;
         }
@@ -41,9 +41,9 @@ impl Window {
         true
     }
 
-    /// Remembers all of `ids` and tells which were new; `None` if all were.
-    pub fn insert_all(&mut self, project: ProjectId, ids: &[Uuid]) -> Option<BooleanArray> {
-        let new: Vec<bool> = ids.iter().map(|id| self.insert(project, *id)).collect();
+    /// Remembers all of `keys` and tells which were new; `None` if all were.
+    pub fn insert_all(&mut self, project: ProjectId, keys: &[EventKey]) -> Option<BooleanArray> {
+        let new: Vec<bool> = keys.iter().map(|key| self.insert(project, *key)).collect();
         if new.iter().all(|new| *new) { None } else { Some(BooleanArray::from(new)) }
     }
 }
@@ -52,12 +52,13 @@ impl Window {
 mod tests {
     use uuid::Uuid;
 
+    use super::EventKey;
     use super::ProjectId;
     use super::Window;
 
     #[test]
-    fn an_id_is_new_once_in_half_a_window_and_per_project() {
-        let id = |number: u128| Uuid::from_u128(number);
+    fn an_event_is_new_once_in_half_a_window_and_per_project() {
+        let id = |number: u128| EventKey::new(Uuid::from_u128(number), "event", "person");
         let mut window = Window::new(100);
         for number in 0..50 {
             assert!(window.insert(ProjectId(1), id(number)));
@@ -66,6 +67,10 @@ mod tests {
             assert!(!window.insert(ProjectId(1), id(number)), "{number} is remembered");
         }
         assert!(window.insert(ProjectId(2), id(0)), "another project's");
+        for (event, person) in [("other", "person"), ("event", "other"), ("eventp", "erson")] {
+            let other = EventKey::new(Uuid::from_u128(0), event, person);
+            assert!(window.insert(ProjectId(1), other), "another event with the same uuid");
+        }
         let again = window.insert_all(ProjectId(1), &[id(1000), id(49), id(1000)]);
         assert_eq!(again.unwrap().iter().flatten().collect::<Vec<_>>(), [true, false, false]);
         assert!(window.insert_all(ProjectId(1), &[id(2000), id(2001)]).is_none());

@@ -30,6 +30,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::columns::Columns;
 use crate::event::columns::View;
+use crate::event::id::EventKey;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
@@ -91,7 +92,7 @@ pub(super) struct Batch<'a, 'r> {
     sent_at: Option<UnixMicros>,
     addresses: Addresses,
     columns: Columns,
-    event_ids: Vec<Uuid>,
+    keys_of_events: Vec<EventKey>,
     ops: Vec<Op>,
     memo: Memo<'a>,
     definitions: Collector<'a>,
@@ -127,7 +128,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             sent_at: sent_at(given_sent_at, received),
             addresses: Addresses::default(),
             columns: Columns::new(COLUMNS, 0),
-            event_ids: Vec::new(),
+            keys_of_events: Vec::new(),
             ops: Vec::new(),
             memo: Memo::default(),
             definitions: Collector::new(received.at),
@@ -151,7 +152,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         // The properties are most of the body, and what has columns stands there once more. What is
         // left over goes back at the end.
         self.columns.reserve_text(body_bytes + body_bytes / 4 + rows * PERSON_ID_BYTES);
-        self.event_ids.reserve(rows);
+        self.keys_of_events.reserve(rows);
+        self.ops.reserve(rows);
         self.client_address();
     }
 
@@ -455,6 +457,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.put(column::DISTINCT_ID, event.distinct_id.as_str())?;
         let person = self.person(event.distinct_id)?;
         self.columns.set_text(column::PERSON_ID, person);
+        let key = EventKey::new(event.event_id, event.name, event.distinct_id.as_str());
+        self.keys_of_events.push(key);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
         self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
         if self.is_historical {
@@ -472,7 +476,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         Built {
             project: self.project.id,
             columns: self.columns,
-            event_ids: self.event_ids,
+            keys: self.keys_of_events,
             ops: self.ops,
             received_at: self.received.at,
             observed: self.definitions.finish(),

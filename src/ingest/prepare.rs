@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::columns::Columns;
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::geoip::Place;
@@ -124,8 +125,8 @@ pub struct Prepared {
     pub rows: usize,
     /// Columns of the `events` table by position; `None` where no row has a value.
     pub columns: Vec<Option<ArrayRef>>,
-    /// Ids of the rows.
-    pub event_ids: Vec<Uuid>,
+    /// Keys of the rows.
+    pub keys: Vec<EventKey>,
     /// What the events say about persons and groups, in order.
     pub ops: Vec<Op>,
     /// When the body had arrived.
@@ -159,7 +160,7 @@ impl Prepared {
             project,
             rows: 0,
             columns: Vec::new(),
-            event_ids: Vec::new(),
+            keys: Vec::new(),
             ops,
             received_at: at,
             observed: Observed::default(),
@@ -491,7 +492,7 @@ impl Preparer {
 pub(super) struct Built {
     pub(super) project: ProjectId,
     pub(super) columns: Columns,
-    pub(super) event_ids: Vec<Uuid>,
+    pub(super) keys: Vec<EventKey>,
     pub(super) ops: Vec<Op>,
     pub(super) received_at: UnixMicros,
     pub(super) observed: Observed,
@@ -514,7 +515,7 @@ impl Built {
             body_bytes,
             by: None,
             columns,
-            event_ids: self.event_ids,
+            keys: self.keys,
             ops: self.ops,
             received_at: self.received_at,
             observed: self.observed,

@@ -88,10 +88,10 @@ impl Publisher {
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let body_bytes = prepared.body_bytes;
-        let Prepared { project, rows, columns, event_ids, ops, observed, by, .. } = prepared;
+        let Prepared { project, rows, columns, keys, ops, observed, by, .. } = prepared;
         let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
         if missing.rows {
-            if let Some(new) = self.window.insert_all(project, &event_ids) {
+            if let Some(new) = self.window.insert_all(project, &keys) {
                 let before = rows.len;
                 match rows.filtered(&new) {
                     Ok(filtered) => rows = filtered,

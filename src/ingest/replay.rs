@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::ingest::decoding::Decoding;
@@ -131,11 +132,11 @@ impl Replay {
             .map_err(|error| error.to_string())
     }
 
-    /// Seeds the window of recent ids from files; called before [`Replay::run`].
-    pub(super) fn remember(&self, ids: impl Iterator<Item = (ProjectId, uuid::Uuid)>) {
+    /// Seeds the window of recent events from files; called before [`Replay::run`].
+    pub(super) fn remember(&self, keys: impl Iterator<Item = (ProjectId, EventKey)>) {
         let mut publisher = self.publisher.lock();
-        for (project, id) in ids {
-            publisher.window.insert(project, id);
+        for (project, key) in keys {
+            publisher.window.insert(project, key);
         }
     }
 }

@@ -37,6 +37,8 @@ pub enum Kind {
     IllegalMergeId,
     /// The person to be merged away is identified; nothing was merged.
     AlreadyIdentified,
+    /// The person to be merged away has too many distinct ids; nothing was merged.
+    TooManyIds,
     /// A person or group would exceed its size limit; its properties stayed as they were.
     PropertiesTooLarge,
     /// An id is longer than the identity store takes; the event had no effect on persons.
@@ -57,7 +59,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Dropped(Drop::NotAnObject),
         Self::Dropped(Drop::MissingEvent),
         Self::Dropped(Drop::MissingDistinctId),
@@ -80,6 +82,7 @@ impl Kind {
         Self::InvalidMergeId,
         Self::IllegalMergeId,
         Self::AlreadyIdentified,
+        Self::TooManyIds,
         Self::PropertiesTooLarge,
         Self::IdTooLong,
         Self::InvalidSet,
@@ -117,6 +120,7 @@ impl Kind {
             Self::InvalidMergeId => "invalid_merge_id",
             Self::IllegalMergeId => WarningKind::IllegalDistinctId.name(),
             Self::AlreadyIdentified => WarningKind::AlreadyIdentified.name(),
+            Self::TooManyIds => WarningKind::TooManyIds.name(),
             Self::PropertiesTooLarge => WarningKind::PropertiesTooLarge.name(),
             Self::IdTooLong => WarningKind::IdTooLong.name(),
             Self::PersonGone => WarningKind::PersonGone.name(),
@@ -134,6 +138,7 @@ impl From<WarningKind> for Kind {
         match kind {
             WarningKind::IllegalDistinctId => Self::IllegalMergeId,
             WarningKind::AlreadyIdentified => Self::AlreadyIdentified,
+            WarningKind::TooManyIds => Self::TooManyIds,
             WarningKind::PropertiesTooLarge => Self::PropertiesTooLarge,
             WarningKind::IdTooLong => Self::IdTooLong,
             WarningKind::PersonGone => Self::PersonGone,

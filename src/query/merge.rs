@@ -1,6 +1,7 @@
 //! Merges sorted files of the events table into one, in the order of the table: the reading half
 //! of a compaction. Rows stored twice or deleted are dropped, and persons merged since folded in.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -33,6 +34,7 @@ use futures::stream::BoxStream;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
@@ -117,12 +119,21 @@ fn rows(
     Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), stream::iter(rows))))
 }
 
-/// Drops rows whose id came before in the same run of equal sort keys. An event sent twice has the
-/// same name and time both times, so its copies are in one run.
+/// How far apart the times of an event are that was sent twice. They follow the sender's clock as it was
+/// at each request, so they differ by as much as the SDK waited.
+const RETRY_SPAN_MICROS: i64 = 600 * 1_000_000;
+
+/// Events that are compared with the next one of the same name: about 25 MB.
+const RETRY_SPAN_MAX_EVENTS: usize = 1 << 19;
+
+/// Drops rows of events that came before. Takes them in the order of the table: an event sent twice has
+/// the same name both times, and nearly the same time.
 #[derive(Debug, Default)]
 pub struct Unique {
-    key: Option<(i64, String, i64)>,
-    ids: HashSet<Uuid, foldhash::fast::RandomState>,
+    name: Option<(i64, String)>,
+    /// Of that name, those that are not long before, in the order of their times.
+    recent: VecDeque<(i64, EventKey)>,
+    keys: HashSet<EventKey, foldhash::fast::RandomState>,
 }
 
 impl Unique {
@@ -136,21 +147,44 @@ impl Unique {
         let events = batch.column(column::EVENT).as_string_view();
         let times = batch.column(column::TIMESTAMP).as_primitive::<TimestampMicrosecondType>();
         let ids = batch.column(column::UUID).as_string_view();
+        let distinct_ids = batch.column(column::DISTINCT_ID).as_string_view();
         let mut keep = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
-            let (project, event, time) = (projects.value(row), events.value(row), times.value(row));
-            let same = |(p, e, t): &(i64, String, i64)| *p == project && e == event && *t == time;
-            if !self.key.as_ref().is_some_and(same) {
-                self.key = Some((project, event.to_owned(), time));
-                self.ids.clear();
-            }
-            keep.push(Uuid::try_parse(ids.value(row)).map_or(true, |id| self.ids.insert(id)));
+            let (project, event) = (projects.value(row), events.value(row));
+            self.move_to((project, event), times.value(row));
+            let id = Uuid::try_parse(ids.value(row));
+            let key = id.map(|id| EventKey::new(id, event, distinct_ids.value(row)));
+            keep.push(key.map_or(true, |key| self.is_new(times.value(row), key)));
         }
         if keep.iter().all(|keep| *keep) {
             return Ok(batch.clone());
         }
         let kept = filter_record_batch(batch, &BooleanArray::from(keep));
         kept.map_err(|error| QueryError::Internal(error.into()))
+    }
+
+    /// Forgets what cannot be the same event as one of this name and time.
+    fn move_to(&mut self, (project, event): (i64, &str), time: i64) {
+        if !self.name.as_ref().is_some_and(|(p, e)| *p == project && e == event) {
+            self.name = Some((project, event.to_owned()));
+            self.recent.clear();
+            self.keys.clear();
+        }
+        let since = time.saturating_sub(RETRY_SPAN_MICROS);
+        while let Some((time, key)) = self.recent.front().copied()
+            && (time < since || self.recent.len() >= RETRY_SPAN_MAX_EVENTS)
+        {
+            self.recent.pop_front();
+            self.keys.remove(&key);
+        }
+    }
+
+    fn is_new(&mut self, time: i64, key: EventKey) -> bool {
+        let is_new = self.keys.insert(key);
+        if is_new {
+            self.recent.push_back((time, key));
+        }
+        is_new
     }
 }
 
@@ -189,4 +223,68 @@ pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordB
     }
     RecordBatch::try_new(batch.schema(), columns)
         .map_err(|error| QueryError::Internal(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::Int64Array;
+    use arrow::array::RecordBatch;
+    use arrow::array::StringViewArray;
+    use arrow::array::TimestampMicrosecondArray;
+    use uuid::Uuid;
+
+    use super::RETRY_SPAN_MICROS;
+    use super::Unique;
+
+    /// Project, uuid, name, distinct id, time.
+    type Row = (i64, u128, &'static str, &'static str, i64);
+
+    fn batch(rows: &[Row]) -> RecordBatch {
+        let ids = rows.iter().map(|row| Uuid::from_u128(row.1).to_string());
+        let texts = |text: fn(&Row) -> &'static str| -> ArrayRef {
+            Arc::new(StringViewArray::from_iter_values(rows.iter().map(text)))
+        };
+        let columns: [ArrayRef; 6] = [
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0))),
+            Arc::new(StringViewArray::from_iter_values(ids)),
+            texts(|row| row.2),
+            texts(|row| row.3),
+            texts(|_| "person"),
+            Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.4))),
+        ];
+        let names = ["project_id", "uuid", "event", "distinct_id", "person_id", "timestamp"];
+        RecordBatch::try_from_iter(names.into_iter().zip(columns)).expect("a batch")
+    }
+
+    /// Rows in the order of the table, and whether each is kept.
+    #[test]
+    fn a_row_goes_if_the_same_event_came_before() {
+        const SPAN: i64 = RETRY_SPAN_MICROS;
+        let rows: [(Row, bool); 10] = [
+            ((1, 1, "a", "u", 0), true),
+            ((1, 1, "a", "u", 0), false),
+            ((1, 1, "a", "v", 0), true),
+            ((1, 2, "a", "u", 7), true),
+            ((1, 1, "a", "u", SPAN), false),
+            ((1, 2, "a", "u", SPAN + 8), true),
+            ((1, 1, "b", "u", 0), true),
+            ((1, 2, "b", "u", 0), true),
+            ((1, 1, "b", "u", 1), false),
+            ((2, 1, "b", "u", 0), true),
+        ];
+        let expected: Vec<Row> = rows.iter().filter(|row| row.1).map(|row| row.0).collect();
+        for batch_rows in 1..=rows.len() {
+            let mut unique = Unique::default();
+            let kept = rows.chunks(batch_rows).map(|rows| {
+                let rows: Vec<Row> = rows.iter().map(|row| row.0).collect();
+                unique.keep(&batch(&rows)).expect("a batch of events")
+            });
+            let kept: Vec<RecordBatch> = kept.collect();
+            let kept = arrow::compute::concat_batches(&kept[0].schema(), &kept).expect("one");
+            assert_eq!(kept, batch(&expected), "batches of {batch_rows}");
+        }
+    }
 }

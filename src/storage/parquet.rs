@@ -9,12 +9,15 @@
 pub mod pages;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use object_store::buffered::BufWriter;
@@ -64,6 +67,9 @@ const PAGE_BYTES: usize = 256 << 10;
 /// Memory at which a row group is ended unless [`FileWriter::with_group_bytes`] says less.
 const GROUP_BYTES: u64 = 64 << 20;
 
+/// Room that is made for bytes of a file at once.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Bytes of a part in which a file goes to the store, and how many of them may be on their way.
 const PART_BYTES: usize = 4 << 20;
 const PARTS_MAX: usize = 2;
@@ -93,7 +99,7 @@ pub enum Effort {
 /// A file being written; nothing is visible before [`FileWriter::finish`].
 pub struct FileWriter {
     /// Has the bytes that do not go to the object yet.
-    file: SerializedFileWriter<Vec<u8>>,
+    file: SerializedFileWriter<Pieces>,
     columns: ArrowRowGroupWriterFactory,
     /// The row group under way by column of the file; empty if none is.
     group: Vec<ArrowColumnWriter>,
@@ -106,6 +112,39 @@ pub struct FileWriter {
     partition: Option<String>,
     rows: u64,
     group_bytes: u64,
+}
+
+/// Bytes in pieces: a row group has tens of megabytes, and one piece that grows would be copied again and
+/// again.
+#[derive(Debug, Default)]
+struct Pieces {
+    full: Vec<Bytes>,
+    last: Vec<u8>,
+}
+
+impl Pieces {
+    fn take(&mut self) -> Vec<Bytes> {
+        self.full.push(std::mem::take(&mut self.last).into());
+        std::mem::take(&mut self.full)
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.last.capacity() - self.last.len() < bytes.len() {
+            let next = Vec::with_capacity(bytes.len().max(PIECE_BYTES));
+            let last = std::mem::replace(&mut self.last, next);
+            if !last.is_empty() {
+                self.full.push(last.into());
+            }
+        }
+        self.last.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for FileWriter {
@@ -135,7 +174,8 @@ impl FileWriter {
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
         let schema = Arc::clone(&spec.schema);
-        let file = ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options)?;
+        let file =
+            ArrowWriter::try_new_with_options(Pieces::default(), Arc::clone(&schema), options)?;
         let (file, columns) = file.into_serialized_writer()?;
         Ok(Self {
             file,
@@ -246,8 +286,10 @@ impl FileWriter {
 
     /// Hands the bytes that are complete to the object.
     async fn send(&mut self) -> Result<(), ParquetError> {
-        let bytes = std::mem::take(self.file.inner_mut());
-        Ok(self.object.put(bytes.into()).await?)
+        for piece in self.file.inner_mut().take() {
+            self.object.put(piece).await?;
+        }
+        Ok(())
     }
 
     /// Bytes written so far, the row group under way not counted.

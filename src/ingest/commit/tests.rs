@@ -32,6 +32,7 @@ use super::Stock;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::config::storage::StorageConfig;
+use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::event::schema::PARTITION_COLUMN;
 use crate::event::schema::SORT_COLUMNS;
@@ -53,8 +54,10 @@ use crate::ingest::prepare::Received;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
+use crate::ingest::recent::recent_keys;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
+use crate::storage::disk::Disk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::storage::durable::DurableStore;
@@ -128,8 +131,8 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     assert!(recovered.last >= flushed, "the log goes on behind the files");
     let (derivations, inbox) = mpsc::channel(1000);
     let mut window = Window::new(1000);
-    for id in runtime.block_on(ids_in_files(&store))? {
-        window.insert(PROJECT, id.parse().expect("a uuid"));
+    for (project, key) in runtime.block_on(recent_keys(&store, 1000)) {
+        window.insert(project, key);
     }
     let metrics = Arc::new(Metrics::new());
     let last = wal.last_durable();
@@ -307,8 +310,8 @@ fn a_record_that_cannot_be_published_stays_in_the_log() {
     assert_eq!(node.send(0..2).len(), 2);
     let acknowledged = node.send_changed(2..5, |number, commit| {
         if number == 3 {
-            // Ids of events that are not there, twice, so that rows are to be left out.
-            commit.prepared.event_ids.extend([Uuid::max(); 2]);
+            // Keys of events that are not there, twice, so that rows are to be left out.
+            commit.prepared.keys.extend([EventKey::new(Uuid::max(), "", ""); 2]);
         }
     });
     assert_eq!(acknowledged.len(), 3, "they are durable");
@@ -347,14 +350,42 @@ fn a_record_that_is_too_large_does_not_stop_the_log() {
     assert_eq!(node.send(3..4).len(), 1);
 }
 
+/// A log, and who keeps its stock.
+fn stocked(disk: &SimDisk) -> (Wal, Stock) {
+    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
+    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
+    let wal = opened.expect("opens").0;
+    let (files, health) = (wal.files(), Arc::new(Health::default()));
+    (wal, Stock { files, segment_bytes: 3 << 20, health })
+}
+
+/// Goal: a spare is made for the syncs that it helps, which are small ones.
+#[test]
+fn the_stock_is_kept_for_small_syncs() {
+    for (bytes, is_made) in [(None, false), (Some(100), true), (Some(100_000), false)] {
+        let disk = SimDisk::new();
+        let (mut wal, stock) = stocked(&disk);
+        if let Some(bytes) = bytes {
+            wal.append(&[&vec![b'x'; bytes]]).expect("appends");
+            wal.sync().expect("syncs");
+        }
+        let mut looks = 0;
+        stock.keep(&mut |_| {
+            looks += 1;
+            looks < 9
+        });
+        let spare = disk.metadata(Path::new("/data/wal/spare"));
+        assert_eq!(spare.is_ok(), is_made, "syncs of {bytes:?} bytes");
+    }
+}
+
 /// Goal: a disk without room for a spare is left alone for a while.
 #[test]
 fn the_keeper_of_the_stock_waits_longer_after_a_failure() {
     let disk = SimDisk::new();
-    let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
-    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
-    let files = opened.expect("opens").0.files();
-    let stock = Stock { files, segment_bytes: 3 << 20, health: Arc::new(Health::default()) };
+    let (mut wal, stock) = stocked(&disk);
+    wal.append(&[b"one"]).expect("appends");
+    wal.sync().expect("syncs");
     disk.set_capacity_bytes(1 << 20);
     let mut pauses = Vec::new();
     stock.keep(&mut |pause| {

@@ -32,7 +32,6 @@ impl<'a> Batch<'a, '_> {
             }
         };
         self.columns.set_text(column::UUID, view);
-        self.event_ids.push(id);
         Ok((id, given.is_none() && !is_absent))
     }
 }

@@ -183,7 +183,10 @@ impl<'a> Lifts<'a> {
                 value: u32::try_from(lift.value.start).ok()?..u32::try_from(lift.value.end).ok()?,
             })
         });
-        let lifts: Box<[Lift]> = lifts.collect();
+        // As large as it can be, so that it need not grow.
+        let mut room = Vec::with_capacity(self.found.len());
+        room.extend(lifts);
+        let lifts = room.into_boxed_slice();
         (!lifts.is_empty()).then(|| Lifted::new(body.clone(), lifts, keys.hasher()))
     }
 }

@@ -122,6 +122,10 @@ fn texts(prepared: &Prepared, name: &str) -> Vec<String> {
     (0..prepared.rows).map(|row| text(prepared, row, name)).collect()
 }
 
+fn ids(prepared: &Prepared) -> Vec<Uuid> {
+    texts(prepared, "uuid").iter().map(|id| Uuid::parse_str(id).expect("a uuid")).collect()
+}
+
 fn drops(prepared: &Prepared) -> Vec<(Drop, u64)> {
     prepared.drops.iter().collect()
 }

@@ -5,6 +5,9 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
@@ -34,6 +37,9 @@ struct Shared {
     dir: PathBuf,
     /// Never held across I/O.
     list: Mutex<List>,
+    has_spare: AtomicBool,
+    /// Average of the last syncs; 0 before the first.
+    bytes_per_sync: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -72,7 +78,15 @@ impl WalFiles {
         durable_elsewhere: Sequence,
     ) -> Self {
         let list = Mutex::new(List { segments, durable_elsewhere });
-        Self { shared: Arc::new(Shared { disk, dir, list }) }
+        Self {
+            shared: Arc::new(Shared {
+                disk,
+                dir,
+                list,
+                has_spare: AtomicBool::new(false),
+                bytes_per_sync: AtomicU64::new(0),
+            }),
+        }
     }
 
     /// Bytes that the log takes on the disk, reserved ones included; copies in quarantine are not
@@ -127,7 +141,34 @@ impl WalFiles {
     ) -> Result<(), WalError> {
         let Shared { disk, dir, .. } = &*self.shared;
         let made = spare::make(&**disk, dir, segment_bytes, goes_on);
-        made.map_err(|source| WalError::io("write a spare in", dir)(source))
+        let made = made.map_err(|source| WalError::io("write a spare in", dir)(source))?;
+        self.shared.has_spare.store(made, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a spare was made, or found, since the last was taken. Costs no call of the system.
+    pub(super) fn has_spare(&self) -> bool {
+        self.shared.has_spare.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that the spare, if there was one, is taken.
+    pub(super) fn forget_spare(&self) {
+        self.shared.has_spare.store(false, Ordering::Relaxed);
+    }
+
+    /// How much a sync makes durable, about; `None` before the first.
+    pub fn bytes_per_sync(&self) -> Option<u64> {
+        Some(self.shared.bytes_per_sync.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Takes note of a sync, for the average. For the writer alone.
+    pub(super) fn note_sync(&self, bytes: u64) {
+        let average = &self.shared.bytes_per_sync;
+        let before = self.bytes_per_sync().unwrap_or(bytes);
+        average.store(
+            (before.saturating_mul(15).saturating_add(bytes) / 16).max(1),
+            Ordering::Relaxed,
+        );
     }
 
     /// A reader of the records behind `after`.

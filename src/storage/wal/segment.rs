@@ -47,14 +47,14 @@ pub(super) enum CreateError {
     Failed(io::Error),
 }
 
-/// Begins a segment of `len_bytes`, of the spare if there is one that is of use. When this returns,
-/// its name and header are durable, and it may take frames.
+/// Begins a segment of `len_bytes`, of the spare if there is one that is of use, and says whether it is
+/// that. When this returns, its name and header are durable, and it may take frames.
 pub(super) fn create(
     disk: &dyn Disk,
     dir: &Path,
     header: SegmentHeader,
     len_bytes: u64,
-) -> Result<Box<dyn DiskFile>, CreateError> {
+) -> Result<(Box<dyn DiskFile>, bool), CreateError> {
     let path = path_of(dir, header.first);
     let spare = headed_spare(disk, dir, header, len_bytes);
     let is_spare = spare.is_some();
@@ -70,7 +70,7 @@ pub(super) fn create(
         disk.sync_dir(dir)
     };
     name().map_err(CreateError::Failed)?;
-    Ok(file)
+    Ok((file, is_spare))
 }
 
 /// The spare with a durable header. `None` if there is none, or it cannot be read or written: no

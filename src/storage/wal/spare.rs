@@ -39,16 +39,16 @@ pub(super) fn open(
     }
 }
 
-/// Makes a spare of `len_bytes` if there is none. `goes_on` is asked after each step, and may take
-/// its time. Only one thread may do this.
+/// Makes a spare of `len_bytes` if there is none, and says whether there is one now. `goes_on` is asked
+/// after each step, and may take its time. Only one thread may do this.
 pub(super) fn make(
     disk: &dyn Disk,
     dir: &Path,
     len_bytes: u64,
     goes_on: &mut dyn FnMut() -> bool,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     if has(disk, dir, len_bytes)? {
-        return Ok(());
+        return Ok(true);
     }
     let (path, partial) = (path(dir), dir.join(PARTIAL));
     for old in [&path, &partial] {
@@ -60,10 +60,11 @@ pub(super) fn make(
     let made = fill(&*disk.create_new(&partial)?, len_bytes, goes_on);
     match made {
         Ok(true) => {}
-        unfinished => return disk.remove(&partial).and(unfinished.map(drop)),
+        unfinished => return disk.remove(&partial).and(unfinished),
     }
     disk.rename(&partial, &path)?;
-    disk.sync_dir(dir)
+    disk.sync_dir(dir)?;
+    Ok(true)
 }
 
 fn has(disk: &dyn Disk, dir: &Path, len_bytes: u64) -> io::Result<bool> {

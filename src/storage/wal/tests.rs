@@ -121,6 +121,28 @@ fn the_next_segment_is_made_of_the_spare() {
     assert_eq!(read(&wal.files(), 0, Sequence(2)), items);
 }
 
+/// Goal: the first segment of a log, for which there was no spare, does not make each sync dear for as
+/// long as it lasts.
+#[test]
+fn a_segment_that_was_no_spare_is_left_for_one_once() {
+    let disk = SimDisk::new();
+    let (mut wal, _) = open(&disk, 0);
+    let mut expected = append_all(&mut wal, &["one"]);
+    assert_eq!(names(&disk), ["00000000000000000001.wal"]);
+    wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+    expected.extend(append_all(&mut wal, &["two"]));
+    let two = ["00000000000000000001.wal", "00000000000000000002.wal"];
+    assert_eq!(names(&disk), two);
+    wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+    expected.extend(append_all(&mut wal, &["three"]));
+    assert_eq!(names(&disk), [&two[..], &["spare"]].concat());
+    assert_eq!(read(&wal.files(), 0, Sequence(3)), expected);
+    drop(wal);
+    let (wal, recovered) = open(&disk, 0);
+    assert_eq!(recovered.last, Sequence(3));
+    assert_eq!(read(&wal.files(), 0, Sequence(3)), expected);
+}
+
 /// Goal: a spare is a help and never a hindrance, and no segment is lost to it.
 #[test]
 fn a_spare_that_is_of_no_use_does_not_stop_the_log() {

@@ -39,6 +39,8 @@ pub struct Wal {
     active: Option<Active>,
     appended: Sequence,
     durable: Sequence,
+    /// Bytes since the last sync.
+    unsynced_bytes: u64,
     is_poisoned: bool,
 }
 
@@ -51,6 +53,8 @@ struct Active {
     /// Where the buffered bytes belong.
     offset: u64,
     buffer: Vec<u8>,
+    /// Whether it was a spare, or need not be left for one.
+    is_spare: bool,
 }
 
 impl Wal {
@@ -78,6 +82,7 @@ impl Wal {
             active: None,
             appended: recovered.last,
             durable: recovered.last,
+            unsynced_bytes: 0,
             is_poisoned: false,
         };
         Ok((wal, recovered))
@@ -100,6 +105,8 @@ impl Wal {
         let (sequence, frame_bytes) = (self.appended.next(), frame::frame_bytes(length));
         if !self.active.as_ref().is_some_and(|active| active.has_room(frame_bytes)) {
             self.rotate(frame_bytes)?;
+        } else if self.files.has_spare() {
+            self.move_to_spare(frame_bytes)?;
         }
         let durable = self.durable;
         self.write(|active| {
@@ -109,6 +116,7 @@ impl Wal {
             parts.iter().try_for_each(|part| active.put(part))
         })?;
         self.appended = sequence;
+        self.unsynced_bytes = self.unsynced_bytes.saturating_add(frame_bytes);
         Ok(sequence)
     }
 
@@ -126,6 +134,7 @@ impl Wal {
                 active.file.sync_data()
             })?;
             self.durable = self.appended;
+            self.files.note_sync(std::mem::take(&mut self.unsynced_bytes));
         }
         Ok(())
     }
@@ -167,7 +176,8 @@ impl Wal {
         let len_bytes = self.segment_max_bytes.max(FRAMES_START.saturating_add(frame_bytes));
         let path = segment::path_of(self.files.dir(), first);
         let created = segment::create(self.files.disk(), self.files.dir(), header, len_bytes);
-        let file = created.map_err(|error| match error {
+        self.files.forget_spare();
+        let (file, is_spare) = created.map_err(|error| match error {
             CreateError::Full(source) => WalError::Full { bytes: len_bytes, source },
             CreateError::Failed(source) => {
                 self.is_poisoned = true;
@@ -177,7 +187,26 @@ impl Wal {
         self.files.push(Segment { first, len_bytes });
         let buffer = self.active.take().map(|active| active.buffer).unwrap_or_default();
         let salt = Salt::new(header.salt);
-        self.active = Some(Active { file, path, salt, len_bytes, offset: FRAMES_START, buffer });
+        let offset = FRAMES_START;
+        self.active = Some(Active { file, path, salt, len_bytes, offset, buffer, is_spare });
+        Ok(())
+    }
+
+    /// Leaves a segment that was begun without a spare, as the first of a log is: as long as it lasts
+    /// each sync would cost twice as much, and with little traffic it lasts for days.
+    fn move_to_spare(&mut self, frame_bytes: u64) -> Result<(), WalError> {
+        if self.active.as_ref().is_none_or(|active| active.is_spare) {
+            return Ok(());
+        }
+        match self.rotate(frame_bytes) {
+            // There is room where it is.
+            Ok(()) | Err(WalError::Full { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(active) = &mut self.active {
+            // Once: if the spare is of no use, neither are those after it.
+            active.is_spare = true;
+        }
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ fn every_shape_is_read() {
     ] {
         let prepared = prepare(&body);
         assert_eq!(texts(&prepared, "event"), expected, "{body}");
-        assert_eq!(prepared.event_ids.len(), expected.len());
+        assert_eq!(prepared.keys.len(), expected.len());
         assert!(prepared.observed.event_names().eq(expected.iter().copied()), "{body}");
         assert_eq!(drops(&prepared), []);
         for row in 0..prepared.rows {

@@ -49,7 +49,7 @@ fn dropped_events_are_counted_and_the_others_stay() {
         assert_eq!(drops(&prepared), [(reason, 3)], "{bad}");
         assert_eq!(texts(&prepared, "event"), ["good"; 3], "{bad}");
         assert!(prepared.observed.event_names().eq(["good"]));
-        assert_eq!(prepared.event_ids.len(), 3);
+        assert_eq!(prepared.keys.len(), 3);
         for row in 0..3 {
             assert_eq!(cell(&prepared, row, "p_price"), 1.0);
             assert_eq!(cell(&prepared, row, "p_$os"), Json::Null);

@@ -72,7 +72,7 @@ fn uuids_are_kept_and_malformed_ones_replaced() {
     ] {
         let prepared = one(&format!(r#""event":"e","distinct_id":"u","uuid":"{given}""#));
         assert_eq!(text(&prepared, 0, "uuid"), id, "{given}");
-        assert_eq!(prepared.event_ids, [Uuid::parse_str(id).unwrap()]);
+        assert_eq!(ids(&prepared), [Uuid::parse_str(id).unwrap()]);
     }
     let bodies = |uuid: &str| {
         let event = format!(r#"{{"event":"e","distinct_id":"u"{uuid}}}"#);
@@ -80,19 +80,19 @@ fn uuids_are_kept_and_malformed_ones_replaced() {
     };
     for uuid in ["", r#","uuid":"""#, r#","uuid":"nonsense""#, r#","uuid":7"#, r#","uuid":null"#] {
         let prepared = prepare(bodies(uuid));
-        let ids = prepared.event_ids.clone();
-        for (row, id) in ids.iter().enumerate() {
+        let made = ids(&prepared);
+        for (row, id) in made.iter().enumerate() {
             assert_eq!(text(&prepared, row, "uuid"), id.to_string());
             // RFC 9562: version 7 begins with milliseconds since 1970.
             assert_eq!(id.get_version_num(), 7);
             let (seconds, nanos) = id.get_timestamp().unwrap().to_unix();
             assert_eq!((seconds, nanos), (1_795_248_000, 0));
         }
-        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
-        assert_eq!(prepare(bodies(uuid)).event_ids, ids, "same seed, same ids");
+        assert!(made[0] != made[1] && made[1] != made[2] && made[0] != made[2]);
+        assert_eq!(ids(&prepare(bodies(uuid))), made, "same seed, same ids");
         let other = Received { seed: 43, ..received() };
-        let others = prepare_with(bodies(uuid), &other).unwrap().event_ids;
-        assert!(others.iter().all(|id| !ids.contains(id)), "other seed, other ids");
+        let others = ids(&prepare_with(bodies(uuid), &other).unwrap());
+        assert!(others.iter().all(|id| !made.contains(id)), "other seed, other ids");
     }
 }
 

@@ -121,7 +121,7 @@ fn merges_name_both_ids() {
         let prepared =
             one(&format!(r#""event":"{event}","distinct_id":"u","properties":{properties}"#));
         assert_eq!(ops(&prepared), [expected], "{event} {properties}");
-        assert_eq!(prepared.ops[0].event_id, prepared.event_ids[0]);
+        assert_eq!(prepared.ops[0].event_id, ids(&prepared)[0]);
         assert_eq!(prepared.ops[0].timestamp, UnixMicros(NOW));
     }
 }

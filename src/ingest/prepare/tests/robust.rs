@@ -20,7 +20,7 @@ fn rows(prepared: &Prepared) -> Vec<Vec<Json>> {
 /// Prepares a body of any kind; what is stored must be readable, and complete where it must be.
 fn check(body: &[u8]) {
     let Ok(prepared) = prepare_with(body, &received()) else { return };
-    assert_eq!(prepared.event_ids.len(), prepared.rows);
+    assert_eq!(prepared.keys.len(), prepared.rows);
     let schema = events_schema();
     for row in rows(&prepared) {
         for (field, value) in schema.fields().iter().zip(&row) {

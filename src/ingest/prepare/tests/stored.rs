@@ -170,5 +170,5 @@ fn senders_hear_what_was_done_to_their_events() {
     let prepared = one(r#""event":"bought","distinct_id":"u","timestamp":"x""#);
     let sample = &prepared.warnings.samples()[0];
     assert_eq!((sample.event.as_str(), sample.distinct_id.as_str()), ("bought", "u"));
-    assert_eq!(sample.event_id, prepared.event_ids[0]);
+    assert_eq!(sample.event_id, ids(&prepared)[0]);
 }

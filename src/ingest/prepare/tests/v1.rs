@@ -56,7 +56,7 @@ fn every_event_has_a_fate_in_order_and_drops_leave_no_trace() {
     let ids = ID.map(|id| Uuid::parse_str(id).unwrap());
     assert_eq!(prepared.fates, ids.into_iter().zip(expected).collect::<Vec<_>>());
     assert_eq!(prepared.rows, 2);
-    assert_eq!(prepared.event_ids, &ids[1..]);
+    assert_eq!(super::ids(&prepared), &ids[1..]);
     assert_eq!(drops(&prepared), [(Drop::TooLarge, 1)]);
     assert_eq!(cell(&prepared, 0, "p_$browser"), Json::Null);
     assert_eq!(cell(&prepared, 0, "session_id"), "s");
