@@ -41,6 +41,7 @@ use crate::metadata::MetadataError;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::Sources;
+use crate::query::shelves::ColumnFiles;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
@@ -205,7 +206,10 @@ impl App {
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
-            columns: Some(data_dir.join("person-columns")),
+            columns: Some(ColumnFiles {
+                directory: data_dir.join("person-columns"),
+                stale_max: config.storage.deletion_interval,
+            }),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
         let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
@@ -274,8 +278,8 @@ fn start_background(
     schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
-    columns::start(tasks, engine.clone(), metadata.clone(), maintenance.clock.clone());
-    Ok(())
+    let (clock, stale_max) = (maintenance.clock.clone(), config.storage.deletion_interval);
+    columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
 }
 
 /// Reads the database of places again when its file has changed.

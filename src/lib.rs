@@ -20,7 +20,8 @@
 //! share what is behind them. There is no global state. Sockets are served by one asynchronous
 //! runtime, questions computed by another; bodies are decoded, and large sets of flags evaluated, on a
 //! pool of threads ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start,
-//! the deriver, flush, merge, the copy of persons and the record of warnings have one thread each.
+//! the deriver, flush, merge, the copy of persons, their columns and the record of warnings have one
+//! thread each.
 //!
 //! # The road of an event
 //!
@@ -110,6 +111,7 @@
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
+//! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/shelves/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | No project sees anything of another, by no endpoint of the table. | `tests/server/isolation.rs` |

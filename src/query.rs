@@ -23,7 +23,6 @@ pub mod persons;
 pub mod rows;
 pub mod shelves;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +67,7 @@ use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::rows::Format;
 use crate::query::rows::Size;
+use crate::query::shelves::ColumnFiles;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -205,8 +205,8 @@ pub struct Sources {
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
-    /// Directory for columns of persons, which need not exist; none are kept without it.
-    pub columns: Option<PathBuf>,
+    /// Where columns of persons are on disk; without it they are in memory only.
+    pub columns: Option<ColumnFiles>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -243,8 +243,7 @@ impl Engine {
             .build();
         datafusion_functions_json::register_all(&mut base)?;
         let slots = Arc::new(Semaphore::new(settings.queries_max));
-        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
-        let (columns, asked) = shelves::open(&sources, columns_max);
+        let (columns, asked) = shelves::open(&sources, &settings);
         let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
         let shared =
             Shared { settings, sources, runtime, base, slots, columns, asked, clock, metrics };

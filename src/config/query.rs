@@ -16,6 +16,12 @@ pub struct QueryConfig {
     /// Memory of properties of persons that are kept in columns for lists with filters; what does not fit is read from disk for each question
     #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB")]
     pub person_columns_memory_max_bytes: ByteSize,
+    /// Disk space of files that such columns are read from, but for the one that is being made; without room for more, persons are read one by one
+    #[arg(long, env = "WEIR_PERSON_COLUMNS_DISK_MAX_BYTES", default_value = "16GiB")]
+    pub person_columns_disk_max_bytes: ByteSize,
+    /// Persons from which a project has such files
+    #[arg(long, env = "WEIR_PERSON_COLUMNS_PERSONS_MIN", default_value_t = 65_536)]
+    pub person_columns_persons_min: u64,
     /// Queries that run at once; further ones wait
     #[arg(long, env = "WEIR_QUERIES_MAX", default_value_t = 8)]
     pub queries_max: usize,

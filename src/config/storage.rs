@@ -41,7 +41,7 @@ pub struct StorageConfig {
     /// Memory of a merge of files: what it reads at once and what it packs; two files are merged in any case
     #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "128MiB")]
     pub compaction_memory_max_bytes: ByteSize,
-    /// Longest time until files are written anew without events that were deleted; no answer has these from the start
+    /// Longest time until files are written anew without events and properties of persons that were deleted; no answer has these from the start
     #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = humantime::parse_duration)]
     pub deletion_interval: Duration,
     /// Age at which files that a compaction replaced are removed

@@ -2,7 +2,7 @@
 //! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
 //! A column is read when it is asked for first, of most persons from a file that has only that property
-//! (`shelf`), and of all others from their rows in the identity store; each question brings it up to
+//! (`shelves`), and of all others from their rows in the identity store; each question brings it up to
 //! date with the persons who changed since the one before ([`Watch`]), so an answer is that of the store
 //! at one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
 //! so that its questions look at the rows instead, and so is one that others push out again and again.
@@ -12,8 +12,10 @@
 mod build;
 mod chunk;
 mod column;
+mod record;
 mod select;
 mod shelf;
+mod shelves;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -34,14 +36,15 @@ use parking_lot::RwLockReadGuard;
 use parking_lot::RwLockWriteGuard;
 use serde_json::Value;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
 use crate::query::QueryError;
-use crate::query::columns::shelf::ShelfError;
-use crate::query::columns::shelf::Shelves;
 use crate::query::columns::shelf::Stock;
+use crate::query::columns::shelves::ShelfError;
+use crate::query::columns::shelves::Shelves;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
@@ -49,8 +52,10 @@ use crate::query::columns::table::Table;
 pub(super) use crate::query::columns::build::Asker;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
-pub(super) use crate::query::columns::shelf::Asked as AskedBefore;
-pub use crate::query::columns::shelf::Step;
+pub(super) use crate::query::columns::shelves::Asked as AskedBefore;
+pub(super) use crate::query::columns::shelves::FileLimits;
+pub(super) use crate::query::columns::shelves::PERSONS;
+pub use crate::query::columns::shelves::Step;
 
 /// Columns that are remembered because they do not fit or were pushed out.
 const REMEMBERED_MAX: usize = 1000;
@@ -114,23 +119,19 @@ impl Columns {
     /// The directory cannot be used.
     pub(super) fn open(
         bytes_max: u64,
-        directory: PathBuf,
+        (directory, mut limits): (PathBuf, FileLimits),
         identities: &Identities,
     ) -> io::Result<(Self, AskedBefore)> {
-        Self::open_with(bytes_max, (directory, shelf::PERSONS), identities)
-    }
-
-    /// The same with a file for so many persons.
-    pub(super) fn open_with(
-        bytes_max: u64,
-        (directory, persons): (PathBuf, usize),
-        identities: &Identities,
-    ) -> io::Result<(Self, AskedBefore)> {
-        let (shelves, asked) = Shelves::open(directory, persons, identities)?;
+        if bytes_max == 0 {
+            // Files that nothing is read from would be stale for ever.
+            limits.bytes_max = 0;
+        }
+        let (shelves, asked) = Shelves::open(directory, limits, identities)?;
         Ok((Self { shelves: Some(shelves), ..Self::new(bytes_max) }, asked))
     }
 
-    /// Makes or renews one file of a project, if one is worth it.
+    /// Makes or renews one file of these projects, if one is worth it. They are all there are: files of
+    /// others go.
     ///
     /// # Errors
     ///
@@ -138,12 +139,11 @@ impl Columns {
     pub(super) fn step(
         &self,
         identities: &Identities,
-        project: ProjectId,
+        projects: &[ProjectId],
+        now: UnixMicros,
     ) -> Result<Step, QueryError> {
-        let Some(shelves) = self.shelves.as_ref().filter(|_| self.bytes_max > 0) else {
-            return Ok(Step::None);
-        };
-        shelves.step(identities, project, &self.stop).map_err(|error| match error {
+        let Some(shelves) = &self.shelves else { return Ok(Step::None) };
+        shelves.step(identities, projects, now, &self.stop).map_err(|error| match error {
             ShelfError::Identity(error) => error.into(),
             ShelfError::Chunk(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -153,18 +153,23 @@ impl Columns {
         })
     }
 
+    /// Bytes of files.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.shelves.as_ref().map_or(0, Shelves::bytes)
+    }
+
     /// Notes what is on disk and what is in memory for the next start; nothing may change any more.
     ///
     /// # Errors
     ///
     /// The disk failed; then the next start begins anew.
-    pub(super) fn close(&self) -> io::Result<()> {
+    pub(super) fn close(&self, now: UnixMicros) -> io::Result<()> {
         let Some(shelves) = &self.shelves else { return Ok(()) };
         let tables = self.tables.lock().clone();
         let asked = tables.iter().map(|(project, table)| {
             (*project, table.read().rows.columns.keys().cloned().collect())
         });
-        shelves.close(&asked.collect())
+        shelves.close(&asked.collect(), now)
     }
 
     /// What there is on disk of a project, and a view of now.
@@ -384,8 +389,9 @@ fn refreshed<'t>(
         }
         drop(table_now);
         let Some(mut table_now) = table.try_write_for(WAIT) else { continue };
-        let view = table_now.refresh()?;
-        return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+        if let Some(view) = table_now.refresh(|| stop.load(Ordering::Relaxed))? {
+            return Ok(Some((RwLockWriteGuard::downgrade(table_now), view)));
+        }
     }
     Ok(None)
 }

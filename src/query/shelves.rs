@@ -1,22 +1,44 @@
 //! Columns of persons on disk, which are kept in the background: [`Engine::freshen_columns`]. What they are
 //! stands in `columns`.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use crate::config::query::QueryConfig;
 use crate::event::id::ProjectId;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::Sources;
+use crate::query::columns;
 use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
+use crate::query::columns::FileLimits;
 
 pub use crate::query::columns::Step;
 
+/// Where columns of persons are on disk.
+#[derive(Clone, Debug)]
+pub struct ColumnFiles {
+    /// A directory of their own, which need not exist.
+    pub directory: PathBuf,
+    /// How long a file may have what was changed or deleted.
+    pub stale_max: Duration,
+}
+
 /// The columns of an engine, and the properties that were in memory at the end before. Without a
 /// directory that can be used they are in memory only.
-pub(super) fn open(sources: &Sources, bytes_max: u64) -> (Columns, AskedBefore) {
-    let Some(directory) = &sources.columns else { return (Columns::new(bytes_max), Vec::new()) };
-    match Columns::open(bytes_max, directory.clone(), &sources.identities) {
+pub(super) fn open(sources: &Sources, settings: &QueryConfig) -> (Columns, AskedBefore) {
+    let bytes_max = settings.person_columns_memory_max_bytes.as_u64();
+    let Some(ColumnFiles { directory, stale_max }) = &sources.columns else {
+        return (Columns::new(bytes_max), Vec::new());
+    };
+    let limits = FileLimits {
+        bytes_max: settings.person_columns_disk_max_bytes.as_u64(),
+        persons_min: settings.person_columns_persons_min,
+        chunk_persons: columns::PERSONS,
+        stale_max: *stale_max,
+    };
+    match Columns::open(bytes_max, (directory.clone(), limits), &sources.identities) {
         Ok(opened) => opened,
         Err(error) => {
             let path = directory.display().to_string();
@@ -27,17 +49,19 @@ pub(super) fn open(sources: &Sources, bytes_max: u64) -> (Columns, AskedBefore) 
 }
 
 impl Engine {
-    /// Makes or renews one file of columns of a project, if one is worth it: a step of less than a second,
-    /// as a rule, on a thread that may wait.
+    /// Makes or renews one file of columns of these projects, if one is worth it: a step of less than a
+    /// second, as a rule. They are all there are: files of others go. Blocks; not for the threads of a
+    /// runtime.
     ///
     /// # Errors
     ///
     /// The store or the disk failed.
-    pub async fn freshen_columns(&self, project: ProjectId) -> Result<Step, QueryError> {
-        let (columns, identities) = (Arc::clone(&self.shared.columns), self.identities().clone());
-        let step =
-            self.shared.runtime.spawn_blocking(move || columns.step(&identities, project)).await;
-        step.unwrap_or(Err(QueryError::Unavailable("the process is ending")))
+    pub fn freshen_columns(&self, projects: &[ProjectId]) -> Result<Step, QueryError> {
+        let (columns, now) = (&self.shared.columns, self.shared.clock.now());
+        let step = columns.step(self.identities(), projects, now);
+        let bytes = i64::try_from(columns.disk_bytes()).unwrap_or(i64::MAX);
+        self.shared.metrics.person_columns_disk_bytes.set(bytes);
+        step
     }
 
     /// Reads the columns that were in memory at the end before.
@@ -57,7 +81,7 @@ impl Engine {
     /// Notes for the next start what columns there are. The last step of a clean end, when persons change
     /// no more. Blocks.
     pub fn close_columns(&self) {
-        if let Err(error) = self.shared.columns.close() {
+        if let Err(error) = self.shared.columns.close(self.shared.clock.now()) {
             tracing::warn!(%error, "columns of persons will have to be read anew");
         }
     }

@@ -132,6 +132,8 @@ pub struct Metrics {
     pub table_files: Family<TableLabels, Gauge>,
     /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
     pub identity_lag: Gauge,
+    /// `weir_person_columns_disk_bytes`: files of columns of persons.
+    pub person_columns_disk_bytes: Gauge,
     /// `weir_queries_total{outcome}`.
     pub queries: Family<OutcomeLabels, Counter>,
     /// `weir_query_duration_seconds`: from the plan to the last row.
@@ -174,6 +176,7 @@ impl Metrics {
             compactions: Family::default(),
             table_files: Family::default(),
             identity_lag: Gauge::default(),
+            person_columns_disk_bytes: Gauge::default(),
             queries: Family::default(),
             query_seconds: seconds(),
             scheduled_changes: Family::default(),
@@ -329,6 +332,12 @@ impl Metrics {
 
     fn register_query(&mut self) {
         let registry = &mut self.registry;
+        registry.register_with_unit(
+            "person_columns_disk",
+            "Files of columns of persons",
+            Unit::Bytes,
+            self.person_columns_disk_bytes.clone(),
+        );
         registry.register("queries", "Queries ended, by outcome", self.queries.clone());
         registry.register_with_unit(
             "query_duration",
@@ -424,7 +433,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 29, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 30, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

@@ -38,6 +38,7 @@ mod limits;
 mod local_evaluation;
 mod nested_json;
 mod person_changes;
+mod person_columns;
 mod persons;
 mod property_definitions;
 mod rights;

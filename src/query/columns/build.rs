@@ -236,7 +236,7 @@ impl Columns {
             let mut table_now = there.write();
             // It may have gone while this waited for it, or be about to.
             if self.is_kept(project, &there) && !table_now.is_torn() {
-                table_now.adopt(table)?;
+                table_now.adopt(table, || self.stop.load(Ordering::Relaxed))?;
                 self.building.store(0, Ordering::Relaxed);
                 self.account(project, &there, table_now.rows.memory());
                 return Ok(());

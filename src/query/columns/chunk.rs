@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,6 +36,7 @@ use parquet::file::properties::EnabledStatistics;
 use parquet::file::properties::WriterProperties;
 
 use crate::identity::row::Row;
+use crate::query::columns::record::ChunkRecord;
 use crate::query::columns::table::Rows;
 
 /// Properties of a file. If persons have more of them, those that come later are not in it.
@@ -133,8 +135,14 @@ impl Draft {
         self.bytes
     }
 
-    /// Writes the file, durably but for its name.
-    pub(super) fn write(self, path: PathBuf, numbers: Range<i64>) -> Result<Chunk, ChunkError> {
+    /// Writes the file, durably but for its name; `is_full` says that it ends where it does because it is
+    /// large enough.
+    pub(super) fn write(
+        self,
+        path: PathBuf,
+        numbers: Range<i64>,
+        is_full: bool,
+    ) -> Result<Chunk, ChunkError> {
         let persons = self.numbers.len();
         let mut fields = vec![
             Field::new(NUMBER, DataType::Int64, false),
@@ -159,15 +167,17 @@ impl Draft {
             .set_dictionary_page_size_limit(DICTIONARY_BYTES)
             .build();
         let file = File::create(&path)?;
-        let is_replaced = AtomicBool::new(false);
-        let chunk = Chunk { path, numbers, persons, has_others: self.has_others, is_replaced };
+        // It goes again unless it is whole.
+        let (has_others, is_replaced) = (self.has_others, AtomicBool::new(true));
+        let mut chunk =
+            Chunk { path, numbers, persons, has_others, is_full, bytes: 0, is_replaced };
         let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(settings))?;
-        let written = writer.write(&batch).and_then(|()| writer.into_inner());
-        let synced = written.map_err(ChunkError::from).and_then(|file| Ok(file.sync_all()?));
-        if synced.is_err() {
-            chunk.replace();
-        }
-        synced.map(|()| chunk)
+        writer.write(&batch)?;
+        let file = writer.into_inner()?;
+        file.sync_all()?;
+        chunk.bytes = file.metadata()?.len();
+        *chunk.is_replaced.get_mut() = false;
+        Ok(chunk)
     }
 }
 
@@ -181,19 +191,42 @@ pub(super) struct Chunk {
     pub(super) persons: usize,
     /// Whether they had properties that are not in the file.
     pub(super) has_others: bool,
+    /// Whether it is so large that no further persons should be put in.
+    pub(super) is_full: bool,
+    /// Size of the file.
+    pub(super) bytes: u64,
     is_replaced: AtomicBool,
 }
 
 impl Chunk {
     /// A file of before, if it is there.
-    pub(super) fn find(
-        path: PathBuf,
-        numbers: Range<i64>,
-        persons: usize,
-        has_others: bool,
-    ) -> Option<Self> {
-        let is_replaced = AtomicBool::new(false);
-        path.is_file().then_some(Self { path, numbers, persons, has_others, is_replaced })
+    pub(super) fn find(directory: &Path, record: &ChunkRecord) -> Option<Self> {
+        // A name, not a way to somewhere else.
+        let path = directory.join(Path::new(&record.file).file_name()?);
+        let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        Some(Self {
+            path,
+            numbers: record.start..record.end,
+            persons: record.persons,
+            has_others: record.has_others,
+            is_full: record.is_full,
+            bytes: file.len(),
+            is_replaced: AtomicBool::new(false),
+        })
+    }
+
+    /// By what it is found again.
+    pub(super) fn record(&self) -> ChunkRecord {
+        let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        ChunkRecord {
+            file: file.unwrap_or_default(),
+            start: self.numbers.start,
+            end: self.numbers.end,
+            persons: self.persons,
+            has_others: self.has_others,
+            is_full: self.is_full,
+            stale_since: None,
+        }
     }
 
     /// The file goes once nobody reads it any more.
@@ -227,9 +260,11 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if *self.is_replaced.get_mut() {
-            // What is left is removed at the next start.
-            let _ = std::fs::remove_file(&self.path);
+        if *self.is_replaced.get_mut()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            let path = self.path.display().to_string();
+            tracing::warn!(%error, path, "columns of persons are removed at the next start");
         }
     }
 }

@@ -31,9 +31,6 @@ const READ_SHARE: usize = 16;
 /// Persons that may be read whatever their share.
 const READ_MIN: usize = 256;
 
-/// The part of a list up to which its order is found in memory; beyond, along the list.
-const ORDERED_MAX: usize = 300_000;
-
 /// What is asked of everybody.
 #[derive(Debug)]
 pub(in crate::query) enum Asked<'q> {
@@ -87,6 +84,8 @@ pub(in crate::query) struct Selection<'a> {
     pub(in crate::query) now: UnixMicros,
     /// Who was created later is not there.
     pub(in crate::query) newest: UnixMicros,
+    /// The part of a list up to which its order is found in memory; beyond, along the list.
+    pub(in crate::query) ordered_max: usize,
     pub(in crate::query) stop: &'a AtomicBool,
 }
 
@@ -273,7 +272,7 @@ impl<'a> Selection<'a> {
         part: Part,
     ) -> Result<Vec<i64>, IdentityError> {
         let end = part.offset.saturating_add(part.limit);
-        if end > ORDERED_MAX {
+        if end > self.ordered_max {
             let all = self.along(self.newest, chosen, end)?;
             return Ok(all.into_iter().skip(part.offset).collect());
         }

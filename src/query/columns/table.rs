@@ -247,6 +247,8 @@ pub(super) struct Table {
     watch: Watch,
     /// The persons with smaller numbers are in the rows.
     next: i64,
+    /// Those of them who are known to have changed since.
+    pending: Bits,
     /// The sequence of the store when they were brought up to date.
     as_of: Option<u64>,
     /// Rows are being changed, or that failed in the middle: what had changed is not known any more.
@@ -256,7 +258,7 @@ pub(super) struct Table {
 impl Table {
     /// Rows that were read from the view that `watch` came with, up to the number `next`.
     pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
-        Self { project, rows, watch, next, as_of: None, is_torn: false }
+        Self { project, rows, watch, next, pending: Bits::default(), as_of: None, is_torn: false }
     }
 
     /// A view of now, if the rows are as of that.
@@ -266,31 +268,63 @@ impl Table {
         Ok((self.as_of == Some(applied) && !self.is_torn).then_some(view))
     }
 
-    /// Brings the rows up to a view of now, and gives that. After an error they are good for nothing, which
-    /// whoever has waited for them is told too.
-    pub(super) fn refresh(&mut self) -> Result<View, Refusal> {
+    /// Brings the rows up to a view of now, and gives that; `None` once it is over because nobody waits for
+    /// it, and what is left is for the next one. After an error they are good for nothing, which whoever
+    /// has waited for them is told too.
+    pub(super) fn refresh(
+        &mut self,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Option<View>, Refusal> {
         if std::mem::replace(&mut self.is_torn, true) {
             return Err(Refusal::Torn);
         }
         let (view, changed) = self.watch.changes()?;
-        for number in changed.iter() {
+        self.as_of = None;
+        changed.iter().for_each(|number| self.pending.insert(number));
+        let is_whole = self.update(&view, &mut is_over)? && self.extend(&view, &mut is_over)?;
+        if is_whole {
+            self.as_of = Some(view.applied_sequence()?);
+        }
+        self.is_torn = false;
+        Ok(is_whole.then_some(view))
+    }
+
+    /// Reads who has changed. Says whether that is all.
+    fn update(&mut self, view: &View, is_over: &mut impl FnMut() -> bool) -> Result<bool, Refusal> {
+        let (mut pending, mut left) = (std::mem::take(&mut self.pending), None);
+        for number in pending.iter() {
+            if is_over() {
+                left = Some(number);
+                break;
+            }
             let Ok(number) = i64::try_from(number) else { continue };
             // New persons come below.
             let Some(place) = self.rows.place(number) else { continue };
             let set = view.ask_row(self.project, number, |row| self.rows.set(place, Some(row)))?;
             set.unwrap_or_else(|| self.rows.set(place, None))?;
         }
+        let Some(first) = left else { return Ok(true) };
+        let done: Vec<usize> = pending.within(0..first).collect();
+        done.into_iter().for_each(|number| pending.remove(number));
+        self.pending = pending;
+        Ok(false)
+    }
+
+    /// Reads who is new. Says whether that is all.
+    fn extend(&mut self, view: &View, is_over: &mut impl FnMut() -> bool) -> Result<bool, Refusal> {
         let next = view.next_number()?;
-        let mut too_large = Ok(());
+        let (mut reached, mut too_large) = (next, Ok(()));
         view.scan_rows(self.project, self.next..next, |row| {
+            if is_over() {
+                reached = row.number;
+                return Ok(Flow::Break(()));
+            }
             too_large = self.rows.push(row);
             Ok(if too_large.is_ok() { Flow::Continue(()) } else { Flow::Break(()) })
         })?;
         too_large?;
-        self.next = next;
-        self.as_of = Some(view.applied_sequence()?);
-        self.is_torn = false;
-        Ok(view)
+        self.next = reached;
+        Ok(reached == next)
     }
 
     /// Whether it is good for nothing.
@@ -299,11 +333,17 @@ impl Table {
     }
 
     /// Takes over the columns of a table that was read later or at the same time as this one. Beyond as
-    /// many as there may be, those that were asked for longest ago go.
-    pub(super) fn adopt(&mut self, mut other: Self) -> Result<(), Refusal> {
+    /// many as there may be, those that were asked for longest ago go. None are taken over once it is over.
+    pub(super) fn adopt(
+        &mut self,
+        mut other: Self,
+        is_over: impl FnMut() -> bool,
+    ) -> Result<(), Refusal> {
         // What changed before this is in the other's columns; what changed since this table was brought
         // up to date last is asked for again with the next question.
-        drop(other.refresh()?);
+        if other.refresh(is_over)?.is_none() {
+            return Ok(());
+        }
         self.rows.adopt(other.rows)?;
         self.rows.drop_oldest(COLUMNS_MAX);
         Ok(())

@@ -1,11 +1,15 @@
 //! What becomes of columns when nobody waits for them, when there is no room, and when the store fails.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -21,18 +25,18 @@ use crate::identity::store::Limits;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 
-const PROJECT: ProjectId = ProjectId(1);
+pub(super) const PROJECT: ProjectId = ProjectId(1);
 const AMPLE: u64 = 1 << 30;
 
-struct World {
+pub(super) struct World {
     runtime: Runtime,
-    identities: Identities,
+    pub(super) identities: Identities,
     sequence: u64,
     _directory: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
         let identities = Identities::open(directory.path(), limits).unwrap();
@@ -41,18 +45,37 @@ impl World {
 
     /// Tells so many persons this value of the property `plan`, the first of them `first`.
     fn set(&mut self, first: u32, persons: u32, plan: &str) {
-        let op = |number: u32| {
-            let set = [("plan".to_owned(), json!(plan))].into_iter().collect();
-            Op {
-                distinct_id: format!("id{number}"),
-                event_id: Uuid::from_u128(number.into()),
-                timestamp: UnixMicros(1_700_000_000_000_000),
-                kind: OpKind::Update(Update { set, ..Update::default() }),
-            }
+        self.tell(PROJECT, first..first + persons, |_| plan.to_owned());
+    }
+
+    /// Tells these persons of a project a value each.
+    pub(super) fn tell(
+        &mut self,
+        project: ProjectId,
+        persons: Range<u32>,
+        plan: impl Fn(u32) -> String,
+    ) {
+        let kind = |number: u32| {
+            let set = [("plan".to_owned(), json!(plan(number)))].into_iter().collect();
+            OpKind::Update(Update { set, ..Update::default() })
+        };
+        self.apply(project, persons.map(|number| (number, kind(number))));
+    }
+
+    /// Applies changes of these persons as one batch.
+    pub(super) fn apply(
+        &mut self,
+        project: ProjectId,
+        changes: impl Iterator<Item = (u32, OpKind)>,
+    ) {
+        let op = |(number, kind): (u32, OpKind)| Op {
+            distinct_id: format!("id{number}"),
+            event_id: Uuid::from_u128(number.into()),
+            timestamp: UnixMicros(1_700_000_000_000_000),
+            kind,
         };
         self.sequence += 1;
-        let ops = (first..first + persons).map(op).collect();
-        let record = Record { sequence: self.sequence, project: PROJECT, ops };
+        let record = Record { sequence: self.sequence, project, ops: changes.map(op).collect() };
         self.identities.apply(&[record]).unwrap();
     }
 
@@ -189,4 +212,52 @@ fn made_up_names_take_bounded_memory() {
     assert_eq!(kept, 64);
     assert!(names.iter().rev().take(kept).all(|name| is_there(&columns, name)));
     assert!((kept * 2000..kept * 4000).contains(&columns.memory()), "{}", columns.memory());
+}
+
+/// Goal: nobody is brought up to date for nobody, whoever was left out is so later, and until then nobody
+/// is answered.
+#[test]
+fn a_table_goes_on_where_it_was_left() {
+    let mut world = World::new();
+    let columns = Arc::new(Columns::new(AMPLE));
+    let mut expected = vec!["pro"; 40];
+    world.set(0, 40, "pro");
+    world.provide(&columns, &["plan"]);
+    let table = columns.tables.lock().get(&PROJECT).cloned().unwrap();
+    let mut random = StdRng::seed_from_u64(3);
+    let (mut whole, mut left_out) = (0, 0);
+    for _ in 0..300 {
+        let plan = if random.random() { "pro" } else { "free" };
+        let (first, count) = (random.random_range(0..=expected.len()), random.random_range(1..20));
+        expected.resize(expected.len().max(first + count), plan);
+        expected[first..first + count].fill(plan);
+        world.set(first.try_into().unwrap(), count.try_into().unwrap(), plan);
+        let (mut looks, looks_max) = (0, random.random_range(0..30));
+        let refreshed = table.write().refresh(|| {
+            looks += 1;
+            looks > looks_max
+        });
+        let table = table.read();
+        assert_eq!(table.current().unwrap().is_some(), refreshed.as_ref().unwrap().is_some());
+        if refreshed.unwrap().is_none() {
+            // It looks before each person.
+            assert_eq!(looks, looks_max + 1);
+            left_out += 1;
+            continue;
+        }
+        whole += 1;
+        let free = expected.iter().filter(|plan| **plan == "free").count();
+        let counts = table.rows.column("plan", 0).unwrap().counts(table.rows.present().iter());
+        let counts = counts.unwrap();
+        assert_eq!(table.rows.len(), expected.len());
+        for (plan, persons) in [("free", free), ("pro", expected.len() - free)] {
+            let found = counts.iter().find(|(value, _)| *value == json!(plan));
+            assert_eq!(found.map_or(0, |(_, persons)| *persons), persons, "{plan}");
+        }
+    }
+    assert!(whole > 50 && left_out > 50, "{whole} {left_out}");
+    assert!(columns.ask(PROJECT, &AtomicBool::new(true), |_, _, _| Ok(())).unwrap().is_none());
+    let free = expected.iter().filter(|plan| **plan == "free").count();
+    let plans: usize = plans(&columns).unwrap().iter().map(|(_, persons)| persons).sum();
+    assert!(plans == 100.min(expected.len()) && free > 0, "of the newest 100: {plans}");
 }

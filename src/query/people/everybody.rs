@@ -29,8 +29,8 @@ use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::search::Search;
 
-/// Persons that are remembered while all rows are looked at, at most; beyond it the walk goes along
-/// the list, which takes longer and needs no memory.
+/// Persons whose order in the list is found in memory, at most; beyond it the walk goes along the list,
+/// which takes longer and needs no memory.
 const REMEMBERED_MAX: usize = 300_000;
 
 /// Properties of one question that may get columns.
@@ -75,7 +75,8 @@ impl Engine {
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
         // The permit is of the thread, which may go on for some time when nobody waits any more.
         let found = self.on_a_thread(move |stop| {
-            Ok((find_in_columns(&columns, project, &asked, (now, part), stop)?, permit))
+            let bounds = (part, REMEMBERED_MAX);
+            Ok((find_in_columns(&columns, (project, &asked), now, bounds, stop)?, permit))
         });
         match found.await? {
             (Some(found), _) => Ok(found),
@@ -128,30 +129,37 @@ impl Engine {
             let _permit = &permit;
             Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
         };
-        let parts = self.view_in_parts(own, work).await?;
-        let (mut count, mut first) = (0, First::new());
-        for (own_count, own) in parts {
-            count += own_count;
-            first.extend(own);
-        }
-        let numbers = first.into_iter().map(|(_, number)| number);
-        let numbers = numbers.skip(part.offset).take(part.limit).collect();
+        let (count, numbers) = joined(self.view_in_parts(own, work).await?, part);
         Ok(Found { count, numbers, project, view })
     }
 }
 
-/// The persons who answer, if columns can tell.
+/// How many there are in all, and the numbers of those in `part`, of persons who were looked at in ranges
+/// and of whose first enough were remembered.
+pub(super) fn joined(ranges: Vec<(usize, First)>, part: Part) -> (usize, Vec<i64>) {
+    let (mut count, mut first) = (0, First::new());
+    for (own_count, own) in ranges {
+        count += own_count;
+        first.extend(own);
+    }
+    let numbers = first.into_iter().map(|(_, number)| number);
+    (count, numbers.skip(part.offset).take(part.limit).collect())
+}
+
+/// The persons who answer, if columns can tell; their order in the list is found in memory up to
+/// `ordered_max`.
 pub(super) fn find_in_columns(
     columns: &Columns,
-    project: ProjectId,
-    question: &PersonsQuestion,
-    (now, part): (UnixMicros, Part),
+    (project, question): (ProjectId, &PersonsQuestion),
+    now: UnixMicros,
+    (part, ordered_max): (Part, usize),
     stop: &AtomicBool,
 ) -> Result<Option<Found>, IdentityError> {
     let found = columns.ask(project, stop, |rows, view, asked_at| {
         let search = Search::new((&view, project), question, now, stop)?;
         let newest = search.newest();
-        let selection = Selection { rows, view: &view, project, asked_at, now, newest, stop };
+        let selection =
+            Selection { rows, view: &view, project, asked_at, now, newest, ordered_max, stop };
         let decide = |number| {
             let person = view.person_by_number(project, number)?;
             Ok(person.is_some_and(|person| search.is_kept(&person)))
@@ -225,7 +233,7 @@ impl Search<'_> {
     }
 
     /// Looks at all persons in the order of the list.
-    fn walk(&self, part: Part) -> Result<(usize, Vec<i64>), IdentityError> {
+    pub(super) fn walk(&self, part: Part) -> Result<(usize, Vec<i64>), IdentityError> {
         let mut count: usize = 0;
         let mut numbers = Vec::new();
         let mut failed = None;

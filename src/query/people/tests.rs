@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -38,11 +39,14 @@ use crate::identity::store::Limits;
 use crate::identity::view::View;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
+use crate::query::columns::FileLimits;
 use crate::query::columns::Step;
+use crate::query::parts::in_parts;
 use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::everybody::find_in_columns;
+use crate::query::people::everybody::joined;
 use crate::query::people::search::Search;
 
 const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
@@ -207,9 +211,19 @@ impl World {
         }
     }
 
-    fn part(&mut self) -> Part {
-        let offset = *[0, 0, 1, 7, 400_000].choose(&mut self.random).unwrap();
-        Part { offset, limit: self.random.random_range(0..12) }
+    /// A part of a list that may have so many persons.
+    fn part(&mut self, persons: usize) -> Part {
+        let offset = match self.random.random_range(0..4) {
+            0 => 0,
+            1 => self.random.random_range(0..12),
+            2 => self.random.random_range(0..persons.max(1)),
+            _ => *[persons, persons + 1, 400_000].choose(&mut self.random).unwrap(),
+        };
+        let limit = match self.random.random_bool(0.8) {
+            true => self.random.random_range(0..12),
+            false => *[persons, 400_000, usize::MAX].choose(&mut self.random).unwrap(),
+        };
+        Part { offset, limit }
     }
 }
 
@@ -273,13 +287,56 @@ fn read(runtime: &Runtime, columns: &Arc<Columns>, identities: &Identities, keys
 
 fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
     let stop = AtomicBool::new(false);
-    find_in_columns(columns, PROJECTS[0], question, (NOW, part), &stop).unwrap()
+    // Some parts are beyond it, some not.
+    let bounds = (part, 5);
+    find_in_columns(columns, (PROJECTS[0], question), NOW, bounds, &stop).unwrap()
+}
+
+/// Files for so many persons each, which are as new as they are to be.
+fn files(directory: &Path, persons: usize) -> (PathBuf, FileLimits) {
+    let limits = FileLimits {
+        bytes_max: AMPLE,
+        persons_min: persons.try_into().unwrap(),
+        chunk_persons: persons,
+        stale_max: Duration::from_hours(1),
+    };
+    (directory.join("columns"), limits)
 }
 
 fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
     let all = naive(&found.view, PROJECTS[0], question);
     let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
     assert_eq!((found.count, &found.numbers), (all.len(), &expected), "{context} {question:?}");
+}
+
+/// All ways to look at rows find what a naive look finds.
+fn check_rows(
+    runtime: &Runtime,
+    identities: &Identities,
+    question: PersonsQuestion,
+    part: Part,
+    context: &str,
+) {
+    let (view, question) = (Arc::new(identities.view()), Arc::new(question));
+    let all = naive(&view, PROJECTS[0], &question);
+    let wanted: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
+    let expected = (all.len(), wanted);
+    let stop = AtomicBool::new(false);
+    let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
+    assert_eq!(search.walk(part).unwrap(), expected, "{context}: along the list");
+    let wanted_max = part.offset.saturating_add(part.limit);
+    let numbers = 1..view.next_number().unwrap();
+    let whole = search.scan(numbers.clone(), wanted_max).unwrap();
+    assert_eq!(joined(vec![whole], part), expected, "{context}: in one piece");
+    let (own_view, own_question) = (Arc::clone(&view), Arc::clone(&question));
+    let work = move |numbers| {
+        let stop = AtomicBool::new(false);
+        let search = Search::new((&own_view, PROJECTS[0]), &own_question, NOW, &stop)?;
+        search.scan(numbers, wanted_max)
+    };
+    let parts = runtime.block_on(in_parts(runtime.handle(), numbers, work)).unwrap().unwrap();
+    assert!(parts.iter().all(|(_, first)| first.len() <= wanted_max), "{context}");
+    assert_eq!(joined(parts, part), expected, "{context}: in parts");
 }
 
 /// Goal: an answer is that of the persons as they are, whatever changed since the columns were read,
@@ -292,11 +349,10 @@ fn columns_rows_and_a_naive_look_agree() {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
-        let kept = directory.path().join("columns");
         let chunk = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
         let open = |identities: &Identities| {
-            let kept = (kept.clone(), chunk);
-            Arc::new(Columns::open_with(bytes_max, kept, identities).unwrap().0)
+            let files = files(directory.path(), chunk);
+            Arc::new(Columns::open(bytes_max, files, identities).unwrap().0)
         };
         let mut columns = open(&world.identities);
         if seed % 3 == 0 {
@@ -313,13 +369,14 @@ fn columns_rows_and_a_naive_look_agree() {
                 world.ids += 3;
             }
             for _ in 0..world.random.random_range(0..4) {
-                columns.step(&world.identities, PROJECTS[0]).unwrap();
+                let now = NOW.saturating_add(Duration::from_mins(10) * step);
+                columns.step(&world.identities, &PROJECTS[..1], now).unwrap();
             }
             if world.random.random_bool(0.2) {
                 // A clean end, after which something changes in vain, or none.
                 let is_clean = world.random.random_bool(0.8);
                 if is_clean {
-                    columns.close().unwrap();
+                    columns.close(NOW).unwrap();
                 }
                 let chunks = columns.chunks(PROJECTS[0]);
                 drop(columns);
@@ -332,7 +389,9 @@ fn columns_rows_and_a_naive_look_agree() {
                 assert_eq!(columns.chunks(PROJECTS[0]), expected, "seed {seed} step {step}");
                 reopened += expected;
             }
-            let (question, part) = (world.question(), world.part());
+            let persons = world.identities.view().person_count(PROJECTS[0]).unwrap();
+            let part = world.part(usize::try_from(persons).unwrap());
+            let question = world.question();
             provide(&runtime, &columns, &world, &question);
             let context = format!("seed {seed} step {step}");
             let found = in_columns(&columns, &question, part);
@@ -343,14 +402,7 @@ fn columns_rows_and_a_naive_look_agree() {
             } else if bytes_max == AMPLE && world.ids < 200 {
                 assert!(question.keys().is_empty(), "{context}");
             }
-            let view = world.identities.view();
-            let stop = AtomicBool::new(false);
-            let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
-            let (count, first) = search.scan(1..view.next_number().unwrap(), 20).unwrap();
-            let all = naive(&view, PROJECTS[0], &question);
-            let first: Vec<i64> = first.into_iter().map(|(_, number)| number).collect();
-            assert_eq!(count, all.len(), "{context}");
-            assert_eq!(first, all[..all.len().min(20)], "{context}");
+            check_rows(&runtime, &world.identities, question, part, &context);
         }
     }
     assert!(from_columns > 400, "{from_columns}");
@@ -369,8 +421,8 @@ fn answers_are_of_one_moment_beside_a_writer() {
         sequence: 0,
         identities: world.identities.clone(),
     };
-    let kept = (directory.path().join("columns"), 2);
-    let (columns, _) = Columns::open_with(AMPLE, kept, &world.identities).unwrap();
+    let files = files(directory.path(), 2);
+    let (columns, _) = Columns::open(AMPLE, files, &world.identities).unwrap();
     let columns = Arc::new(columns);
     world.change(8);
     std::thread::scope(|scope| {
@@ -381,8 +433,9 @@ fn answers_are_of_one_moment_beside_a_writer() {
         });
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
-            let (question, part) = (asker.question(), asker.part());
-            columns.step(&asker.identities, PROJECTS[0]).unwrap();
+            let (question, part) = (asker.question(), asker.part(12));
+            let now = NOW.saturating_add(Duration::from_mins(1) * rounds);
+            columns.step(&asker.identities, &PROJECTS[..1], now).unwrap();
             if asker.random.random_bool(0.3) {
                 columns.drop_all();
             }
@@ -497,10 +550,10 @@ fn many_properties_are_all_found() {
     let identities = Identities::open(&directory.path().join("store"), LIMITS).unwrap();
     let keys: Vec<String> = (0..600).map(|number| format!("key {number}")).collect();
     persons(&identities, 30, &keys);
-    let kept = (directory.path().join("columns"), 10);
-    let (columns, _) = Columns::open_with(AMPLE, kept, &identities).unwrap();
+    let files = files(directory.path(), 10);
+    let (columns, _) = Columns::open(AMPLE, files, &identities).unwrap();
     let columns = Arc::new(columns);
-    while columns.step(&identities, PROJECTS[0]).unwrap() != Step::None {}
+    while columns.step(&identities, &PROJECTS[..1], NOW).unwrap() != Step::None {}
     assert_eq!(columns.chunks(PROJECTS[0]), 3);
     for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
         read(&runtime, &columns, &identities, vec![key.as_str().into()]);
