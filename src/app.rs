@@ -36,6 +36,7 @@ use crate::maintenance::cohorts;
 use crate::maintenance::columns;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
+use crate::maintenance::usage;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::query::Engine;
@@ -260,6 +261,9 @@ impl App {
         if let Err(error) = self.maintenance.runtime.block_on(feedback) {
             tracing::warn!(%error, "cannot store the last ingestion warnings");
         }
+        if let Err(error) = self.maintenance.runtime.block_on(self.engine.write_usage()) {
+            tracing::warn!(%error, "cannot note the last questions");
+        }
         self.maintenance.flush_all()?;
         self.maintenance.copy_persons(None);
         self.engine.close_columns();
@@ -278,6 +282,7 @@ fn start_background(
     schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
+    usage::start(tasks, engine.clone());
     let (clock, stale_max) = (maintenance.clock.clone(), config.storage.deletion_interval);
     columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
 }

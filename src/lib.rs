@@ -126,6 +126,7 @@
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
+//! | Who asks which persons changed after a time misses none, whatever clocks and crashes do. | `metadata/tests/record_times.rs`, `tests/server/persons.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |

@@ -1,8 +1,9 @@
 //! The background: flushes memtables and cuts the log, merges small files, rewrites those with
 //! deleted events, removes replaced ones, watches the disk, copies persons into their table, makes
-//! scheduled changes of flags, counts cohorts, keeps columns of persons. A thread each for flushes,
-//! merges, persons and their columns, so that a long merge never delays a flush. The decisions are made
-//! in `storage` (`Store::insert`, `compaction::choose`) and `query`; here they are carried out.
+//! scheduled changes of flags, counts cohorts, keeps columns of persons, notes what questions were about.
+//! A thread each for flushes, merges, persons and their columns, so that a long merge never delays a
+//! flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and `query`; here
+//! they are carried out.
 
 pub mod cohorts;
 pub mod columns;
@@ -10,6 +11,7 @@ mod deletions;
 pub mod files;
 pub mod persons;
 pub mod schedules;
+pub mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -22,6 +22,7 @@ pub mod people;
 pub mod persons;
 pub mod rows;
 pub mod shelves;
+pub mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,7 @@ use crate::query::columns::Columns;
 use crate::query::rows::Format;
 use crate::query::rows::Size;
 use crate::query::shelves::ColumnFiles;
+use crate::query::usage::Usage;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -183,6 +185,7 @@ struct Shared {
     columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
     asked: Mutex<AskedBefore>,
+    usage: Usage,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -245,8 +248,18 @@ impl Engine {
         let slots = Arc::new(Semaphore::new(settings.queries_max));
         let (columns, asked) = shelves::open(&sources, &settings);
         let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
-        let shared =
-            Shared { settings, sources, runtime, base, slots, columns, asked, clock, metrics };
+        let shared = Shared {
+            settings,
+            sources,
+            runtime,
+            base,
+            slots,
+            columns,
+            asked,
+            usage: Usage::default(),
+            clock,
+            metrics,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -293,10 +306,15 @@ impl Engine {
         complexity::check(sql)?;
         let (view, sql) = (self.view(project).await?, sql.to_owned());
         let permit = Arc::new(self.permit().await?);
-        let planning = async move { view.sql(&sql).await };
+        let planning = async move {
+            let question = view.sql(&sql).await?;
+            let events = usage::events_named(question.logical_plan());
+            Ok::<_, QueryError>((question, events))
+        };
         let limit = self.shared.settings.query_timeout;
         let planned = planned(&self.shared.runtime, limit, permit, planning).await;
-        let mut question = planned.map_err(QueryError::of_question)?;
+        let (mut question, events) = planned.map_err(QueryError::of_question)?;
+        self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
         let is_explained =

@@ -182,7 +182,8 @@ impl Router {
         let snapshot = app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
-        self.throttle.check(asker.key.id, endpoint.is_analytics)?;
+        let is_analytics = endpoint.is_analytics(|name| request.query(name));
+        self.throttle.check(asker.key.id, is_analytics)?;
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let response = match endpoint.run {
             Run::Project(run) => {

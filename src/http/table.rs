@@ -9,6 +9,8 @@
 //! a `:name` in its place; a test sees to it. Old paths without a project (`/api/person/`) mean the
 //! project that the asker uses.
 
+use std::borrow::Cow;
+
 use crate::app::App;
 use crate::http::auth::Asker;
 use crate::http::auth::CURRENT;
@@ -130,7 +132,10 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/event_definitions/",     "event_definition:read", of_project!(event_definitions::list)),
     at("POST",      "P/event_definitions/",     "event_definition:write", of_project!(event_definitions::create)),
     at("GET",       "P/event_definitions/activity/", "event_definition:read", of_project!(event_definitions::activity)),
+    at("POST",      "P/event_definitions/bulk_update_tags/", "event_definition:write", of_project!(event_definitions::bulk::update_tags)),
+    at("POST",      "P/event_definitions/bulk_update_verified/", "event_definition:write", of_project!(event_definitions::bulk::update_verified)),
     at("GET",       "P/event_definitions/by_name/", "event_definition:read", of_project!(event_definitions::by_name)),
+    at("GET",       "P/event_definitions/primary_properties/", "event_definition:read", of_project!(event_definitions::primary_properties)),
     at("GET",       "P/event_definitions/:id/", "event_definition:read", of_project!(event_definitions::retrieve)),
     at("PUT PATCH", "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::update)),
     at("DELETE",    "P/event_definitions/:id/", "event_definition:write", of_project!(event_definitions::delete)),
@@ -141,14 +146,14 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)).analytics(),
     at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)).analytics(),
 
-    at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)),
+    at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)).analytics_with(STALE),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
     at("GET",       "P/feature_flags/activity/", "feature_flag:read",     of_project!(feature_flags::activity)),
     at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(bulk::bulk_delete)),
     at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(bulk::bulk_keys)),
     at("POST",      "P/feature_flags/bulk_update_tags/", "feature_flag:write", of_project!(bulk::bulk_update_tags)),
     at("GET",       "P/feature_flags/evaluation_reasons/", "feature_flag:read", of_project!(questions::evaluation_reasons)),
-    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(bulk::matching_ids)),
+    at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(bulk::matching_ids)).analytics_with(STALE),
     at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(questions::my_flags)),
     at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)),
     at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)),
@@ -216,6 +221,9 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
 ];
 
+/// The parameter by which a list of flags asks when they were last called, as events tell it.
+const STALE: (&str, &str) = ("active", "stale");
+
 /// Paths of before there were projects in them, and what of the current project they mean.
 const FLAT: &[(&str, &str)] = &[
     ("cohort", "cohorts"),
@@ -244,7 +252,9 @@ pub struct Endpoint {
     /// Whether the methods show in `Allow`.
     is_allowed: bool,
     /// Whether it looks at events or persons, of which there may be very many.
-    pub is_analytics: bool,
+    is_analytics: bool,
+    /// The parameter, and its value in small letters, with which alone it does.
+    analytics_with: Option<(&'static str, &'static str)>,
     /// What answers.
     pub run: Run,
 }
@@ -260,7 +270,8 @@ pub enum Run {
 
 const fn at(methods: &'static str, path: &'static str, scope: &'static str, run: Run) -> Endpoint {
     let renderings = Renderings::Json;
-    Endpoint { methods, path, scope, renderings, is_allowed: true, is_analytics: false, run }
+    let (is_allowed, is_analytics, analytics_with) = (true, false, None);
+    Endpoint { methods, path, scope, renderings, is_allowed, is_analytics, analytics_with, run }
 }
 
 impl Endpoint {
@@ -283,6 +294,12 @@ impl Endpoint {
         self
     }
 
+    /// The same, if a parameter of the request has this value.
+    const fn analytics_with(mut self, parameter: (&'static str, &'static str)) -> Self {
+        self.analytics_with = Some(parameter);
+        self
+    }
+
     /// `Allow` does not tell its methods: it refuses in its own words, or is another name.
     const fn unlisted(mut self) -> Self {
         self.is_allowed = false;
@@ -292,6 +309,14 @@ impl Endpoint {
     /// The methods that it takes.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
+    }
+
+    /// Whether a request to it looks at events or persons; `query` is the value of a parameter of it.
+    pub fn is_analytics<'q>(&self, query: impl Fn(&str) -> Option<Cow<'q, str>>) -> bool {
+        let has = |(name, wanted): (&str, &str)| {
+            query(name).is_some_and(|value| value.to_lowercase() == wanted)
+        };
+        self.is_analytics || self.analytics_with.is_some_and(has)
     }
 
     /// Whether its answers are compressed for clients that take that.

@@ -38,6 +38,8 @@ pub struct Row<'a> {
     pub created_at: UnixMicros,
     /// Whether a merge event ever named it.
     pub is_identified: bool,
+    /// Sequence of the record that changed the row or its distinct ids last.
+    pub changed_sequence: u64,
     bytes: &'a [u8],
     properties: &'a str,
 }
@@ -46,8 +48,9 @@ impl<'a> Row<'a> {
     pub(super) fn new(number: i64, bytes: &'a [u8]) -> Result<Self, IdentityError> {
         let (uuid, created_at) = codec::decode_person_place(bytes)?;
         let is_identified = codec::decode_person_identified(bytes)?;
+        let (_, changed_sequence) = codec::decode_person_edition(bytes)?;
         let properties = codec::person_json(bytes)?;
-        Ok(Self { number, uuid, created_at, is_identified, bytes, properties })
+        Ok(Self { number, uuid, created_at, is_identified, changed_sequence, bytes, properties })
     }
 
     /// The value of a property, compact JSON; `None` if the person does not have it.
@@ -229,6 +232,7 @@ mod tests {
             let row = Row::new(7, &bytes).unwrap();
             assert_eq!((row.uuid, row.created_at), (person.uuid, person.created_at));
             assert!(row.is_identified);
+            assert_eq!(row.changed_sequence, person.changed_sequence);
             let person = row.person().unwrap();
             for name in person.properties.keys().chain([&other]) {
                 let found = row.property(&Key::new(name)).map(|json| value(json).unwrap());

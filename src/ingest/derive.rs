@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
@@ -28,7 +30,10 @@ use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
+use crate::metadata::definition_room::Beyond;
+use crate::metadata::definition_room::Limit;
 use crate::metadata::definitions::Sightings;
+use crate::metadata::record_times::RecordTime;
 
 /// Records folded into one change.
 const FOLD_MAX_RECORDS: usize = 512;
@@ -52,6 +57,9 @@ const LOG_ATTEMPTS: u32 = 30;
 
 /// Time between two of them.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long nobody is told again that a project has too many definitions.
+const BEYOND_PAUSE: Duration = Duration::from_hours(1);
 
 /// What one record says beyond its rows.
 #[derive(Debug)]
@@ -84,6 +92,10 @@ pub(super) struct Deriver {
     due: Sightings,
     /// The definitions that it had forgotten when `known` was begun.
     forgotten: u64,
+    /// The minute of the last record whose time was noted.
+    minute: i64,
+    /// When it was told last that a project has too many definitions of a kind.
+    told: HashMap<(ProjectId, Limit), Duration>,
 }
 
 impl Deriver {
@@ -109,6 +121,8 @@ impl Deriver {
             known,
             due,
             forgotten,
+            minute: i64::MIN,
+            told: HashMap::new(),
         }
     }
 
@@ -199,6 +213,20 @@ impl Deriver {
         self.feedback.note(noted, std::iter::once_with(|| Sample::from(warning)));
     }
 
+    /// Warns that a project has too many definitions of a kind, unless that was told within the hour.
+    fn tell(&mut self, beyond: &Beyond) {
+        let now = self.clock.monotonic();
+        let key = (beyond.project, beyond.limit);
+        if self.told.get(&key).is_some_and(|at| now.saturating_sub(*at) < BEYOND_PAUSE) {
+            return;
+        }
+        self.told.insert(key, now);
+        let sample = Sample::from(beyond);
+        let (project, kind) = (beyond.project, sample.kind);
+        let noted = Noted { project, kind, at: self.clock.now(), count: 1 };
+        self.feedback.note(noted, std::iter::once(sample));
+    }
+
     /// Tells the metadata store what is new.
     fn define(&mut self, derivations: &[Derivation]) {
         let mut is_storing = true;
@@ -222,7 +250,17 @@ impl Deriver {
                 is_storing = self.store();
             }
         }
+        let now = self.clock.now();
         self.known.put_last_seen_if_due(self.clock.monotonic(), &mut self.due);
+        // What a replay brings again has no effect now.
+        let applied = self.identities.applied_sequence();
+        let mut sequences = derivations.iter().map(|derivation| derivation.record.sequence);
+        if let Some(first) = sequences.find(|sequence| *sequence > applied) {
+            let time = RecordTime::new(now, first);
+            if time.minute != std::mem::replace(&mut self.minute, time.minute) {
+                self.due.times.push(time);
+            }
+        }
         self.store();
     }
 
@@ -232,14 +270,17 @@ impl Deriver {
             return true;
         }
         match self.runtime.block_on(self.metadata.upsert_definitions(&self.due)) {
-            Ok(()) => {
+            Ok(beyond) => {
                 self.due = Sightings::default();
+                beyond.iter().for_each(|beyond| self.tell(beyond));
                 true
             }
             Err(error) => {
                 tracing::error!(%error, "cannot store definitions; they wait");
                 if self.due.len() > DUE_MAX_ROWS {
-                    self.due = Sightings::default();
+                    // Times are one in a minute, and nothing brings them again.
+                    let times = std::mem::take(&mut self.due.times);
+                    self.due = Sightings { times, ..Sightings::default() };
                     self.known = Known::new(KeyTable::slot_names());
                 }
                 false

@@ -8,6 +8,8 @@ use uuid::Uuid;
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
 use crate::ingest::prepare::Drop;
+use crate::metadata::definition_room::Beyond;
+use crate::metadata::definition_room::Limit;
 
 /// Events of one batch that are named with each kind; the others are only counted.
 pub const SAMPLES_MAX: usize = 3;
@@ -57,11 +59,14 @@ pub enum Kind {
     PersonGone,
     /// A property is of another type than its column and stands in `properties` alone.
     PropertyTypeMismatch,
+    /// The project has as many definitions of this kind as it can have; the event is stored, and what it
+    /// has of further names gets no definition. Told at most once an hour.
+    TooManyDefinitions(Limit),
 }
 
 impl Kind {
     /// All kinds, in the order of [`Warnings`].
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::Dropped(Drop::NotAnObject),
         Self::Dropped(Drop::MissingEvent),
         Self::Dropped(Drop::MissingDistinctId),
@@ -94,6 +99,9 @@ impl Kind {
         Self::TooManyGroupTypes,
         Self::PersonGone,
         Self::PropertyTypeMismatch,
+        Self::TooManyDefinitions(Limit::Events),
+        Self::TooManyDefinitions(Limit::Properties),
+        Self::TooManyDefinitions(Limit::Pairs),
     ];
 
     /// Its stable name.
@@ -133,6 +141,9 @@ impl Kind {
             Self::InvalidGroupType => "invalid_group_type",
             Self::TooManyGroupTypes => "too_many_group_types",
             Self::PropertyTypeMismatch => "property_type_mismatch",
+            Self::TooManyDefinitions(Limit::Events) => "too_many_event_definitions",
+            Self::TooManyDefinitions(Limit::Properties) => "too_many_property_definitions",
+            Self::TooManyDefinitions(Limit::Pairs) => "too_many_event_properties",
         }
     }
 }
@@ -178,12 +189,31 @@ impl From<&Warning> for Sample {
     }
 }
 
+impl From<&Beyond> for Sample {
+    /// What there is no room for; whose event it was is not known any more.
+    fn from(beyond: &Beyond) -> Self {
+        Self {
+            kind: Kind::TooManyDefinitions(beyond.limit),
+            event: beyond.event.clone().unwrap_or_default(),
+            distinct_id: String::new(),
+            event_id: Uuid::nil(),
+            detail: beyond.property.clone().unwrap_or_default(),
+        }
+    }
+}
+
 /// The warnings of one batch: a count of each kind, and the first events of each. Memory is bounded
 /// whatever the batch; a batch without warnings costs nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warnings {
     counts: [u64; Kind::ALL.len()],
     samples: Vec<Sample>,
+}
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Self { counts: [0; Kind::ALL.len()], samples: Vec::new() }
+    }
 }
 
 impl Warnings {

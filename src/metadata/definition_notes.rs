@@ -1,6 +1,7 @@
 //! What people noted about a definition, of events or of properties: [`Notes`], beside what is known
 //! of those themselves. The rules of hiding and verifying are here.
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 
 use sqlx::SqliteConnection;
@@ -36,6 +37,8 @@ pub struct Notes {
     pub updated_by: Option<UserId>,
     /// Columns in which lists of such events are shown, kept for the client; none for properties.
     pub default_columns: Vec<String>,
+    /// The property whose value is shown beside such events; none for properties.
+    pub primary_property: Option<String>,
 }
 
 /// Changes to notes; `None` leaves a field as it is.
@@ -51,6 +54,8 @@ pub struct NotesPatch {
     pub hidden: Option<bool>,
     /// Replaces the columns.
     pub default_columns: Option<Vec<String>>,
+    /// Another property that is shown, or none.
+    pub primary_property: Option<Option<String>>,
 }
 
 /// Who edits, and when.
@@ -95,6 +100,7 @@ impl Notes {
             updated_at: Some(edit.at),
             updated_by: Some(edit.by),
             default_columns: patch.default_columns.unwrap_or(self.default_columns),
+            primary_property: patch.primary_property.unwrap_or(self.primary_property),
         })
     }
 }
@@ -145,6 +151,28 @@ impl Metadata {
     }
 }
 
+impl Metadata {
+    /// The property that is shown beside the events of each name, of all names that have one.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn primary_properties(
+        &self,
+        project: ProjectId,
+    ) -> Result<BTreeMap<String, String>, MetadataError> {
+        let rows: Vec<(String, String)> = sqlx::query_as(
+            "SELECT d.name, n.primary_property FROM definition_notes n
+             JOIN event_definitions d ON d.id = n.definition
+             WHERE n.project_id = $1 AND n.primary_property IS NOT NULL",
+        )
+        .bind(project.0)
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+}
+
 /// The notes of one definition.
 pub(super) async fn of(
     connection: &mut SqliteConnection,
@@ -168,11 +196,12 @@ pub(super) async fn put(
     sqlx::query(
         "INSERT INTO definition_notes
          (definition, project_id, description, owner, verified, verified_at, verified_by, hidden,
-          updated_at, updated_by, default_columns)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+          updated_at, updated_by, default_columns, primary_property)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          ON CONFLICT (definition) DO UPDATE SET
              description = $3, owner = $4, verified = $5, verified_at = $6, verified_by = $7,
-             hidden = $8, updated_at = $9, updated_by = $10, default_columns = $11",
+             hidden = $8, updated_at = $9, updated_by = $10, default_columns = $11,
+             primary_property = $12",
     )
     .bind(definition.to_string())
     .bind(project.0)
@@ -185,6 +214,7 @@ pub(super) async fn put(
     .bind(notes.updated_at.map_or(0, |at| at.0))
     .bind(notes.updated_by.map(|user| user.0))
     .bind(disk::to_json(&notes.default_columns))
+    .bind(&notes.primary_property)
     .execute(connection)
     .await?;
     Ok(())
@@ -214,6 +244,7 @@ struct NotesRow {
     updated_at: i64,
     updated_by: Option<i64>,
     default_columns: String,
+    primary_property: Option<String>,
 }
 
 impl NotesRow {
@@ -230,6 +261,7 @@ impl NotesRow {
             updated_at: Some(UnixMicros(self.updated_at)),
             updated_by: self.updated_by.map(UserId),
             default_columns: disk::from_json(TABLE, &self.default_columns)?,
+            primary_property: self.primary_property,
         };
         Ok((definition, notes))
     }

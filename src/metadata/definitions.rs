@@ -26,7 +26,9 @@ use crate::metadata::definition_notes;
 use crate::metadata::definition_notes::Edit;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::definition_room::Beyond;
 use crate::metadata::definition_room::Bounded;
+use crate::metadata::definition_room::Limit;
 use crate::metadata::definition_room::Room;
 use crate::metadata::disk;
 use crate::metadata::flag_calls;
@@ -35,6 +37,8 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::properties;
 use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertySeen;
+use crate::metadata::record_times;
+use crate::metadata::record_times::RecordTime;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7de0b7a8d4);
@@ -92,12 +96,15 @@ pub struct Sightings {
     pub pairs: Vec<PairSeen>,
     /// Flags that SDKs said they called.
     pub flags: Vec<FlagCalled>,
+    /// When records took effect.
+    pub times: Vec<RecordTime>,
 }
 
 impl Sightings {
     /// Number of rows that they concern.
     pub fn len(&self) -> usize {
-        self.events.len() + self.properties.len() + self.pairs.len() + self.flags.len()
+        let said = self.events.len() + self.properties.len() + self.pairs.len();
+        said + self.flags.len() + self.times.len()
     }
 
     /// Whether there is nothing to note.
@@ -137,6 +144,7 @@ impl EventDefinition {
             "verified": notes.verified,
             "hidden": notes.hidden,
             "default_columns": notes.default_columns,
+            "primary_property": notes.primary_property,
         }))
     }
 
@@ -149,15 +157,16 @@ impl EventDefinition {
 impl Metadata {
     /// Notes what arrived: new names and keys get a definition, known names a later
     /// `last_seen_at`, keys without a type the type, flags a later call. What is beyond
-    /// [`EVENT_DEFINITIONS_MAX`] and the limits of properties is not noted. All or nothing, in one
-    /// transaction; noting the same again changes nothing.
+    /// [`EVENT_DEFINITIONS_MAX`] and the limits of properties is not noted; the first such of each
+    /// project and kind is returned. All or nothing, in one transaction; noting the same again changes
+    /// nothing.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
-    pub async fn upsert_definitions(&self, seen: &Sightings) -> Result<(), MetadataError> {
+    pub async fn upsert_definitions(&self, seen: &Sightings) -> Result<Vec<Beyond>, MetadataError> {
         if seen.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut write = self.begin().await?;
         let mut room = Room::default();
@@ -167,7 +176,9 @@ impl Metadata {
         properties::upsert(write.connection(), &seen.properties, &mut room).await?;
         properties::insert_pairs(write.connection(), &seen.pairs, &mut room).await?;
         flag_calls::upsert(write.connection(), &seen.flags).await?;
-        write.commit_unseen().await
+        record_times::insert(write.connection(), &seen.times).await?;
+        write.commit_unseen().await?;
+        Ok(room.beyond())
     }
 
     /// Definitions of a project in an order of the store's own, at most `limit`, those behind the
@@ -240,6 +251,7 @@ impl Metadata {
         patch: DefinitionPatch,
         by: UserId,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
+        check_property(&patch)?;
         let name = patch.name.unwrap_or_default();
         check_text("name", &name, NAME_MAX_CHARS)?;
         let mut write = self.begin().await?;
@@ -289,28 +301,13 @@ impl Metadata {
         if let Some(name) = &patch.name {
             check_text("name", name, NAME_MAX_CHARS)?;
         }
+        check_property(&patch)?;
         let mut write = self.begin().await?;
         let stored = by_id(write.connection(), project, id).await?;
         check_owner(&write, &patch.notes)?;
-        let noted = definition_notes::of(write.connection(), id).await?;
-        let before = stored.logged(&noted);
-        let notes = noted.edited("event", patch.notes, Edit { by, at: self.now() })?;
         let is_renamed = patch.name.as_ref().is_some_and(|name| *name != stored.name);
-        let definition = EventDefinition {
-            name: patch.name.unwrap_or(stored.name),
-            created_at: patch.created_at.unwrap_or(stored.created_at),
-            last_seen_at: patch.last_seen_at.or(stored.last_seen_at),
-            tags: patch.tags.map_or(stored.tags, normal_tags),
-            post_to_slack: patch.post_to_slack.unwrap_or(stored.post_to_slack),
-            ..stored
-        };
-        update(write.connection(), &definition).await.map_err(name_is_taken)?;
-        definition_notes::put(write.connection(), project, id, &notes).await?;
-        let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
-        if !fields.is_empty() {
-            let change = definition.change(Verb::Changed, fields);
-            write.log(project, Some(by), change).await?;
-        }
+        let edit = Edit { by, at: self.now() };
+        let (definition, notes) = write.edit_definition(stored, patch, edit).await?;
         write.commit_unseen().await?;
         if is_renamed {
             self.note_forgotten();
@@ -344,6 +341,37 @@ impl Metadata {
     }
 }
 
+impl Write {
+    /// Changes a definition, and logs what changed.
+    pub(super) async fn edit_definition(
+        &mut self,
+        stored: EventDefinition,
+        patch: DefinitionPatch,
+        edit: Edit,
+    ) -> Result<(EventDefinition, Notes), MetadataError> {
+        let noted = definition_notes::of(self.connection(), stored.id).await?;
+        let before = stored.logged(&noted);
+        let notes = noted.edited("event", patch.notes, edit)?;
+        let definition = EventDefinition {
+            name: patch.name.unwrap_or(stored.name),
+            created_at: patch.created_at.unwrap_or(stored.created_at),
+            last_seen_at: patch.last_seen_at.or(stored.last_seen_at),
+            tags: patch.tags.map_or(stored.tags, normal_tags),
+            post_to_slack: patch.post_to_slack.unwrap_or(stored.post_to_slack),
+            ..stored
+        };
+        let (id, project) = (definition.id, definition.project);
+        update(self.connection(), &definition).await.map_err(name_is_taken)?;
+        definition_notes::put(self.connection(), project, id, &notes).await?;
+        let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
+        if !fields.is_empty() {
+            let change = definition.change(Verb::Changed, fields);
+            self.log(project, Some(edit.by), change).await?;
+        }
+        Ok((definition, notes))
+    }
+}
+
 /// Labels as PostHog keeps them: trimmed, lower case, each once, none empty.
 pub(super) fn normal_tags(tags: Vec<String>) -> Vec<String> {
     let mut normal: Vec<String> = Vec::with_capacity(tags.len());
@@ -362,6 +390,14 @@ fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
     std::iter::successors(Some(first), |taken| Some(Uuid::new_v5(taken, b"")))
 }
 
+/// A property that is shown has a name as events have.
+fn check_property(patch: &DefinitionPatch) -> Result<(), Violation> {
+    match &patch.notes.primary_property {
+        Some(Some(name)) => check_text("primary_property", name, NAME_MAX_CHARS),
+        _ => Ok(()),
+    }
+}
+
 /// An owner must be a user who was not removed.
 fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
     match patch.owner {
@@ -372,6 +408,7 @@ fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
 
 /// The event definitions of a project.
 const EVENTS: Bounded = Bounded {
+    limit: Limit::Events,
     count: "SELECT COUNT(*) FROM (SELECT 1 FROM event_definitions WHERE project_id = $1 LIMIT $2) AS n",
     max: EVENT_DEFINITIONS_MAX,
 };
@@ -391,9 +428,15 @@ async fn upsert(
     .bind(&seen.name)
     .execute(&mut *connection)
     .await?;
-    if updated.rows_affected() == 0 && room.take(connection, EVENTS, seen.project).await? {
+    if updated.rows_affected() > 0 {
+        return Ok(());
+    }
+    if room.take(connection, EVENTS, seen.project).await? {
         let times = (seen.seen_at, Some(seen.seen_at));
         insert(connection, seen.project, &seen.name, times).await?;
+    } else {
+        let (project, event) = (seen.project, Some(seen.name.clone()));
+        room.refuse(Beyond { project, limit: Limit::Events, event, property: None });
     }
     Ok(())
 }
@@ -469,7 +512,7 @@ async fn find_by_name(
     row.map(EventDefinition::try_from).transpose()
 }
 
-async fn by_id(
+pub(super) async fn by_id(
     connection: &mut SqliteConnection,
     project: ProjectId,
     id: Uuid,

@@ -14,7 +14,9 @@ use uuid::Uuid;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::definition_room::Beyond;
 use crate::metadata::definition_room::Bounded;
+use crate::metadata::definition_room::Limit;
 use crate::metadata::definition_room::Room;
 use crate::metadata::disk;
 
@@ -32,11 +34,13 @@ pub const PROPERTY_DEFINITIONS_MAX: u32 = 50_000;
 pub const EVENT_PROPERTIES_MAX: u32 = 500_000;
 
 const DEFINITIONS: Bounded = Bounded {
+    limit: Limit::Properties,
     count: "SELECT COUNT(*) FROM (SELECT 1 FROM property_definitions WHERE project_id = $1 LIMIT $2) AS n",
     max: PROPERTY_DEFINITIONS_MAX,
 };
 
 const PAIRS: Bounded = Bounded {
+    limit: Limit::Pairs,
     count: "SELECT COUNT(*) FROM (SELECT 1 FROM event_properties WHERE project_id = $1 LIMIT $2) AS n",
     max: EVENT_PROPERTIES_MAX,
 };
@@ -289,7 +293,12 @@ async fn with_room<'s>(
         let is_kept = room.of(connection, DEFINITIONS, one.project).await? >= count
             || exists(connection, one).await?
             || room.take(connection, DEFINITIONS, one.project).await?;
-        kept.extend(is_kept.then_some(one));
+        if is_kept {
+            kept.push(one);
+        } else {
+            let (project, property) = (one.project, Some(one.name.clone()));
+            room.refuse(Beyond { project, limit: Limit::Properties, event: None, property });
+        }
     }
     Ok(kept)
 }
@@ -303,6 +312,18 @@ async fn exists(
          WHERE project_id = $1 AND kind = $2 AND group_type_index = $3 AND name = $4";
     let select = sqlx::query_scalar(select).bind(seen.project.0).bind(kind).bind(index);
     let found: Option<i64> = select.bind(&seen.name).fetch_optional(connection).await?;
+    Ok(found.is_some())
+}
+
+async fn is_paired(
+    connection: &mut SqliteConnection,
+    pair: &PairSeen,
+) -> Result<bool, MetadataError> {
+    let select = "SELECT 1 FROM event_properties
+         WHERE project_id = $1 AND event = $2 AND property = $3";
+    let select = sqlx::query_scalar(select).bind(pair.project.0);
+    let select = select.bind(&pair.event).bind(&pair.property);
+    let found: Option<i64> = select.fetch_optional(connection).await?;
     Ok(found.is_some())
 }
 
@@ -348,6 +369,11 @@ pub(super) async fn insert_pairs(
         // One that is there already takes a place too, but only until the end of the transaction.
         if room.take(connection, PAIRS, pair.project).await? {
             kept.push(pair);
+        } else if !room.has_refused(Limit::Pairs, pair.project)
+            && !is_paired(connection, pair).await?
+        {
+            let (event, property) = (Some(pair.event.clone()), Some(pair.property.clone()));
+            room.refuse(Beyond { project: pair.project, limit: Limit::Pairs, event, property });
         }
     }
     for rows in kept.chunks(INSERT_ROWS) {

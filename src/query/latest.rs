@@ -37,6 +37,7 @@ use crate::query::QueryError;
 use crate::query::events;
 use crate::query::matches;
 use crate::query::matches::Filters;
+use crate::query::people::InCohort;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::store::Snapshot;
@@ -55,7 +56,7 @@ const COLUMNS: [&str; 7] =
     ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties"];
 
 /// Which events are asked for. Everything that is given must hold.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct EventsQuestion {
     /// The name.
     pub event: Option<String>,
@@ -63,12 +64,20 @@ pub struct EventsQuestion {
     pub distinct_id: Option<String>,
     /// The person, as of now.
     pub person: Option<Uuid>,
-    /// Filters on properties of the event and of its person.
+    /// Filters on properties of the event, and on its person and the cohorts of that.
     pub properties: Option<Tree>,
+    /// Answers for cohorts; without it nobody is in one.
+    pub in_cohort: Option<InCohort>,
     /// Only later ones.
     pub after: Option<UnixMicros>,
     /// Only earlier ones.
     pub before: Option<UnixMicros>,
+}
+
+impl std::fmt::Debug for EventsQuestion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventsQuestion").finish_non_exhaustive()
+    }
 }
 
 /// One event.
@@ -146,6 +155,7 @@ impl Engine {
         }
         let (after, before) = (question.after, question.before);
         let name = question.event.clone();
+        self.note_events_named(project, name.as_deref());
         // One person's events are few and anywhere, so a second pass would cost as much as the first.
         let is_of_one = question.distinct_id.is_some() || question.person.is_some();
         let source = self.source(project, self.condition(project, question));
@@ -214,6 +224,7 @@ impl Engine {
         self.wait().await?;
         let value = property_text(&question.key);
         let mut condition = value.clone().is_not_null();
+        self.note_events_named(project, question.events.iter().map(String::as_str));
         if !question.events.is_empty() {
             let names = question.events.iter().map(|name| lit(name.clone())).collect();
             condition = condition.and(col("event").in_list(names, false));
@@ -236,10 +247,11 @@ impl Engine {
     /// The names of the events that a question asks for, and everything else but the times.
     fn condition(&self, project: ProjectId, question: EventsQuestion) -> Option<Expr> {
         let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
+        let in_cohort = question.in_cohort;
         let tree = question.properties.map(|tree| {
             let now = self.shared.clock.now();
             let persons = self.identities().view();
-            matches::condition(Filters { tree, project, persons, now })
+            matches::condition(Filters { tree, project, persons, in_cohort, now })
         });
         let conditions = [
             equal("event", question.event),

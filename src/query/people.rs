@@ -4,7 +4,7 @@
 //! does not fit or is still being read, or columns leave too many persons open (`everybody`).
 
 mod everybody;
-mod search;
+pub(in crate::query) mod search;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::tree::Tree;
@@ -50,6 +51,14 @@ pub struct PersonsQuestion {
     pub properties: Option<Tree>,
     /// A cohort that the person is in.
     pub cohort: Option<i64>,
+    /// Numbers, of which the person has one.
+    pub numbers: Option<Vec<i64>>,
+    /// Uuids, of which the person has one.
+    pub uuids: Option<Vec<Uuid>>,
+    /// The property `email` or one of the person's distinct ids, exactly.
+    pub key_identifier: Option<String>,
+    /// Records of the log from this one on changed the person or its distinct ids.
+    pub changed_since: Option<u64>,
     /// Answers for cohorts; without it nobody is in one.
     pub in_cohort: Option<InCohort>,
 }

@@ -359,11 +359,15 @@ fn persons_and_queries_may_have_lower_limits() {
         server.get("/api/projects/1/persons/values/?key=a"),
         server.get("/api/projects/1/events/"),
         server.post("/api/projects/1/query/", &query),
+        // When flags were last called is told by events.
+        server.get("/api/projects/1/feature_flags/?active=stale"),
+        server.get("/api/projects/1/feature_flags/matching_ids/?active=STALE"),
     ] {
         assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("throttled")));
         assert!(answer.header("retry-after").is_some(), "{answer}");
     }
-    for path in ["event_definitions/", "property_definitions/", "feature_flags/", ""] {
+    let others = ["event_definitions/", "property_definitions/", "feature_flags/?active=true", ""];
+    for path in others {
         assert_eq!(server.get(&format!("/api/projects/1/{path}")).status, 200, "{path}");
     }
     let other = key_with(&server, json!(["person:read"]));

@@ -252,3 +252,28 @@ fn what_is_odd_about_events_is_counted_and_told() {
     expected[2].1 += 1;
     assert_eq!(warnings(&server), expected);
 }
+
+/// Goal: whoever makes up too many names finds out, once, and no event is lost for it.
+#[test]
+fn names_that_get_no_definition_are_told() {
+    let server = TestServer::start();
+    let batch = |names: std::ops::Range<usize>| {
+        let event = |n| json!({"event": format!("name {n:05}"), "distinct_id": "someone"});
+        Value::Array(names.map(event).collect())
+    };
+    assert_eq!(server.capture(&batch(0..10_000)).status, 200);
+    let defined = |query: &str| {
+        let page = server.get(&format!("/api/projects/@current/event_definitions/?{query}")).json();
+        page["count"].as_u64().expect("a count")
+    };
+    assert_eq!((defined(""), warnings(&server)), (10_000, Vec::new()));
+    for names in [9_990..10_010, 10_010..10_020] {
+        assert_eq!(server.capture(&batch(names)).status, 200);
+    }
+    assert_eq!((defined(""), defined("search=name%2010015")), (10_000, 0));
+    let expected = vec![("too_many_event_definitions".to_owned(), 1)];
+    soon("the warning", || (warnings(&server) == expected).then_some(()));
+    let found = results(&server, "ingestion_warnings/");
+    assert_eq!(found[0]["warnings"][0]["details"], json!({"event": "name 10000"}));
+    assert_eq!(server.count("SELECT count(*) FROM events"), 10_030);
+}

@@ -109,7 +109,7 @@ fn a_definition_is_retrieved_in_the_documented_shape() {
         );
     }
     let metrics = server.get(&format!("{}metrics/", path_of(&definition)));
-    assert!(metrics.status == 200 && metrics.json().get("query_usage_30_day").is_some());
+    assert_eq!((metrics.status, metrics.json()), (200, json!({"query_usage_30_day": 0})));
 }
 
 #[test]
@@ -398,4 +398,197 @@ fn truth_values_in_a_query_are_read_alike() {
         let found = (answer.status, answer.json()["detail"].clone());
         assert_eq!(found, (400, json!("Must be a JSON list of names.")), "{name}");
     }
+}
+
+/// Newer versions of PostHog: names alone, and without those that were not seen for thirty days.
+#[test]
+fn lists_are_narrowed_down_by_names_and_staleness() {
+    let server = TestServer::start();
+    seen(&server, &["a", "b,c", "c", "old"]);
+    server.post(DEFINITIONS, &json!({"name": "never"}));
+    let long_ago = json!({"last_seen_at": "2026-01-01T00:00:00Z"});
+    let old = path_of(&by_name(&server, "old"));
+    assert_eq!(server.patch(&old, &long_ago).status, 200);
+    for (query, expected) in [
+        ("names=a&names=c", vec!["a", "c"]),
+        ("names=a,c,nothing", vec!["a", "c"]),
+        ("names=b,c", vec!["b,c", "c"]),
+        ("names=a&search=b", vec![]),
+        ("exclude_stale=true&ordering=name", vec!["a", "b,c", "c", "never"]),
+        ("exclude_stale=false&ordering=name", vec!["a", "b,c", "c", "never", "old"]),
+        ("ordering=-created_at::date,-name&names=a,c", vec!["c", "a"]),
+    ] {
+        assert_eq!(names(&server, query), expected, "{query}");
+    }
+    let wrong = server.get(&format!("{DEFINITIONS}?exclude_stale=perhaps"));
+    assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("exclude_stale")));
+}
+
+/// Newer versions of PostHog: a property that is shown beside events, told by the names of those.
+#[test]
+fn events_have_a_property_that_is_shown_beside_them() {
+    let server = TestServer::start();
+    seen(&server, &["order", "visit", "a,b"]);
+    let shown = |query: &str| {
+        let answer = server.get(&format!("{DEFINITIONS}primary_properties/{query}"));
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["primary_properties"].clone()
+    };
+    assert_eq!(shown(""), json!({}));
+    for (name, property) in [("order", "price"), ("a%2Cb", "$pathname")] {
+        let definition = by_name(&server, name);
+        assert_eq!(definition["primary_property"], Value::Null);
+        let edited = server.patch(&path_of(&definition), &json!({"primary_property": property}));
+        assert_eq!((edited.status, &edited.json()["primary_property"]), (200, &json!(property)));
+    }
+    assert_eq!(shown(""), json!({"order": "price", "a,b": "$pathname"}));
+    assert_eq!(shown("?names=order&names=visit"), json!({"order": "price"}));
+    assert_eq!(shown("?names=a%2Cb"), json!({"a,b": "$pathname"}));
+    let order = path_of(&by_name(&server, "order"));
+    for (value, code) in [(json!(" "), "blank"), (json!("x".repeat(401)), "max_length")] {
+        let answer = server.patch(&order, &json!({"primary_property": value}));
+        let answer = (answer.status, answer.json());
+        assert_eq!((answer.0, &answer.1["code"]), (400, &json!(code)), "{answer:?}");
+        assert_eq!(answer.1["attr"], "primary_property");
+    }
+    let other = json!({"description": "d"});
+    assert_eq!(server.patch(&order, &other).json()["primary_property"], "price");
+    let none = server.patch(&order, &json!({"primary_property": null}));
+    assert_eq!(none.json()["primary_property"], Value::Null);
+    assert_eq!(shown(""), json!({"a,b": "$pathname"}));
+    let log = server.get(&format!("{order}activity/")).json();
+    let change = &log["results"][0]["detail"]["changes"][0];
+    assert_eq!(
+        (&change["field"], &change["before"]),
+        (&json!("primary_property"), &json!("price"))
+    );
+}
+
+/// PostHog's `bulk_update_tags` and `bulk_update_verified` of event definitions.
+#[test]
+fn many_definitions_are_changed_at_once() {
+    let server = TestServer::start();
+    seen(&server, &["a", "b", "c"]);
+    let id = |name: &str| text_of(&by_name(&server, name)["id"]);
+    let (a, b, c) = (id("a"), id("b"), id("c"));
+    let nobody = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
+    let post = |path: &str, body: Value| {
+        let answer = server.post(&format!("{DEFINITIONS}{path}/"), &body);
+        (answer.status, answer.json())
+    };
+    let tags = |body: Value| post("bulk_update_tags", body);
+    assert_eq!(
+        tags(json!({"ids": [a, b, nobody, a], "action": "add", "tags": [" Growth ", "x"]})),
+        (
+            200,
+            json!({
+                "updated": [{"id": a, "tags": ["growth", "x"]}, {"id": b, "tags": ["growth", "x"]}],
+                "skipped": [{"id": nobody, "reason": "Not found"}],
+            })
+        )
+    );
+    let (_, answer) = tags(json!({"ids": [a, c], "action": "remove", "tags": ["X"]}));
+    let expected = json!([{"id": a, "tags": ["growth"]}, {"id": c, "tags": []}]);
+    assert_eq!(answer["updated"], expected);
+    let (_, answer) = tags(json!({"ids": [b], "action": "set", "tags": []}));
+    assert_eq!(answer["updated"], json!([{"id": b, "tags": []}]));
+    assert_eq!(by_name(&server, "a")["tags"], json!(["growth"]));
+    let changes = |id: &str| {
+        let log = server.get(&format!("{DEFINITIONS}{id}/activity/")).json();
+        log["total_count"].as_u64().expect("a count")
+    };
+    assert_eq!((changes(&a), changes(&b), changes(&c)), (2, 2, 0), "what stays is no change");
+
+    let hidden = json!({"hidden": true});
+    assert_eq!(server.patch(&format!("{DEFINITIONS}{c}/"), &hidden).status, 200);
+    let verified = |body: Value| post("bulk_update_verified", body);
+    let (status, answer) = verified(json!({"ids": [a, c, nobody], "verified": true}));
+    let both = json!([{"id": a, "verified": true}, {"id": c, "verified": true}]);
+    assert_eq!((status, &answer["updated"]), (200, &both));
+    assert_eq!(answer["skipped"], json!([{"id": nobody, "reason": "Not found"}]));
+    let shown = by_name(&server, "c");
+    assert_eq!((&shown["verified"], &shown["hidden"]), (&json!(true), &json!(false)));
+    assert_eq!(shown["verified_by"]["id"], 1);
+    let (_, answer) = verified(json!({"ids": [a, b], "verified": false}));
+    let updated = json!([{"id": a, "verified": false}]);
+    assert_eq!(answer["updated"], updated, "what is so already is not told");
+    assert_eq!(by_name(&server, "a")["verified_at"], Value::Null);
+
+    let many: Vec<String> = (0..501_u128).map(|n| uuid::Uuid::from_u128(n).to_string()).collect();
+    for (body, attr, code) in [
+        (json!({"action": "add", "tags": ["x"]}), "ids", "required"),
+        (json!({"ids": [], "action": "add", "tags": ["x"]}), "ids", "empty"),
+        (json!({"ids": many, "action": "add", "tags": ["x"]}), "ids", "max_length"),
+        (json!({"ids": [a, "b"], "action": "add", "tags": ["x"]}), "ids__1", "invalid_input"),
+        (json!({"ids": [a], "tags": ["x"]}), "action", "required"),
+        (json!({"ids": [a], "action": "drop", "tags": ["x"]}), "action", "invalid_choice"),
+        (json!({"ids": [a], "action": "add", "tags": []}), "tags", "invalid_input"),
+    ] {
+        let (status, answer) = tags(body.clone());
+        assert_eq!(
+            (status, &answer["attr"], &answer["code"]),
+            (400, &json!(attr), &json!(code)),
+            "{body}"
+        );
+    }
+    let (status, answer) = verified(json!({"ids": [a]}));
+    assert_eq!(
+        (status, &answer["attr"], &answer["code"]),
+        (400, &json!("verified"), &json!("required"))
+    );
+}
+
+/// Goal: what counts is how often people ask for an event, by whatever question, and it outlives an end.
+#[test]
+fn questions_that_name_an_event_are_counted() {
+    let mut server = TestServer::start();
+    seen(&server, &["order", "visit", "$pageview"]);
+    let paths: Vec<String> =
+        ["order", "visit"].iter().map(|name| path_of(&by_name(&server, name))).collect();
+    let used = |server: &TestServer| {
+        let one = |path: &String| {
+            let answer = server.get(&format!("{path}metrics/")).json();
+            answer["query_usage_30_day"].as_u64().expect("a number")
+        };
+        (one(&paths[0]), one(&paths[1]))
+    };
+    let project = "/api/projects/@current/";
+    let ask = |sql: &str| {
+        let answer = server.post(&format!("{project}query/"), &json!({"query": sql}));
+        assert_eq!(answer.status, 200, "{sql}: {answer}");
+    };
+    let get = |path: &str| {
+        let answer = server.get(&format!("{project}{path}"));
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+    };
+    for (question, expected) in [
+        ("get events/", (0, 0)),
+        ("get events/?event=order", (1, 0)),
+        ("get events/?event=nothing", (1, 0)),
+        ("get events/values/?key=price&event_name=order&event_name=visit", (2, 1)),
+        ("get event_definitions/by_name/?name=order", (2, 1)),
+        ("SELECT count(*) FROM events", (2, 1)),
+        ("SELECT count(*) FROM events WHERE event = 'order'", (3, 1)),
+        ("SELECT count(*) FROM events e WHERE 'visit' = e.event AND e.event = 'visit'", (3, 2)),
+        ("SELECT count(*) FILTER (WHERE event IN ('order', 'visit')) FROM events", (4, 3)),
+        ("SELECT (SELECT count(*) FROM events WHERE event = 'visit') AS n", (4, 4)),
+        ("WITH o AS (SELECT * FROM events WHERE event = 'order') SELECT count(*) FROM o", (5, 4)),
+        ("SELECT count(*) FROM events WHERE event <> 'order' AND event NOT IN ('visit')", (5, 4)),
+        ("SELECT 'order' AS event", (5, 4)),
+    ] {
+        match question.strip_prefix("get ") {
+            Some(path) => get(path),
+            None => ask(question),
+        }
+        assert_eq!(used(&server), expected, "{question}");
+    }
+    let wrong = server.post(
+        &format!("{project}query/"),
+        &json!({"query": "SELECT x FROM events WHERE event = 'order'"}),
+    );
+    assert_eq!((wrong.status, used(&server)), (400, (5, 4)), "what is no question does not count");
+    ask("SELECT count(*) FROM events WHERE event = 'order'");
+    server.stop();
+    server.restart();
+    assert_eq!(used(&server), (6, 4), "an orderly end writes what was not written yet");
 }

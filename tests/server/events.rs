@@ -131,6 +131,72 @@ fn an_event_is_told_with_its_person_and_exactly_as_it_was_sent() {
 }
 
 /// djangorestframework-csv: columns by name, nested ones with dots, lines that end with CRLF.
+/// Filters of PostHog's events besides properties of events and persons: cohorts, the person's row, flags.
+#[test]
+fn events_are_found_by_cohorts_persons_and_flags() {
+    let server = TestServer::start();
+    let event = |number: u32, id: &str, more: Value| {
+        let mut event = json!({
+            "event": "seen", "distinct_id": id, "timestamp": format!("2026-03-01T00:00:{number:02}Z"),
+            "properties": {"n": number},
+        });
+        let all = event["properties"].as_object_mut().expect("properties");
+        all.extend(more.as_object().expect("properties").clone());
+        event
+    };
+    let pro = json!({"$set": {"plan": "pro"}, "$feature/beta": "test"});
+    let batch = json!([
+        event(1, "ann", pro),
+        event(2, "bob", json!({"$set": {"plan": "free"}, "$feature/beta": "control"})),
+        event(3, "ann", json!({"$feature/beta": "control"})),
+        event(4, "nobody", json!({"$process_person_profile": false})),
+    ]);
+    assert_eq!(server.capture(&batch).status, 200);
+    let identify = json!({
+        "event": "$identify", "distinct_id": "bob", "timestamp": "2026-02-01T00:00:00Z",
+        "properties": {"n": 0, "$anon_distinct_id": "device"},
+    });
+    assert_eq!(server.capture(&json!([identify])).status, 200);
+    let cohort = |body: &Value| {
+        let made = server.post("/api/projects/@current/cohorts/", body);
+        assert_eq!(made.status, 201, "{made}");
+        made.json()["id"].clone()
+    };
+    let rule = json!({"key": "plan", "value": "pro", "type": "person"});
+    let rule = json!({"properties": {"type": "AND", "values": [rule]}});
+    let pros = cohort(&json!({"name": "pros", "filters": rule}));
+    for (filters, expected) in [
+        (json!([{"key": "id", "type": "cohort", "value": pros}]), vec![3, 1]),
+        (
+            json!([{"key": "id", "type": "cohort", "value": pros, "operator": "not_in"}]),
+            vec![4, 2, 0],
+        ),
+        (json!([{"key": "id", "type": "cohort", "value": 99}]), vec![]),
+        (
+            json!([{"key": "id", "type": "cohort", "value": pros},
+                   {"key": "n", "operator": "gt", "value": 1}]),
+            vec![3],
+        ),
+        (json!([{"key": "is_identified", "type": "person_metadata", "value": "true"}]), vec![2, 0]),
+        (json!([{"key": "$feature/beta", "type": "feature", "value": "control"}]), vec![3, 2]),
+    ] {
+        let page = list(&server, &[("properties", &filters.to_string())]);
+        assert_eq!(numbers(&page), expected, "{filters}");
+    }
+    for (filters, detail) in [
+        (
+            json!([{"key": "a", "type": "group", "group_type_index": 0, "value": 1}]),
+            "Events can be filtered by properties of events and persons, and by cohorts only.",
+        ),
+        (json!([{"key": "1 = 1", "type": "hogql"}]), "unknown filter type 'hogql'"),
+    ] {
+        let refused = server.get(&with(EVENTS, &[("properties", &filters.to_string())]));
+        let answer = refused.json();
+        assert_eq!((refused.status, &answer["attr"]), (400, &json!("properties")), "{filters}");
+        assert_eq!(answer["detail"], detail, "{filters}");
+    }
+}
+
 #[test]
 fn events_are_also_csv() {
     let server = TestServer::start();

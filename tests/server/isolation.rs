@@ -25,8 +25,10 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/early_access_feature/", "", true),
     ("P/event_definitions/", "", true),
     ("P/event_definitions/", "search=SECRET", true),
+    ("P/event_definitions/", "names=only of SECRET", true),
     ("P/event_definitions/activity/", "", true),
     ("P/event_definitions/by_name/", "name=only of SECRET", true),
+    ("P/event_definitions/primary_properties/", "", true),
     ("P/events/", "", true),
     ("P/events/", "event=same event", true),
     ("P/events/", "event=only of SECRET", true),
@@ -53,6 +55,9 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/persons/", "", true),
     ("P/persons/", "distinct_id=same", true),
     ("P/persons/", "email=SECRET@x.com", true),
+    ("P/persons/", "key_identifier=SECRET@x.com", true),
+    ("P/persons/", "uuid=PERSON", true),
+    ("P/persons/", "updated_after=-1d", true),
     ("P/persons/", "search=SECRET@", true),
     ("P/persons/", "search=PERSON", true),
     ("P/persons/", "cohort=COHORT", true),
@@ -97,6 +102,18 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         400,
     ),
     ("POST", "P/event_definitions/", r#"{"name": "made by hand"}"#, 201),
+    (
+        "POST",
+        "P/event_definitions/bulk_update_tags/",
+        r#"{"ids": ["DEFINITION"], "action": "add", "tags": ["stolen"]}"#,
+        200,
+    ),
+    (
+        "POST",
+        "P/event_definitions/bulk_update_verified/",
+        r#"{"ids": ["DEFINITION"], "verified": true}"#,
+        200,
+    ),
     (
         "POST",
         "P/feature_flags/",
@@ -212,7 +229,8 @@ impl Owner {
         let flag = made("feature_flags/", json!({"key": format!("of-{secret}"), "name": secret}));
         let (flag, cohort) = (text(&flag["id"]), text(&cohort["id"]));
         changed(&format!("feature_flags/{flag}/"), json!({"name": format!("again {secret}")}));
-        changed(&format!("event_definitions/{definition}/"), json!({"description": secret}));
+        let noted = json!({"description": secret, "primary_property": secret});
+        changed(&format!("event_definitions/{definition}/"), noted);
         changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
         changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
         let roles = "/api/organizations/@current/roles/";
@@ -238,7 +256,8 @@ impl Owner {
         self.ids = BTreeMap::from([
             ("cohorts/:id", cohort.clone()),
             ("early_access_feature/:id", text(&feature["id"])),
-            ("event_definitions/:id", definition),
+            ("event_definitions/:id", definition.clone()),
+            ("DEFINITION", definition),
             ("events/:uuid", event),
             ("feature_flags/:id", flag.clone()),
             ("persons/:id", text(&person["id"])),
@@ -261,7 +280,7 @@ impl Owner {
 
     /// `template` with what is this project's.
     fn of_mine(&self, template: &str) -> String {
-        let names = ["SECRET", "PERSON", "COHORT", "FLAG", "ROLE"];
+        let names = ["SECRET", "PERSON", "COHORT", "FLAG", "ROLE", "DEFINITION"];
         names.iter().fold(template.to_owned(), |text, name| text.replace(name, &self.ids[name]))
     }
 
@@ -318,11 +337,12 @@ pub(crate) fn fill_in(
     path + "/"
 }
 
-/// Times of what the server does by itself, and of the question.
+/// Times of what the server does by itself, and of the question; how often was asked before.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for name in ["last_calculation", "effective_date_from", "effective_date_to"] {
+            let names = ["last_calculation", "effective_date_from", "effective_date_to"];
+            for name in names.into_iter().chain(["query_usage_30_day"]) {
                 fields.remove(name);
             }
             fields.values_mut().for_each(strip);

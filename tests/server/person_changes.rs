@@ -283,6 +283,16 @@ fn the_timeline_begins_a_point_with_every_change() {
             "effective_date_to": "2026-01-02T00:00:00.000000Z",
         })
     );
+    for (interval, to) in [
+        ("", "2026-02-01T00:00:00.000000Z"),
+        ("&interval=hour", "2026-01-31T01:00:00.000000Z"),
+        ("&interval=week", "2026-02-07T00:00:00.000000Z"),
+        ("&interval=month", "2026-02-28T00:00:00.000000Z"),
+    ] {
+        let query = format!("date_from=2026-01-31&date_to=2026-01-31{interval}");
+        let timeline = server.get(&format!("{path}properties_timeline/?{query}")).json();
+        assert_eq!(timeline["effective_date_to"], to, "one interval from one point in time");
+    }
     assert_eq!(
         server.get(&format!("{path}properties_timeline/?date_from=soon")).json()["attr"],
         "date_from"

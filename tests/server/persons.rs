@@ -167,6 +167,80 @@ fn filters_find_whom_they_should() {
     }
 }
 
+/// The filters of older versions of PostHog: lists of ids, email or distinct id, whether identified, when
+/// changed.
+#[test]
+fn old_filters_find_whom_they_should() {
+    let mut server = TestServer::start();
+    identify(&server, &people());
+    let anonymous =
+        json!({"event": "seen", "distinct_id": "zoe", "timestamp": "2026-01-02T00:00:00Z"});
+    let merged = json!({
+        "event": "$identify", "distinct_id": "dan", "timestamp": "2026-01-01T00:00:03Z",
+        "properties": {"$anon_distinct_id": "device"},
+    });
+    assert_eq!(server.capture(&json!([anonymous, merged])).status, 200);
+    let field = |id: &str, name: &str| {
+        let found = list(&server, &[("distinct_id", id)])["results"][0][name].clone();
+        found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+    };
+    let join = |name: &str, ids: &[&str]| {
+        ids.iter().map(|id| field(id, name)).collect::<Vec<_>>().join(",")
+    };
+    let nobody = uuid::Uuid::from_u128(5).to_string();
+    let (numbers, uuids) = (join("id", &["ann", "eve"]), join("uuid", &["ann", "bob"]));
+    let more = format!(" {uuids} , {nobody},{uuids}");
+    let all = vec!["zoe", "dan", "eve", "bob", "ann"];
+    for (query, expected) in [
+        (vec![("id", &*numbers)], vec!["eve", "ann"]),
+        (vec![("id", "999999")], vec![]),
+        (vec![("uuid", &*uuids)], vec!["bob", "ann"]),
+        (vec![("uuid", &*more)], vec!["bob", "ann"]),
+        (vec![("uuid", &*nobody)], vec![]),
+        (vec![("id", &*numbers), ("uuid", &*uuids)], vec!["ann"]),
+        (vec![("uuid", &*uuids), ("search", "bob")], vec!["bob"]),
+        (vec![("uuid", &*uuids), ("limit", "1"), ("offset", "1")], vec!["ann"]),
+        (vec![("key_identifier", "eve@home.org")], vec!["eve"]),
+        (vec![("key_identifier", "eve")], vec!["eve"]),
+        (vec![("key_identifier", "EVE@home.org")], vec![]),
+        (vec![("is_identified", "true")], vec!["dan"]),
+        (vec![("is_identified", "False")], vec!["zoe", "eve", "bob", "ann"]),
+        (vec![("is_identified", "")], all.clone()),
+        (vec![("is_identified", "0"), ("email", "ann@corp.com")], vec!["ann"]),
+        (
+            vec![("is_identified", "0"), ("properties", r#"[{"key": "plan", "value": "free"}]"#)],
+            vec!["eve", "bob"],
+        ),
+        (vec![("is_identified", "false"), ("distinct_id", "dan")], vec![]),
+        (vec![("updated_after", "2020-01-01")], all.clone()),
+        (vec![("updated_after", "-1h")], all.clone()),
+        (vec![("updated_after", "-1h"), ("search", "corp")], vec!["bob", "ann"]),
+        (vec![("updated_after", "2100-01-01T00:00:00Z")], vec![]),
+        (vec![("updated_after", "2100-01-01"), ("distinct_id", "ann")], vec![]),
+    ] {
+        let page = list(&server, &query);
+        assert_eq!(first_ids(&page), expected, "{query:?}");
+        if !query.iter().any(|(name, _)| *name == "limit") {
+            assert_eq!(page["count"], expected.len(), "{query:?}");
+        }
+    }
+    for (name, value, detail) in [
+        ("id", "1,one", "A valid integer is required."),
+        ("uuid", "1", "Must be a valid UUID."),
+        ("is_identified", "perhaps", "Must be a valid boolean."),
+        ("updated_after", "soon", "Expected a date and time, or a span such as -7d."),
+    ] {
+        let expected = json!({
+            "type": "validation_error", "code": "invalid_input", "detail": detail, "attr": name,
+        });
+        check(&server.get(&with(PERSONS, &[(name, value)])), 400, expected);
+    }
+    server.kill();
+    server.restart();
+    assert_eq!(first_ids(&list(&server, &[("updated_after", "-1h")])), all);
+    assert_eq!(list(&server, &[("updated_after", "2100-01-01")])["count"], 0);
+}
+
 #[test]
 fn filters_that_cannot_be_read_are_told() {
     let server = TestServer::start();

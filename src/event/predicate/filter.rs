@@ -88,7 +88,8 @@ impl Filter {
             "flag" => return flag(filter.get("key"), value, operator),
             "person" => Scope::Person,
             "person_metadata" => Scope::PersonMetadata,
-            "event" => Scope::Event,
+            // Which flags an event was sent with stands in its properties, as `$feature/<key>`.
+            "event" | "feature" => Scope::Event,
             "group" => Scope::Group(group_type(filter.get("group_type_index"))?),
             other => return Err(PredicateError::UnknownType(other.to_owned())),
         };

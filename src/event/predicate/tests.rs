@@ -443,6 +443,7 @@ fn filters_are_routed_by_type() {
         (json!({"key": "a", "value": 1, "type": "group"}), Scope::Group(None)),
         (json!({"key": "a", "type": "group", "group_type_index": 2}), Scope::Group(Some(2))),
         (json!({"key": "a", "value": 1, "type": "event"}), Scope::Event),
+        (json!({"key": "a", "value": 1, "type": "feature"}), Scope::Event),
     ] {
         let Ok(Filter::Property { scope, predicate }) = parse(json.clone()) else {
             panic!("{json}");

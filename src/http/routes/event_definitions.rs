@@ -1,7 +1,10 @@
 //! Event definitions: listed, made, retrieved, edited, forgotten. Most come into being by events.
 
 mod body;
+pub mod bulk;
 mod choice;
+
+use std::collections::HashSet;
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -30,7 +33,7 @@ use crate::metadata::definitions::DefinitionPatch;
 /// `GET event_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
-    let (choice, page) = (Choice::read(&request)?, Page::of(&request));
+    let (choice, page) = (Choice::read(&request, app.clock.now())?, Page::of(&request));
     // Definitions follow the log as persons do.
     app.engine.wait().await.map_err(query::problem)?;
     let project = asker.project.id;
@@ -121,13 +124,28 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_item(app, call, Scope::EventDefinition, item).await
 }
 
-/// `GET event_definitions/:id/metrics/`. How often questions name an event is not counted, which is
-/// what null says.
+/// `GET event_definitions/:id/metrics/`: how many questions named the event in the last 30 days, today
+/// included; see [`usage`](crate::query::usage).
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
     app.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": null})))
+    // What was asked just before counts.
+    let engine = app.engine.clone();
+    store::write(app, "write-usage", async move { engine.write_usage().await }).await?;
+    let count = app.metadata.event_usage(id).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": count})))
+}
+
+/// `GET event_definitions/primary_properties/`: the property that is shown beside the events of each
+/// name that has one, or of those of `names`, which may come several times.
+pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let wanted: HashSet<String> = choice::names_wanted(&call.request);
+    app.engine.wait().await.map_err(query::problem)?;
+    let mut found =
+        app.metadata.primary_properties(call.asker.project.id).await.map_err(problem)?;
+    found.retain(|name, _| wanted.is_empty() || wanted.contains(name));
+    Ok(Response::json(StatusCode::OK, &json!({"primary_properties": found})))
 }
 
 /// Reads a change. The first field that is wrong is the error.
@@ -144,6 +162,7 @@ fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
             verified: fields.boolean("verified")?,
             hidden: fields.boolean("hidden")?,
             default_columns: fields.texts("default_columns")?,
+            primary_property: fields.nullable_text("primary_property")?,
         },
     })
 }

@@ -31,6 +31,7 @@ use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::cohorts;
 use crate::http::routes::query;
 use crate::query::latest::EventRow;
 use crate::query::latest::EventsQuestion;
@@ -197,6 +198,7 @@ async fn question(
         distinct_id: text("distinct_id"),
         person: None,
         properties: text("properties").map(|json| properties(&json)).transpose()?,
+        in_cohort: Some(cohorts::memberships(app, project)),
         after: time("after")?,
         before: time("before")?,
     };
@@ -220,17 +222,23 @@ async fn question(
     Ok(Some(question))
 }
 
-/// Filters on the properties of events and of their persons.
+/// Filters on the properties of events, on their persons, and on the cohorts of those.
 fn properties(text: &str) -> Result<Tree, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let tree = Tree::parse(&sent, "event", Matching::Legacy)
         .map_err(|error| wrong("properties", error.to_string()))?;
     let can_be_asked = |filter: &&Filter| {
-        matches!(filter, Filter::Property { scope: Scope::Event | Scope::Person, .. })
+        let is_known = |scope: &Scope| !matches!(scope, Scope::Group(_));
+        match filter {
+            Filter::Property { scope, .. } => is_known(scope),
+            Filter::Cohort { .. } => true,
+            Filter::Flag { .. } => false,
+        }
     };
     if !tree.filters().iter().all(can_be_asked) {
-        let detail = "Events can be filtered by properties of events and persons only.";
+        let detail =
+            "Events can be filtered by properties of events and persons, and by cohorts only.";
         return Err(wrong("properties", detail));
     }
     Ok(tree)

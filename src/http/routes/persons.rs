@@ -32,6 +32,7 @@ use crate::http::routes::activity;
 use crate::http::routes::cohorts;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
@@ -49,6 +50,11 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let Call { asker, rendering, request, .. } = call;
     let mut question = question::read(&request)?;
     question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
+    if let Some(after) = question::updated_after(&request, app.clock.now())? {
+        // When records came is noted before they take effect.
+        app.engine.wait().await.map_err(query::problem)?;
+        question.changed_since = Some(app.metadata.records_since(after).await.map_err(problem)?);
+    }
     if rendering == Rendering::Csv {
         return export::export(app, asker, question).await;
     }

@@ -80,7 +80,20 @@ fn what_may_cost_more_is_marked() {
         ("GET", "/api/projects/1/", false),
         ("GET", "/api/users/@me/", false),
     ] {
-        assert_eq!(managed(method, path).endpoint.is_analytics, expected, "{path}");
+        let endpoint = managed(method, path).endpoint;
+        assert_eq!(endpoint.is_analytics(|_| None), expected, "{path}");
+    }
+    // When flags were last called is told by events.
+    for (path, value, expected) in [
+        ("/api/projects/1/feature_flags/", "stale", true),
+        ("/api/feature_flag/", "STALE", true),
+        ("/api/projects/1/feature_flags/matching_ids/", "stale", true),
+        ("/api/projects/1/feature_flags/", "true", false),
+        ("/api/projects/1/feature_flags/3/", "stale", false),
+    ] {
+        let endpoint = managed("GET", path).endpoint;
+        let query = |name: &str| (name == "active").then(|| value.into());
+        assert_eq!(endpoint.is_analytics(query), expected, "{path}");
     }
 }
 

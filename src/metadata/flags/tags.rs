@@ -26,7 +26,8 @@ pub enum TagChange {
 }
 
 impl TagChange {
-    fn of(&self, mut tags: Vec<String>) -> Vec<String> {
+    /// The tags that `tags` become.
+    pub(in crate::metadata) fn of(&self, mut tags: Vec<String>) -> Vec<String> {
         match self {
             Self::Set(new) => normal_tags(new.clone()),
             Self::Add(new) => {

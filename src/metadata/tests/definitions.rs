@@ -5,6 +5,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::definition_room::Beyond;
+use crate::metadata::definition_room::Limit;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::definitions::EVENT_DEFINITIONS_MAX;
@@ -247,7 +249,7 @@ async fn property_definitions_come_from_what_was_seen() {
             property(Group(0), "price", Some(ValueType::Boolean)),
         ],
         pairs: vec![pair("order", "price"), pair("order", ""), pair("a", "price")],
-        flags: Vec::new(),
+        ..Sightings::default()
     };
     metadata.upsert_definitions(&seen).await.expect("upsert");
     let expected = vec![
@@ -347,8 +349,15 @@ async fn definitions_are_bounded() {
     let rows =
         "INSERT INTO event_definitions SELECT 'id' || i, 1, 'e' || i, 0, 0, '[]', FALSE FROM n";
     fill(&bench, rows, EVENT_DEFINITIONS_MAX - 1).await;
-    let batch = [seen("last", 5), seen("beyond", 5), seen("e7", 5)];
-    metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
+    let batch = [seen("last", 5), seen("beyond", 5), seen("e7", 5), seen("further", 5)];
+    let beyond = |limit, event: Option<&str>, property: Option<&str>| Beyond {
+        project: PROJECT,
+        limit,
+        event: event.map(str::to_owned),
+        property: property.map(str::to_owned),
+    };
+    let told = metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
+    assert_eq!(told, [beyond(Limit::Events, Some("beyond"), None)], "the first is told");
     let find = async |name: &str| metadata.definition_by_name(PROJECT, name).await;
     find("last").await.expect("there was room for one");
     assert_eq!(kind(find("beyond").await), Kind::NotFound);
@@ -388,7 +397,17 @@ async fn definitions_are_bounded() {
         pairs: ["a", "b"].map(pair).to_vec(),
         ..Sightings::default()
     };
-    metadata.upsert_definitions(&sightings).await.expect("upsert");
+    let mut told = metadata.upsert_definitions(&sightings).await.expect("upsert");
+    told.sort_by_key(|beyond| beyond.limit == Limit::Pairs);
+    let pairs = beyond(Limit::Pairs, Some("last"), Some("b"));
+    assert_eq!(told, [beyond(Limit::Properties, None, Some("b")), pairs]);
+    // What is there is no news, although there is no room for more.
+    let known = Sightings {
+        properties: ["a", "p7"].map(property).to_vec(),
+        pairs: vec![pair("a")],
+        ..Sightings::default()
+    };
+    assert_eq!(metadata.upsert_definitions(&known).await.expect("upsert"), []);
     let select =
         "SELECT name FROM property_definitions WHERE property_type = 'Numeric' ORDER BY name";
     let typed: Vec<String> =

@@ -179,6 +179,7 @@ pub(super) fn find_in_columns(
 fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
     let mut all = Vec::new();
     all.extend(question.cohort.map(|_| Asked::Unknown));
+    all.extend(question.changed_since.map(|_| Asked::Unknown));
     all.extend(search.sought.as_ref().map(|sought| {
         Asked::Any(vec![Asked::EmailPart(&sought.email), Asked::Numbers(&sought.numbers)])
     }));

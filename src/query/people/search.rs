@@ -41,6 +41,8 @@ pub(super) struct Search<'a> {
     pub(super) now: UnixMicros,
     pub(super) stop: &'a AtomicBool,
     pub(super) sought: Option<Sought>,
+    /// The number of the person whose distinct id the key identifier is.
+    holder: Option<i64>,
     /// The properties that are asked for, if they are few.
     keys: BTreeMap<&'a str, Key>,
 }
@@ -57,8 +59,15 @@ pub(super) struct Sought {
 impl PersonsQuestion {
     /// Whether it cannot be answered without a look at everybody.
     pub(super) fn is_about_everybody(&self) -> bool {
-        let narrows = self.search.is_some() || self.properties.is_some() || self.cohort.is_some();
-        narrows && self.distinct_id.is_none() && self.known_email().is_none()
+        let narrows = self.search.is_some()
+            || self.properties.is_some()
+            || self.cohort.is_some()
+            || self.changed_since.is_some();
+        let is_named = self.distinct_id.is_some()
+            || self.numbers.is_some()
+            || self.uuids.is_some()
+            || self.key_identifier.is_some();
+        narrows && !is_named && self.known_email().is_none()
     }
 
     /// The email that every answer has, letters compared without case, if the question says so.
@@ -98,7 +107,11 @@ impl<'a> Search<'a> {
             Some(text) => Some(Sought::new(view, project, text)?),
             None => None,
         };
-        Ok(Self { view, project, question, now, stop, sought, keys })
+        let holder = match question.key_identifier.as_deref() {
+            Some(text) => view.person_of(project, text)?.map(|person| person.number),
+            None => None,
+        };
+        Ok(Self { view, project, question, now, stop, sought, holder, keys })
     }
 
     /// How many persons there are, and the numbers of those in `part`, of a question that is not about
@@ -111,10 +124,37 @@ impl<'a> Search<'a> {
             let wanted = numbers.iter().copied().skip(part.offset).take(part.limit);
             return Ok((numbers.len(), wanted.collect()));
         }
+        if let Some(persons) = self.named()? {
+            return Ok(self.listed(persons, part));
+        }
         match self.question.known_email() {
-            Some(email) => self.by_email(&email, part),
+            Some(email) => {
+                let persons = self.view.persons_by_email(self.project, &email)?;
+                Ok(self.listed(persons, part))
+            }
             None => self.all(part),
         }
+    }
+
+    /// The persons of whom every answer is one, if the question names them.
+    fn named(&self) -> Result<Option<Vec<Person>>, IdentityError> {
+        let (view, project, question) = (self.view, self.project, self.question);
+        let mut persons = Vec::new();
+        if let Some(numbers) = &question.numbers {
+            for number in numbers {
+                persons.extend(view.person_by_number(project, *number)?);
+            }
+        } else if let Some(uuids) = &question.uuids {
+            for uuid in uuids {
+                persons.extend(view.person_by_uuid(project, *uuid)?);
+            }
+        } else if let Some(text) = question.key_identifier.as_deref() {
+            persons = view.persons_by_email(project, text)?;
+            persons.extend(view.person_of(project, text)?);
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(persons))
     }
 
     /// All persons.
@@ -135,15 +175,15 @@ impl<'a> Search<'a> {
         Ok((usize::try_from(count.saturating_sub(hidden)).unwrap_or(usize::MAX), numbers))
     }
 
-    /// Persons by their email.
-    fn by_email(&self, email: &str, part: Part) -> Result<(usize, Vec<i64>), IdentityError> {
+    /// Those of `persons` who answer, in the order of lists, each once.
+    fn listed(&self, mut persons: Vec<Person>, part: Part) -> (usize, Vec<i64>) {
         let newest = self.newest();
-        let mut persons = self.view.persons_by_email(self.project, email)?;
         persons.retain(|person| person.created_at <= newest && self.is_kept(person));
         persons.sort_unstable_by_key(|person| Reverse((person.created_at, person.uuid)));
+        persons.dedup_by_key(|person| person.number);
         let numbers = persons.iter().map(|person| person.number);
         let wanted = numbers.skip(part.offset).take(part.limit).collect();
-        Ok((persons.len(), wanted))
+        (persons.len(), wanted)
     }
 
     pub(super) fn flow(&self, goes_on: bool) -> Flow {
@@ -165,6 +205,10 @@ impl<'a> Search<'a> {
 
     /// The same, reading no more of the row than is asked for.
     pub(super) fn is_row_kept(&self, row: &Row<'_>) -> Result<bool, IdentityError> {
+        // The cheapest question first: it needs nothing of the row decoded.
+        if self.question.changed_since.is_some_and(|since| row.changed_sequence < since) {
+            return Ok(false);
+        }
         if self.keys.is_empty() {
             return Ok(self.is_kept(&row.person()?));
         }
@@ -175,6 +219,9 @@ impl<'a> Search<'a> {
 
     fn holds(&self, subject: &Subject<'_>) -> bool {
         let question = self.question;
+        if !self.is_named(subject) {
+            return false;
+        }
         let email = || subject.property(EMAIL, self);
         let is_member = |cohort| {
             let is_in = question.in_cohort.as_ref().zip(subject.person());
@@ -194,6 +241,20 @@ impl<'a> Search<'a> {
             })
     }
 
+    /// Whether a person is among those whom the question names, if it names any.
+    fn is_named(&self, subject: &Subject<'_>) -> bool {
+        let question = self.question;
+        let (number, changed_sequence) = subject.record();
+        question.changed_since.is_none_or(|since| changed_sequence >= since)
+            && question.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number))
+            && question.uuids.as_ref().is_none_or(|uuids| uuids.contains(&subject.place().0))
+            && question.key_identifier.as_deref().is_none_or(|text| {
+                let email = || subject.property(EMAIL, self);
+                self.holder == Some(number)
+                    || email().is_some_and(|email| email.as_str() == Some(text))
+            })
+    }
+
     /// Whether a filter holds for a person. What is not about persons holds for nobody.
     fn filter_holds(
         &self,
@@ -207,18 +268,26 @@ impl<'a> Search<'a> {
                 predicate.matches_value(value.as_deref(), self.now)
             }
             Filter::Property { scope: Scope::PersonMetadata, predicate } => {
-                let (uuid, created_at, is_identified) = subject.place();
-                let value = match &*predicate.key {
-                    "created_at" => Some(Value::from(created_at.to_rfc3339())),
-                    "id" | "uuid" => Some(Value::from(uuid.to_string())),
-                    "is_identified" => Some(Value::from(is_identified)),
-                    _ => None,
-                };
+                let value = place_value(&predicate.key, subject.place());
                 predicate.matches_value(value.as_ref(), self.now)
             }
             Filter::Property { .. } | Filter::Flag { .. } => false,
             Filter::Cohort { id, membership } => is_member(*id) == (*membership == Membership::In),
         }
+    }
+}
+
+/// What filters of the type `person_metadata` ask of a person, by its name: of the uuid, the time of
+/// creation, and whether it is identified.
+pub(in crate::query) fn place_value(
+    key: &str,
+    (uuid, created_at, is_identified): (Uuid, UnixMicros, bool),
+) -> Option<Value> {
+    match key {
+        "created_at" => Some(Value::from(created_at.to_rfc3339())),
+        "id" | "uuid" => Some(Value::from(uuid.to_string())),
+        "is_identified" => Some(Value::from(is_identified)),
+        _ => None,
     }
 }
 
@@ -272,6 +341,14 @@ impl<'s> Subject<'s> {
         match self {
             Self::Person(person) => (person.uuid, person.created_at, person.is_identified),
             Self::Row { row, .. } => (row.uuid, row.created_at, row.is_identified),
+        }
+    }
+
+    /// The number, and the record that changed the person last.
+    fn record(&self) -> (i64, u64) {
+        match self {
+            Self::Person(person) => (person.number, person.changed_sequence),
+            Self::Row { row, .. } => (row.number, row.changed_sequence),
         }
     }
 

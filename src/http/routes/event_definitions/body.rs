@@ -33,6 +33,7 @@ pub(super) struct DefinitionBody {
     verified_by: Option<UserBody>,
     hidden: bool,
     default_columns: Vec<String>,
+    primary_property: Option<String>,
 }
 
 impl DefinitionBody {
@@ -62,6 +63,7 @@ impl DefinitionBody {
             verified_by: user(notes.verified_by),
             hidden: notes.hidden,
             default_columns: notes.default_columns,
+            primary_property: notes.primary_property,
         }
     }
 }

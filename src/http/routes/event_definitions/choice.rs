@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::collections::HashSet;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -13,6 +15,9 @@ use crate::http::routes::definition_questions::boolean;
 use crate::http::routes::definition_questions::names;
 use crate::metadata::definition_notes::Notes;
 use crate::metadata::definitions::EventDefinition;
+
+/// Events that were last seen longer ago are stale (PostHog's figure).
+const STALE_AFTER: Duration = Duration::from_hours(30 * 24);
 
 /// A definition and what was noted of it.
 type Noted = (EventDefinition, Notes);
@@ -26,6 +31,10 @@ pub(super) struct Choice {
     exclude_hidden: bool,
     verified: Option<bool>,
     excluded: Vec<String>,
+    /// These names alone; all if empty.
+    names: HashSet<String>,
+    /// Last seen before this are left out; what was never seen stays.
+    seen_since: Option<UnixMicros>,
     /// At least one is among the labels; none if empty.
     tags: Vec<String>,
     order: Vec<(Key, bool)>,
@@ -54,7 +63,7 @@ enum Key {
 
 impl Choice {
     /// Reads the query. Orders that do not exist are left out.
-    pub(super) fn read(request: &Request) -> Result<Self, Problem> {
+    pub(super) fn read(request: &Request, now: UnixMicros) -> Result<Self, Problem> {
         let search = request.query("search").unwrap_or_default();
         let kind = match request.query("event_type").as_deref() {
             // No action is listed among events.
@@ -66,21 +75,27 @@ impl Choice {
                 return Err(refused("event_type", "invalid_choice", detail));
             }
         };
-        let mut order: Vec<_> = request
-            .query_all()
-            .filter(|(name, _)| name == "ordering")
-            .filter_map(|(_, value)| ordering(&value))
-            .collect();
+        let orders = request.query_all().filter(|(name, _)| name == "ordering");
+        let mut order = Vec::new();
+        for (_, value) in orders {
+            order.extend(value.split(',').filter_map(ordering));
+        }
         if order.is_empty() {
             order = vec![(Key::LastSeenDay, true), (Key::Name, false)];
         }
         let tags = names(request, "tags")?.unwrap_or_default();
+        let exclude_stale = boolean(request, "exclude_stale")?.unwrap_or(false);
         Ok(Self {
             terms: search.split_whitespace().map(str::to_lowercase).collect(),
             kind,
             exclude_hidden: boolean(request, "exclude_hidden")?.unwrap_or(false),
             verified: boolean(request, "verified")?,
             excluded: names(request, "excluded_properties")?.unwrap_or_default(),
+            names: names_wanted(request),
+            seen_since: exclude_stale.then(|| {
+                let span = i64::try_from(STALE_AFTER.as_micros()).unwrap_or(i64::MAX);
+                UnixMicros(now.0.saturating_sub(span))
+            }),
             tags: tags.iter().map(|tag| tag.to_lowercase()).collect(),
             order,
         })
@@ -113,6 +128,10 @@ impl Choice {
             && !(self.exclude_hidden && notes.hidden)
             && self.verified.is_none_or(|verified| notes.verified == verified)
             && !self.excluded.contains(&definition.name)
+            && (self.names.is_empty() || self.names.contains(&definition.name))
+            && self.seen_since.is_none_or(|since| {
+                definition.last_seen_at.is_none_or(|last_seen_at| last_seen_at >= since)
+            })
             && (self.tags.is_empty() || definition.tags.iter().any(|tag| self.tags.contains(tag)))
     }
 
@@ -131,6 +150,17 @@ impl Choice {
         let order = self.order.iter().map(by).find(|order| order.is_ne());
         order.unwrap_or_else(|| a.name.cmp(&b.name))
     }
+}
+
+/// The parameter `names`, which may come several times, or have several with commas between. A name may
+/// have a comma itself.
+pub(super) fn names_wanted(request: &Request) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for (_, value) in request.query_all().filter(|(name, _)| name == "names") {
+        names.extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+        names.extend(value.contains(',').then(|| value.into_owned()));
+    }
+    names
 }
 
 fn day(time: Option<UnixMicros>) -> Option<chrono::NaiveDate> {
@@ -156,6 +186,7 @@ fn ordering(text: &str) -> Option<(Key, bool)> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::collections::HashSet;
 
     use uuid::Uuid;
 
@@ -189,6 +220,8 @@ mod tests {
             exclude_hidden: false,
             verified: None,
             excluded: Vec::new(),
+            names: HashSet::new(),
+            seen_since: None,
             tags: Vec::new(),
             order: vec![(Key::LastSeenDay, true), (Key::Name, false)],
         }
@@ -229,6 +262,15 @@ mod tests {
             (
                 Choice { excluded: terms(&["purchase", "$pageview"]), ..all() },
                 vec!["entered_free_trial", "never_seen"],
+            ),
+            (
+                Choice { names: HashSet::from(["purchase".into(), "free".into()]), ..all() },
+                vec!["purchase"],
+            ),
+            // Those that were never seen stay.
+            (
+                Choice { seen_since: Some(UnixMicros(3 * DAY)), ..all() },
+                vec!["$pageview", "entered_free_trial", "never_seen"],
             ),
             (
                 Choice { order: vec![(Key::LastSeen, false)], ..all() },

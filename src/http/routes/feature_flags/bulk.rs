@@ -26,7 +26,7 @@ use crate::metadata::flags::tags::TagChange;
 /// Flags that one request may delete.
 const DELETED_MAX: usize = 10_000;
 
-/// Flags whose tags one request may change; PostHog's number.
+/// Flags or definitions that one request may change besides; PostHog's number.
 const TAGGED_MAX: usize = 500;
 
 /// `POST feature_flags/bulk_keys/` with `ids`. What is no id is told and left out.
@@ -143,30 +143,8 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
     let mut fields = Fields::read(request).await?;
     fields.require("ids")?;
     let ids = fields.ids("ids")?.unwrap_or_default();
-    if ids.is_empty() {
-        return Err(refused("ids", "empty", "This list may not be empty."));
-    }
-    if ids.len() > TAGGED_MAX {
-        let detail = format!("Ensure this field has no more than {TAGGED_MAX} elements.");
-        return Err(refused("ids", "max_length", detail));
-    }
-    fields.require("action")?;
-    if fields.peek("action").is_some_and(Value::is_null) {
-        return Err(refused("action", "null", "This field may not be null."));
-    }
-    let action = fields.nullable_choice("action", &["add", "remove", "set"])?.flatten();
-    let action = action.unwrap_or_default();
-    fields.require("tags")?;
-    let tags = fields.texts("tags")?.unwrap_or_default();
-    if tags.is_empty() && action != "set" {
-        let detail = format!("tags must not be empty for action '{action}'.");
-        return Err(refused("tags", "invalid_input", detail));
-    }
-    let change = match action.as_str() {
-        "add" => TagChange::Add(tags),
-        "remove" => TagChange::Remove(tags),
-        _ => TagChange::Set(tags),
-    };
+    check_count(ids.len())?;
+    let change = tag_change(&mut fields)?;
     let mut wanted: Vec<FlagId> = Vec::with_capacity(ids.len());
     for id in ids.into_iter().map(FlagId) {
         if !wanted.contains(&id) {
@@ -182,4 +160,37 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
     let skipped: Vec<Value> =
         skipped.map(|(id, reason)| json!({"id": id.0, "reason": reason})).collect();
     Ok(Response::json(StatusCode::OK, &json!({"updated": updated, "skipped": skipped})))
+}
+
+/// Refuses a list of ids that is empty or too long.
+pub(in crate::http::routes) fn check_count(ids: usize) -> Result<(), Problem> {
+    if ids == 0 {
+        return Err(refused("ids", "empty", "This list may not be empty."));
+    }
+    if ids > TAGGED_MAX {
+        let detail = format!("Ensure this field has no more than {TAGGED_MAX} elements.");
+        return Err(refused("ids", "max_length", detail));
+    }
+    Ok(())
+}
+
+/// What `action` and `tags` of a body say.
+pub(in crate::http::routes) fn tag_change(fields: &mut Fields) -> Result<TagChange, Problem> {
+    fields.require("action")?;
+    if fields.peek("action").is_some_and(Value::is_null) {
+        return Err(refused("action", "null", "This field may not be null."));
+    }
+    let action = fields.nullable_choice("action", &["add", "remove", "set"])?.flatten();
+    let action = action.unwrap_or_default();
+    fields.require("tags")?;
+    let tags = fields.texts("tags")?.unwrap_or_default();
+    if tags.is_empty() && action != "set" {
+        let detail = format!("tags must not be empty for action '{action}'.");
+        return Err(refused("tags", "invalid_input", detail));
+    }
+    Ok(match action.as_str() {
+        "add" => TagChange::Add(tags),
+        "remove" => TagChange::Remove(tags),
+        _ => TagChange::Set(tags),
+    })
 }

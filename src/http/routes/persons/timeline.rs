@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use chrono::Months;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Map;
@@ -68,6 +70,7 @@ pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
     let question = question(&call.request)?;
+    app.engine.note_events_named(project, question.events.iter().map(String::as_str));
     let (from, to) = range(&call.request, app.clock.now())?;
     let mut walk = Walk::new(question, (from, to));
     let mut events = app.engine.history(project, person.uuid, to).await.map_err(query::problem)?;
@@ -185,7 +188,8 @@ fn note_keys(
     Ok(())
 }
 
-/// `date_from` and `date_to`: dates, or spans back from now; `all` is from the first event.
+/// `date_from` and `date_to`: dates, or spans back from now; `all` is from the first event. If both are the
+/// same it is one `interval` from there, as in PostHog.
 fn range(request: &Request, now: UnixMicros) -> Result<(UnixMicros, UnixMicros), Problem> {
     let time = |name: &'static str, default: &str| {
         let text = request.query(name).filter(|text| !text.is_empty());
@@ -196,7 +200,25 @@ fn range(request: &Request, now: UnixMicros) -> Result<(UnixMicros, UnixMicros),
         let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
         time.ok_or_else(|| refused(name, "invalid_input", "Expected a date or a span such as -7d."))
     };
-    Ok((time("date_from", FROM_DEFAULT)?, time("date_to", "-0d")?))
+    let (from, to) = (time("date_from", FROM_DEFAULT)?, time("date_to", "-0d")?);
+    // One point in time is the interval that begins with it.
+    let to = if from == to { after(to, request.query("interval").as_deref()) } else { to };
+    Ok((from, to))
+}
+
+/// The time one interval later; a day unless it is a known one.
+fn after(time: UnixMicros, interval: Option<&str>) -> UnixMicros {
+    let span = match interval {
+        Some("month") => {
+            let later = time.to_datetime().checked_add_months(Months::new(1));
+            return later.map_or(time, UnixMicros::from);
+        }
+        Some("minute") => Duration::from_mins(1),
+        Some("hour") => Duration::from_hours(1),
+        Some("week") => Duration::from_hours(7 * 24),
+        _ => Duration::from_hours(24),
+    };
+    time.saturating_add(span)
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+//! How many questions named an event, by day: statistics that questions gather in memory and add here now
+//! and then ([`Metadata::add_event_usage`]), so that a crash may lose the last ones.
+
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+
+/// Days that are told and kept, today included (PostHog's figure).
+pub const USAGE_DAYS: i64 = 30;
+
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// Questions of one day that named an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventUsage {
+    /// Whose event.
+    pub project: ProjectId,
+    /// Its name, which need not be one of a definition.
+    pub event: String,
+    /// Days since 1970-01-01.
+    pub day: i64,
+    /// How many.
+    pub count: u64,
+}
+
+impl EventUsage {
+    /// The day that `at` is in.
+    pub fn day_of(at: UnixMicros) -> i64 {
+        at.0.div_euclid(DAY_MICROS)
+    }
+}
+
+impl Metadata {
+    /// Adds questions to those of their events and days, and forgets those of too long ago. What names
+    /// no definition is left out. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn add_event_usage(&self, usage: &[EventUsage]) -> Result<(), MetadataError> {
+        if usage.is_empty() {
+            return Ok(());
+        }
+        let mut write = self.begin().await?;
+        for usage in usage {
+            sqlx::query(
+                "INSERT INTO event_usage (definition, day, count)
+                 SELECT id, $3, $4 FROM event_definitions WHERE project_id = $1 AND name = $2
+                 ON CONFLICT (definition, day) DO UPDATE SET count = count + excluded.count",
+            )
+            .bind(usage.project.0)
+            .bind(&usage.event)
+            .bind(usage.day)
+            .bind(i64::try_from(usage.count).unwrap_or(i64::MAX))
+            .execute(write.connection())
+            .await?;
+        }
+        let oldest = EventUsage::day_of(self.now()).saturating_sub(USAGE_DAYS);
+        sqlx::query("DELETE FROM event_usage WHERE day <= $1")
+            .bind(oldest)
+            .execute(write.connection())
+            .await?;
+        write.commit_unseen().await
+    }
+
+    /// How many questions named the event of a definition in the last [`USAGE_DAYS`].
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn event_usage(&self, definition: Uuid) -> Result<u64, MetadataError> {
+        let oldest = EventUsage::day_of(self.now()).saturating_sub(USAGE_DAYS);
+        let select = "SELECT CAST(COALESCE(SUM(count), 0) AS BIGINT) FROM event_usage
+             WHERE definition = $1 AND day > $2";
+        let count: i64 = sqlx::query_scalar(select)
+            .bind(definition.to_string())
+            .bind(oldest)
+            .fetch_one(self.shared.db.readers())
+            .await?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+}
