@@ -142,7 +142,7 @@ impl Evaluation<'_, '_> {
                 (ends, "Out of rollout bound".to_owned(), None)
             }
             Ok((Attempt::NoMatch(reason), _)) => (false, reason.code().replace('_', " "), None),
-            Err(failure) => (true, failure.description.into_owned(), None),
+            Err(failure) => (true, failure.description().into_owned(), None),
         };
         let is_match = matches!(attempt, Ok((Attempt::Match(_), None)));
         let matched = is_match && !*is_decided;
