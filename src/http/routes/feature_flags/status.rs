@@ -216,18 +216,18 @@ mod tests {
     fn rollouts_are_summed_up() {
         let asks = json!([{"key": "plan", "value": "pro"}]);
         let all = |variant: Value| json!({"rollout_percentage": 100, "variant": variant});
-        let null = all(Value::Null);
+        let full = all(Value::Null);
         let few = json!({"properties": asks, "rollout_percentage": 100, "variant": "a"});
         for (filters, is_full, has_targeting, max, variant) in [
             (json!({"groups": []}), false, false, None, None),
             (json!({"groups": [{}]}), true, false, Some(100.0), None),
-            (json!({"groups": [null]}), true, false, Some(100.0), None),
+            (json!({"groups": [full]}), true, false, Some(100.0), None),
             (json!({"groups": [{"rollout_percentage": 12.5}]}), false, false, Some(12.5), None),
             (json!({"groups": [{"rollout_percentage": 0}]}), false, false, Some(0.0), None),
             (json!({"groups": [few]}), false, true, Some(100.0), None),
-            (json!({"groups": [few, null]}), true, true, Some(100.0), None),
-            (with_variants([50, 50], json!([null])), false, false, Some(100.0), None),
-            (with_variants([0, 100], json!([null])), true, false, Some(100.0), Some("b")),
+            (json!({"groups": [few, full]}), true, true, Some(100.0), None),
+            (with_variants([50, 50], json!([full])), false, false, Some(100.0), None),
+            (with_variants([0, 100], json!([full])), true, false, Some(100.0), Some("b")),
             (
                 with_variants([50, 50], json!([all(json!("a"))])),
                 true,
