@@ -116,6 +116,17 @@ impl Rule {
         ids
     }
 
+    /// Whether it asks for a cohort by an operator that is not one for cohorts, so that nobody is meant.
+    pub fn asks_nobody(&self) -> bool {
+        self.terms.iter().any(|term| match term {
+            Term::Nested(rule) => rule.asks_nobody(),
+            Term::Filter { filter: Filter::Cohort { membership, .. }, .. } => {
+                *membership == Membership::Nobody
+            }
+            Term::Filter { .. } => false,
+        })
+    }
+
     fn collect_cohorts(&self, ids: &mut Vec<i64>) {
         for term in &self.terms {
             match term {
@@ -168,9 +179,7 @@ impl Term {
             Self::Filter { filter, negated } => (filter, *negated),
         };
         let matches = match filter {
-            Filter::Cohort { id, membership } => {
-                cohorts.contains(*id, person)? == (*membership == Membership::In)
-            }
+            Filter::Cohort { id, membership } => membership.accepts(cohorts.contains(*id, person)?),
             Filter::Property { scope: Scope::Person, predicate } => {
                 predicate.matches(person, person.now)
             }

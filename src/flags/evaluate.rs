@@ -73,17 +73,10 @@ pub fn evaluate<'d>(
     subject: &Subject<'_>,
     surroundings: Surroundings<'_>,
 ) -> Result<Verdict<'d>, Failure> {
-    if !flag.active {
-        return Ok(Verdict::off(Reason::FlagDisabled, None));
-    }
-    let is_missing = |id| surroundings.flags.dependency(id) == Dependency::Missing;
-    if flag.dependencies().any(is_missing) {
-        return Ok(Verdict::off(Reason::MissingDependency, None));
-    }
-    if flag.continuity && subject.hash_keys_failed() {
-        return Err(Failure::HashKeys);
-    }
     let evaluation = Evaluation { flag, subject, surroundings };
+    if let Some(result) = evaluation.obstacle() {
+        return result;
+    }
     if let Some(verdict) = evaluation.enrollment() {
         return Ok(verdict);
     }
@@ -126,6 +119,19 @@ struct Alternative<'d> {
 }
 
 impl<'d> Evaluation<'d, '_> {
+    /// What keeps the flag from being asked at all.
+    pub(super) fn obstacle(&self) -> Option<Result<Verdict<'d>, Failure>> {
+        if !self.flag.active {
+            return Some(Ok(Verdict::off(Reason::FlagDisabled, None)));
+        }
+        let is_missing = |id| self.surroundings.flags.dependency(id) == Dependency::Missing;
+        if self.flag.dependencies().any(is_missing) {
+            return Some(Ok(Verdict::off(Reason::MissingDependency, None)));
+        }
+        let has_failed = self.flag.continuity && self.subject.hash_keys_failed();
+        has_failed.then_some(Err(Failure::HashKeys))
+    }
+
     pub(super) fn enrollment(&self) -> Option<Verdict<'d>> {
         let enrollment = self.flag.enrollment.as_deref()?;
         let value = self.subject.property(enrollment)?;
@@ -303,7 +309,7 @@ impl<'d> Evaluation<'d, '_> {
 
     fn cohort(&self, id: i64, membership: Membership) -> Result<bool, Failure> {
         match self.surroundings.cohorts.contains(id, self.subject) {
-            Ok(inside) => Ok(inside == (membership == Membership::In)),
+            Ok(inside) => Ok(membership.accepts(inside)),
             Err(UnknownCohort) => Err(Failure::Cohort(id)),
         }
     }

@@ -37,7 +37,7 @@ pub struct Entry {
     pub key: Box<str>,
     /// The version of the stored flag.
     pub version: i64,
-    /// False for flags that are switched off or deleted.
+    /// False for flags that are switched off.
     pub active: bool,
     /// The flag, or what is wrong with it.
     pub definition: Result<Definition, DefinitionError>,
@@ -45,8 +45,9 @@ pub struct Entry {
 
 /// The flags of a project.
 ///
-/// Deleted flags belong here too, as inactive ones: for a flag that depends on one, it is false,
-/// while one that is not here at all is missing.
+/// Flags that are switched off belong here too: for a flag that depends on one, it is false. One that is
+/// not here, as it was deleted, is missing, and so is the answer of those that depend on it: they are
+/// off. No flag that others depend on can be deleted while these are on.
 #[derive(Debug, Default)]
 pub struct FlagSet {
     entries: Box<[Arc<Entry>]>,

@@ -1,5 +1,6 @@
 //! Why a flag is what it is for a subject: every condition, every filter of it, what it looked at and
-//! what came of it. The same code decides as in an evaluation; this only writes down.
+//! what came of it. The same code decides as in an evaluation; this only writes down, also what would
+//! have come of conditions that were not asked any more. At most one is marked as the one that decided.
 
 use std::borrow::Cow;
 
@@ -28,9 +29,10 @@ pub struct ConditionTrace {
     pub rollout_percentage: f64,
     /// The variant that it gives or gave.
     pub variant: Option<String>,
-    /// Whether it decides: its filters match and its rollout reaches the subject.
+    /// Whether it decides: its filters match, its rollout reaches the subject, and nothing before it
+    /// decided. Of one flag at most one does.
     pub matched: bool,
-    /// Whether all its filters match.
+    /// Whether all its filters match, whatever decides.
     pub properties_matched: bool,
     /// Whether only the rollout kept the subject out.
     pub rollout_excluded: bool,
@@ -66,19 +68,23 @@ pub fn trace(
 ) -> Vec<ConditionTrace> {
     let evaluation = Evaluation { flag, subject, surroundings };
     let mut traces = Vec::new();
+    let mut is_decided = evaluation.obstacle().is_some();
     if let Some(verdict) = evaluation.enrollment() {
         let joined = if verdict.enabled { "joined" } else { "left" };
-        traces.push(special(-1, 100.0, None, format!("The person {joined} the early access")));
+        let why = format!("The person {joined} the early access");
+        traces.push(special(-1, 100.0, None, why, !is_decided));
+        is_decided = true;
     }
     if let (Some(holdout), Some(_)) = (&flag.holdout, evaluation.holdout()) {
         let variant = Some(holdout.variant.to_string());
         let why = "The person is held out of experiments".to_owned();
-        traces.push(special(-2, holdout.rollout, variant, why));
+        traces.push(special(-2, holdout.rollout, variant, why, !is_decided));
+        is_decided = true;
     }
     let stored = filters.get("groups").and_then(Value::as_array);
     for (index, condition) in flag.conditions.iter().enumerate() {
         let stored = stored.and_then(|stored| stored.get(index)).unwrap_or(filters);
-        traces.push(evaluation.trace(index, condition, stored));
+        traces.push(evaluation.trace(index, condition, stored, &mut is_decided));
     }
     traces
 }
@@ -88,13 +94,14 @@ fn special(
     rollout: f64,
     variant: Option<String>,
     explanation: String,
+    matched: bool,
 ) -> ConditionTrace {
     ConditionTrace {
         index,
         properties: Vec::new(),
         rollout_percentage: rollout,
         variant,
-        matched: true,
+        matched,
         properties_matched: true,
         rollout_excluded: false,
         explanation,
@@ -102,7 +109,14 @@ fn special(
 }
 
 impl Evaluation<'_, '_> {
-    fn trace(&self, index: usize, condition: &Condition, stored: &Value) -> ConditionTrace {
+    /// Traces a condition, and notes whether what comes after it counts for nothing.
+    fn trace(
+        &self,
+        index: usize,
+        condition: &Condition,
+        stored: &Value,
+        is_decided: &mut bool,
+    ) -> ConditionTrace {
         let stored = stored.get("properties").and_then(Value::as_array);
         let filters = condition.filters.iter().enumerate();
         let properties: Vec<PropertyTrace> = filters
@@ -112,15 +126,27 @@ impl Evaluation<'_, '_> {
             })
             .collect();
         let properties_matched = properties.iter().all(|property| property.matched);
-        let attempt = self.attempt(condition).map(|(attempt, _)| attempt);
-        let (matched, explanation, variant) = match attempt {
-            Ok(Attempt::Match(variant)) => {
-                (true, format!("Matched condition set {}", index + 1), variant)
+        let attempt = self.attempt(condition);
+        let (ends, explanation, variant) = match &attempt {
+            Ok((Attempt::Match(variant), None)) if *is_decided => {
+                (true, "Matches, but was decided before".to_owned(), *variant)
             }
-            Ok(Attempt::OutOfRollout) => (false, "Out of rollout bound".to_owned(), None),
-            Ok(Attempt::NoMatch(reason)) => (false, reason.code().replace('_', " "), None),
-            Err(failure) => (false, failure.description().into_owned(), None),
+            Ok((Attempt::Match(variant), None)) => {
+                (true, format!("Matched condition set {}", index + 1), *variant)
+            }
+            Ok((Attempt::Match(_), Some(failed))) => {
+                (false, format!("Depends on flag {failed}, which failed"), None)
+            }
+            Ok((Attempt::OutOfRollout, failed)) => {
+                let ends = self.flag.early_exit && failed.is_none();
+                (ends, "Out of rollout bound".to_owned(), None)
+            }
+            Ok((Attempt::NoMatch(reason), _)) => (false, reason.code().replace('_', " "), None),
+            Err(failure) => (true, failure.description().into_owned(), None),
         };
+        let is_match = matches!(attempt, Ok((Attempt::Match(_), None)));
+        let matched = is_match && !*is_decided;
+        *is_decided |= ends;
         ConditionTrace {
             index: i64::try_from(index).unwrap_or(i64::MAX),
             properties,
@@ -128,7 +154,7 @@ impl Evaluation<'_, '_> {
             variant: variant.map(str::to_owned),
             matched,
             properties_matched,
-            rollout_excluded: matches!(attempt, Ok(Attempt::OutOfRollout)),
+            rollout_excluded: matches!(attempt, Ok((Attempt::OutOfRollout, _))),
             explanation,
         }
     }
@@ -179,6 +205,7 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
+    use super::ConditionTrace;
     use super::trace;
     use crate::clock::UnixMicros;
     use crate::flags::cohorts::CohortSet;
@@ -190,12 +217,25 @@ mod tests {
     use crate::flags::evaluate::Surroundings;
     use crate::flags::subject::Subject;
 
-    struct Nothing;
+    struct Others(Dependency<'static>);
 
-    impl Dependencies for Nothing {
+    impl Dependencies for Others {
         fn dependency(&self, _: i64) -> Dependency<'_> {
-            Dependency::Off
+            self.0
         }
+    }
+
+    /// The traces of a flag for a person on plan `pro`, where every other flag is `other`.
+    fn traced(filters: &Value, person: Value, other: Dependency<'static>) -> Vec<ConditionTrace> {
+        let flag = Definition::parse(&Stored::new(1, "beta", filters)).expect("readable");
+        let Value::Object(person) = person else { panic!("an object") };
+        let person: Map<String, Value> = person;
+        let mut subject = Subject::new("user-1", UnixMicros(0));
+        subject.stored = Some(&person);
+        let (none, uuids) = (CohortSet::default(), || None);
+        let cohorts = Memberships::new(&none, &uuids);
+        let surroundings = Surroundings { flags: &Others(other), cohorts: &cohorts };
+        trace(&flag, filters, &subject, surroundings)
     }
 
     #[test]
@@ -206,15 +246,7 @@ mod tests {
              "rollout_percentage": 0},
             {"properties": []},
         ]});
-        let flag = Definition::parse(&Stored::new(1, "beta", &filters)).expect("readable");
-        let Value::Object(person) = json!({"plan": "pro"}) else { panic!("an object") };
-        let person: Map<String, Value> = person;
-        let mut subject = Subject::new("user-1", UnixMicros(0));
-        subject.stored = Some(&person);
-        let (none, uuids) = (CohortSet::default(), || None);
-        let cohorts = Memberships::new(&none, &uuids);
-        let surroundings = Surroundings { flags: &Nothing, cohorts: &cohorts };
-        let traces = trace(&flag, &filters, &subject, surroundings);
+        let traces = traced(&filters, json!({"plan": "pro"}), Dependency::Off);
         let short: Vec<_> = traces
             .iter()
             .map(|t| (t.index, t.matched, t.properties_matched, t.rollout_excluded))
@@ -228,5 +260,77 @@ mod tests {
         assert!(!first.matched);
         let absent = &traces[1].properties[1];
         assert_eq!((&absent.actual_value, absent.matched), (&Value::Null, true));
+    }
+
+    /// "It is guaranteed to be set on at most one condition per flag": the one that decided, if one
+    /// did. That its properties match is said of every condition.
+    #[test]
+    fn at_most_one_condition_is_marked() {
+        let all = json!({"properties": [], "rollout_percentage": 100});
+        let nobody = json!({"properties": [], "rollout_percentage": 0});
+        let on = json!({"properties": [
+            {"key": "7", "type": "flag", "operator": "flag_evaluates_to", "value": true}]});
+        let cohort = json!({"properties": [{"key": "id", "type": "cohort", "value": 4}]});
+        let enrolled = json!({"$feature_enrollment/beta": true});
+        let left = json!({"$feature_enrollment/beta": false});
+        let nothing = json!({});
+        let holdout = json!({"id": 1, "exclusion_percentage": 100});
+        for (filters, person, other, marked, matching) in [
+            (json!({"groups": [all, all]}), &nothing, Dependency::Off, vec![0], 2),
+            (json!({"groups": [nobody, all, all]}), &nothing, Dependency::Off, vec![1], 3),
+            (
+                json!({"groups": [nobody, all], "early_exit": true}),
+                &nothing,
+                Dependency::Off,
+                vec![],
+                2,
+            ),
+            (
+                json!({"groups": [all], "feature_enrollment": true}),
+                &enrolled,
+                Dependency::Off,
+                vec![-1],
+                2,
+            ),
+            (
+                json!({"groups": [all], "feature_enrollment": true}),
+                &left,
+                Dependency::Off,
+                vec![-1],
+                2,
+            ),
+            (
+                json!({"groups": [all], "feature_enrollment": true}),
+                &nothing,
+                Dependency::Off,
+                vec![0],
+                1,
+            ),
+            (
+                json!({"groups": [all], "feature_enrollment": true, "holdout": holdout}),
+                &enrolled,
+                Dependency::Off,
+                vec![-1],
+                3,
+            ),
+            (json!({"groups": [all], "holdout": holdout}), &nothing, Dependency::Off, vec![-2], 2),
+            (json!({"groups": [on, all]}), &nothing, Dependency::On(None), vec![0], 2),
+            (json!({"groups": [on, all]}), &nothing, Dependency::Failed, vec![1], 1),
+            // A flag that lacks one that it depends on is off, whatever its conditions say.
+            (json!({"groups": [all, on]}), &nothing, Dependency::Missing, vec![], 1),
+            // A cohort that is not known fails the flag.
+            (json!({"groups": [cohort, all]}), &nothing, Dependency::Off, vec![], 1),
+        ] {
+            let traces = traced(&filters, person.clone(), other);
+            let of = |is: fn(&ConditionTrace) -> bool| {
+                traces.iter().filter(move |trace| is(trace)).map(|t| t.index).collect::<Vec<_>>()
+            };
+            assert_eq!(of(|trace| trace.matched), marked, "{filters} {person} {other:?}");
+            assert_eq!(
+                of(|t| t.properties_matched).len(),
+                matching,
+                "{filters} {person} {other:?}"
+            );
+        }
     }
 }

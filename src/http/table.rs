@@ -148,7 +148,7 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET",       "P/feature_flags/",         "feature_flag:read",     of_project!(feature_flags::list)).analytics_with(STALE),
     at("POST",      "P/feature_flags/",         "feature_flag:write",    of_project!(feature_flags::create)),
-    at("GET",       "P/feature_flags/activity/", "feature_flag:read",     of_project!(feature_flags::activity)),
+    at("GET",       "P/feature_flags/activity/", "activity_log:read",    of_project!(feature_flags::activity)),
     at("POST",      "P/feature_flags/bulk_delete/", "feature_flag:write", of_project!(bulk::bulk_delete)),
     at("POST",      "P/feature_flags/bulk_keys/", "feature_flag:read", of_project!(bulk::bulk_keys)),
     at("POST",      "P/feature_flags/bulk_update_tags/", "feature_flag:write", of_project!(bulk::bulk_update_tags)),
@@ -161,7 +161,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/:id/",     "feature_flag:read",     of_project!(feature_flags::retrieve)),
     at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)),
     at("DELETE",    "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::delete)).unlisted(),
-    at("GET",       "P/feature_flags/:id/activity/", "feature_flag:read", of_project!(feature_flags::activity)),
+    at("GET",       "P/feature_flags/:id/activity/", "activity_log:read", of_project!(feature_flags::activity)),
     at("POST",      "P/feature_flags/:id/create_static_cohort_for_flag/", "feature_flag:write", of_project!(actions::static_cohort)).analytics(),
     at("POST",      "P/feature_flags/:id/dashboard/", "feature_flag:write", of_project!(actions::dashboard)),
     at("GET",       "P/feature_flags/:id/dependent_flags/", "feature_flag:read", of_project!(actions::dependents)),

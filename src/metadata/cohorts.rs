@@ -245,7 +245,8 @@ impl Metadata {
         }
         if after.filters != before.filters || is_restored {
             check_filters(&after.filters, Some(&after), write.base.cohorts(project))?;
-            check_flags_keep_working(&after, &write.base)?;
+            let (flags, live) = (write.base.flags(project), write.base.cohorts(project));
+            flag_rules::cohorts::check_users(&after, flags, live)?;
         }
         after.deleted = patch.deleted.unwrap_or(after.deleted);
         if after.deleted && !before.deleted {
@@ -390,6 +391,10 @@ fn check_filters(
             return Err(Violation::filters(detail));
         }
     };
+    if rule.asks_nobody() {
+        let detail = "Cohort properties must use the 'in' or 'not_in' operator";
+        return Err(Violation::coded("invalid_operator", detail));
+    }
     let id = this.map(|this| this.id);
     for needed in rule.cohorts() {
         if id == Some(CohortId(needed)) {
@@ -408,22 +413,6 @@ fn check_filters(
         return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));
     }
     Ok(())
-}
-
-/// A rule that flags use may not come to ask for events.
-fn check_flags_keep_working(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
-    if Rule::parse(cohort.rule(), Matching::Legacy).err() != Some(RuleError::Behavioral) {
-        return Ok(());
-    }
-    let is_used = base
-        .flags(cohort.project)
-        .iter()
-        .any(|flag| flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0));
-    if !is_used {
-        return Ok(());
-    }
-    let detail = "Behavioral filters cannot be added to cohorts used in feature flags.";
-    Err(Violation::coded("behavioral_cohort_found", detail))
 }
 
 /// Checks that nothing depends on a cohort that is to be deleted.

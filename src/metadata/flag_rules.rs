@@ -153,11 +153,10 @@ pub fn initial(given: Option<Value>) -> Result<Value, Violation> {
     }
 }
 
-/// The filters after an update: with `groups` they replace the stored ones, without they are laid
-/// over them key by key.
+/// The filters after an update: what is given is laid over the stored ones, key by key.
 pub fn updated(stored: &Value, given: Value) -> Value {
-    let merged = match (stored, given) {
-        (Value::Object(stored), Value::Object(given)) if !given.contains_key("groups") => {
+    let merged = match (stored, canonical(given)) {
+        (Value::Object(stored), Value::Object(given)) => {
             let mut merged = stored.clone();
             merged.extend(given);
             Value::Object(merged)

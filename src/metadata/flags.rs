@@ -100,6 +100,37 @@ pub struct StoredFlag {
 }
 
 impl StoredFlag {
+    /// One of which a test says only this: it is on, for everybody.
+    #[cfg(test)]
+    pub(crate) fn sample(id: i64, key: &str) -> Self {
+        Self {
+            id: FlagId(id),
+            project: ProjectId(1),
+            name: String::new(),
+            key: key.to_owned(),
+            filters: json!({"groups": [{"properties": [], "rollout_percentage": null}]}),
+            active: true,
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            updated_at: UnixMicros(0),
+            version: 1,
+            ensure_experience_continuity: false,
+            rollback_conditions: None,
+            performed_rollback: None,
+            tags: Vec::new(),
+            usage_dashboard: None,
+            analytics_dashboards: Vec::new(),
+            has_enriched_analytics: None,
+            bucketing_identifier: None,
+            evaluation_runtime: None,
+            evaluation_contexts: Vec::new(),
+            is_remote_configuration: false,
+            archived: false,
+            last_modified_by: None,
+        }
+    }
+
     /// The fields that the activity log compares.
     pub fn logged(&self) -> Map<String, Value> {
         let fields = json!({
@@ -177,6 +208,8 @@ pub struct NewFlag {
     pub evaluation_contexts: Vec<String>,
     /// See [`StoredFlag`].
     pub is_remote_configuration: bool,
+    /// See [`StoredFlag`]; only a flag that is off.
+    pub archived: bool,
 }
 
 /// Changes to a flag; `None` leaves a field as it is, `Some(None)` empties it.
@@ -186,8 +219,10 @@ pub struct FlagPatch {
     pub name: Option<String>,
     /// Another key.
     pub key: Option<String>,
-    /// With `groups` it replaces the stored filters, without it is laid over them.
+    /// Filters to lay over the stored ones: keys that they lack stay as they are.
     pub filters: Option<Value>,
+    /// Whether `filters` take the place of the stored ones instead.
+    pub replaces_filters: bool,
     /// Switches the flag on or off.
     pub active: Option<bool>,
     /// Deletes or restores the flag.
@@ -265,7 +300,7 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
     /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
-    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes,
+    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes (`locking`),
     /// [`MetadataError::Forbidden`] if the user may not change it.
     pub async fn update_flag(
         &self,
@@ -318,6 +353,8 @@ impl Write {
             new.bucketing_identifier.as_deref(),
             new.ensure_experience_continuity,
         )?;
+        let active = new.active.unwrap_or(true);
+        locking::check_archived(new.archived, active, new.archived)?;
         let now = self.shared.clock.now();
         let dashboard = dashboards::add(self.connection(), project, &new.key, now).await?;
         let flag = StoredFlag {
@@ -327,7 +364,7 @@ impl Write {
             name: new.name,
             key: new.key,
             filters,
-            active: new.active.unwrap_or(true),
+            active,
             deleted: new.deleted,
             created_by: Some(user),
             created_at: new.created_at.unwrap_or(now),
@@ -347,7 +384,7 @@ impl Write {
             evaluation_runtime: new.evaluation_runtime,
             evaluation_contexts: new.evaluation_contexts,
             is_remote_configuration: new.is_remote_configuration,
-            archived: false,
+            archived: new.archived,
             last_modified_by: Some(user),
         };
         rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
@@ -374,12 +411,12 @@ impl Write {
         &mut self,
         user: UserId,
         before: &StoredFlag,
-        patch: FlagPatch,
+        mut patch: FlagPatch,
         trigger: Option<Value>,
     ) -> Result<(), MetadataError> {
         let (project, id) = (before.project, before.id);
         self.check_editor(user, before)?;
-        locking::check(before, &patch, &self.base)?;
+        locking::settle(before, &mut patch, &self.base)?;
         let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
         after.last_modified_by = Some(user);
         if after.key != before.key {
@@ -436,7 +473,10 @@ fn patched(
     }
     match patch.filters {
         Some(given) => {
-            flag.filters = flag_rules::updated(&stored.filters, given);
+            flag.filters = match patch.replaces_filters {
+                true => flag_rules::canonical(given),
+                false => flag_rules::updated(&stored.filters, given),
+            };
             check_filters(&flag.filters, &graph)?;
             flag_rules::check_enrollment(&stored.filters, &flag.filters, is_linked)?;
         }
@@ -477,6 +517,10 @@ fn patched(
     flag.is_remote_configuration =
         patch.is_remote_configuration.unwrap_or(flag.is_remote_configuration);
     flag.archived = patch.archived.unwrap_or(flag.archived);
+    // What is both since before that was refused may still be edited.
+    if !(stored.archived && stored.active) {
+        locking::check_archived(flag.archived, flag.active, patch.archived == Some(true))?;
+    }
     locking::check_bucketing(
         flag.bucketing_identifier.as_deref(),
         flag.ensure_experience_continuity,

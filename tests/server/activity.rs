@@ -216,11 +216,16 @@ fn the_log_is_for_keys_that_may_read_it() {
         server.post("/api/personal_api_keys/", &body).json()["value"].as_str().unwrap().to_owned()
     };
     let (narrow, wide) = (
-        key(json!(["person:read"])),
+        key(json!(["person:read", "feature_flag:read"])),
         key(json!(["person:read", "activity_log:read", "cohort:read"])),
     );
     let id = person(&server, "a")["id"].to_string();
+    let flags = "/api/projects/1/feature_flags/";
+    let flag = server.post(flags, &json!({"key": "a"})).json()["id"].clone();
     for (path, missing) in [
+        // Of flags it needs no other scope, as for PostHog.
+        (format!("{flags}activity/"), "activity_log:read"),
+        (format!("{flags}{flag}/activity/"), "activity_log:read"),
         (format!("{PERSONS}activity/"), "activity_log:read"),
         (format!("{PERSONS}{id}/activity/"), "activity_log:read"),
         (format!("{PERSONS}cohorts/?person_id={id}"), "cohort:read"),

@@ -188,6 +188,62 @@ fn bad_cohorts_are_refused() {
     assert_eq!(server.get(&format!("{COHORTS}999/")).status, 404);
 }
 
+/// Also if there are cohorts between: nobody would be in one that asks for events.
+#[test]
+fn cohorts_of_flags_do_not_come_to_ask_for_events() {
+    let server = TestServer::start();
+    assert_eq!(server.capture(&json!([set("ada", json!({"plan": "pro"}))])).status, 200);
+    let asks = |cohort: &Value| json!({"key": "id", "type": "cohort", "value": cohort["id"]});
+    let one = |filter: Value| rule("AND", json!([filter]));
+    let make = |name: &str, filters: Value| {
+        created(&server, COHORTS, &json!({"name": name, "filters": filters}))
+    };
+    let events = || one(json!({"key": "paid", "type": "behavioral", "value": "performed_event"}));
+    let inner = make("Inner", one(plan("pro")));
+    let outer = make("Outer", one(asks(&inner)));
+    let paid = make("Paid", events());
+    created(&server, FLAGS, &json!({"key": "uses", "filters": flag_on(&outer, "in")}));
+    let own = "Behavioral filters cannot be added to cohorts used in feature flags.";
+    let others = "A dependent cohort (Paid) has filters based on events. These cohorts can't be used \
+                  in feature flags.";
+    for (cohort, filters, text) in [
+        (&inner, events(), own),
+        (&outer, events(), own),
+        (&inner, one(asks(&paid)), others),
+        (&outer, one(asks(&paid)), others),
+    ] {
+        let answer =
+            server.patch(&format!("{COHORTS}{}/", cohort["id"]), &json!({"filters": filters}));
+        assert_eq!(detail(&answer), (400, json!("behavioral_cohort_found"), json!(text)));
+        assert_eq!(answer.json()["attr"], "filters", "{answer}");
+    }
+    assert_eq!(flags_of(&server, "ada"), json!({"uses": true}));
+    let odd =
+        one(json!({"key": "id", "type": "cohort", "value": inner["id"], "operator": "is_not"}));
+    let odd = server.post(COHORTS, &json!({"name": "Odd", "filters": odd}));
+    assert_eq!((odd.status, &odd.json()["code"]), (400, &json!("invalid_operator")), "{odd}");
+    let odd = server.post(FLAGS, &json!({"key": "odd", "filters": flag_on(&outer, "is_not")}));
+    assert_eq!((odd.status, &odd.json()["code"]), (400, &json!("invalid_operator")), "{odd}");
+
+    // A flag is told with the names that its cohorts have by now.
+    let flag = || server.get(FLAGS).json()["results"][0].clone();
+    let name = |flag: &Value| flag["filters"]["groups"][0]["properties"][0]["cohort_name"].clone();
+    let mut seen = flag();
+    assert_eq!(name(&seen), "Outer", "{seen}");
+    let path = format!("{COHORTS}{}/", outer["id"]);
+    assert_eq!(server.patch(&path, &json!({"name": "Renamed"})).status, 200);
+    let path = format!("{FLAGS}{}/", seen["id"]);
+    assert_eq!(name(&server.get(&path).json()), "Renamed");
+    // Sent back they are no change.
+    seen["original_flag"] = seen.clone();
+    let changed = server.patch(&path, &seen);
+    assert_eq!((changed.status, name(&changed.json())), (200, json!("Renamed")), "{changed}");
+    let log = server.get(&format!("{path}activity/")).json();
+    let changes = log["results"][0]["detail"]["changes"].as_array().expect("changes").iter();
+    let fields: Vec<&Value> = changes.map(|change| &change["field"]).collect();
+    assert!(!fields.contains(&&json!("filters")), "{log}");
+}
+
 #[test]
 fn flags_ask_cohorts_with_rules_and_lists_and_a_crash_changes_nothing() {
     let mut server = TestServer::start();

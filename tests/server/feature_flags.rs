@@ -187,10 +187,16 @@ fn an_update_changes_what_it_names_and_nothing_else() {
                    "rollout_percentage": 70}),
         ),
         (
-            // Without `groups` it is laid over the stored filters.
+            // It is laid over the stored filters, key by key.
             json!({"filters": {"payloads": {"true": "1"}}}),
             json!({"filters": {"groups": [{"properties": [], "rollout_percentage": 70}],
                                "payloads": {"true": "1"}}}),
+        ),
+        (
+            json!({"filters": {"groups": [{"properties": [], "rollout_percentage": 20}]}}),
+            json!({"filters": {"groups": [{"properties": [], "rollout_percentage": 20}],
+                               "payloads": {"true": "1"}},
+                   "rollout_percentage": 20}),
         ),
         (
             json!({"id": 4711, "is_simple_flag": false, "rollout_percentage": 1, "can_edit": false,

@@ -63,7 +63,10 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     let refused = patch(&server, &path);
     let detail = "You don't have edit permissions for this feature flag.";
     assert_eq!((refused.status, &refused.json()["detail"]), (403, &json!(detail)), "{refused}");
-    assert_eq!(ask(&server, &key, "POST", &format!("{path}disable/"), &json!({})).status, 403);
+    for step in ["enable", "disable", "archive", "unarchive"] {
+        let answer = ask(&server, &key, "POST", &format!("{path}{step}/"), &json!({}));
+        assert_eq!(answer.status, 403, "{step}");
+    }
     let can_edit = |server: &TestServer| {
         ask(server, &key, "GET", &path, &json!({})).json()["can_edit"].clone()
     };
@@ -72,6 +75,10 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     let own = created(ask(&server, &key, "POST", FLAGS, &json!({"key": "own"})));
     assert_eq!(own["can_edit"], true, "{own}");
     assert_eq!(patch(&server, &format!("{FLAGS}{}/", own["id"])).status, 200);
+    let matching = format!("{FLAGS}matching_ids/");
+    let matching = ask(&server, &key, "GET", &matching, &json!({})).json();
+    assert_eq!(matching, json!({"ids": [own["id"]], "total": 1}), "what may be changed");
+    assert_eq!(server.get(&format!("{FLAGS}matching_ids/")).json()["total"], 2);
     let ids = json!([flag["id"], own["id"], 999]);
     let body = json!({"ids": ids, "action": "add", "tags": ["x"]});
     let tagged = ask(&server, &key, "POST", &format!("{FLAGS}bulk_update_tags/"), &body);

@@ -27,6 +27,7 @@ mod feature_flags;
 mod filters;
 mod flag_management;
 mod flag_rights;
+mod flag_states;
 mod flags;
 mod fuzz;
 mod geoip;

@@ -56,6 +56,19 @@ pub enum Membership {
     In,
     /// Those outside.
     NotIn,
+    /// Nobody: the operator of the filter is not one for cohorts.
+    Nobody,
+}
+
+impl Membership {
+    /// Whether somebody matches who is inside, or is not.
+    pub fn accepts(self, inside: bool) -> bool {
+        match self {
+            Self::In => inside,
+            Self::NotIn => !inside,
+            Self::Nobody => false,
+        }
+    }
 }
 
 /// Which values of another flag match.
@@ -113,8 +126,9 @@ pub fn group_type(json: Option<&Value>) -> Result<Option<u8>, PredicateError> {
 /// Older user interfaces wrote `exact` or no operator at all for a membership.
 fn cohort(value: Option<&Value>, operator: Option<&str>) -> Result<Filter, PredicateError> {
     let membership = match operator.map(Operator::parse).transpose()? {
+        None | Some(Operator::In | Operator::Exact) => Membership::In,
         Some(Operator::NotIn) => Membership::NotIn,
-        _ => Membership::In,
+        Some(_) => Membership::Nobody,
     };
     Ok(Filter::Cohort { id: id(value)?, membership })
 }

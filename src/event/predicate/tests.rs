@@ -456,6 +456,8 @@ fn filters_are_routed_by_type() {
         (json!({"type": "cohort", "value": 7, "operator": "in"}), Membership::In),
         (json!({"type": "cohort", "value": 7, "operator": "exact"}), Membership::In),
         (json!({"type": "cohort", "value": 7, "operator": "not_in"}), Membership::NotIn),
+        (json!({"type": "cohort", "value": 7, "operator": "is_not"}), Membership::Nobody),
+        (json!({"type": "cohort", "value": 7, "operator": "gt"}), Membership::Nobody),
     ] {
         let Ok(Filter::Cohort { id: 7, membership }) = parse(json.clone()) else {
             panic!("{json}");

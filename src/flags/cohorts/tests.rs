@@ -100,6 +100,9 @@ fn cohorts_are_nested_and_circles_are_not_followed() {
         (8, json!({"type": "OR", "values": [in_cohort(1), in_cohort(99)]})),
         (9, all(json!([in_cohort(100), in_cohort(2)]))),
         (10, all(json!([{"key": "id", "type": "cohort", "value": 2, "operator": "not_in"}]))),
+        (12, all(json!([{"key": "id", "type": "cohort", "value": 2, "operator": "is_not"}]))),
+        (13, all(json!([{"key": "id", "type": "cohort", "value": 3, "operator": "is_not"}]))),
+        (14, all(json!([{"key": "id", "type": "cohort", "value": 2, "operator": "exact"}]))),
     ]);
     for (id, expected) in [
         (1, Ok(true)),
@@ -112,11 +115,30 @@ fn cohorts_are_nested_and_circles_are_not_followed() {
         (9, Ok(true)),
         (10, Ok(false)),
         (11, Err(UnknownCohort)),
+        (12, Ok(false)),
+        (13, Ok(false)),
+        (14, Ok(true)),
     ] {
         assert_eq!(contains(&cohorts, id, &[8]), expected, "{id}");
     }
     let circular: Vec<i64> = (1..11).filter(|id| cohorts.is_circular(*id)).collect();
     assert_eq!(circular, [4, 5, 6]);
+}
+
+#[test]
+fn an_operator_that_is_not_one_for_cohorts_is_told() {
+    let asks =
+        |operator: Value| json!({"key": "id", "type": "cohort", "value": 2, "operator": operator});
+    for (operator, expected) in [
+        (json!(null), false),
+        (json!("exact"), false),
+        (json!("not_in"), false),
+        (json!("gt"), true),
+    ] {
+        let rule = json!({"type": "OR", "values": [{"type": "AND", "values": [asks(operator)]}]});
+        let parsed = Rule::parse(&rule, Matching::Legacy).expect("readable");
+        assert_eq!(parsed.asks_nobody(), expected, "{rule}");
+    }
 }
 
 #[test]

@@ -489,6 +489,10 @@ fn cohorts_are_asked_when_all_else_matches() {
         (json!([{"properties": [cohort(1, "in")]}]), Ok(true), Err(Failure::Cohort(1))),
         (json!([{"properties": [cohort(2, "in")]}]), Ok(false), Err(Failure::Cohort(2))),
         (json!([{"properties": [cohort(2, "not_in")]}]), Ok(true), Err(Failure::Cohort(2))),
+        (json!([{"properties": [cohort(1, "exact")]}]), Ok(true), Err(Failure::Cohort(1))),
+        // "Any other operator defaults to false".
+        (json!([{"properties": [cohort(1, "is_not")]}]), Ok(false), Err(Failure::Cohort(1))),
+        (json!([{"properties": [cohort(2, "is_not")]}]), Ok(false), Err(Failure::Cohort(2))),
         (
             json!([{"properties": [cohort(3, "in")]}]),
             Err(Failure::Cohort(3)),

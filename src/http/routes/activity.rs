@@ -26,7 +26,7 @@ const LIMIT_DEFAULT: usize = 10;
 const LIMIT_MAX: usize = 1000;
 
 /// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and the like: a page of what became
-/// of one object, or of all of the kind. Beside the objects the key must grant the log.
+/// of one object, or of all of the kind. Whatever else its row asks for, the key must grant the log.
 pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
     let item = call.parameters.first().cloned();
     of_item(app, call, scope, item).await

@@ -1,14 +1,19 @@
 //! Filters as they are kept, whatever way they were written: payloads as JSON texts, operators by the
-//! names that SDKs know, and holdouts and early access by the names of today.
+//! names that SDKs know, holdouts and early access by the names of today, and without the names of
+//! cohorts, which are told with every flag as they are by then.
 
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::flags::definition::has_enrollment;
+use crate::metadata::flag_rules::cohorts::filters_mut;
 
 /// The filters as they are kept.
 pub(in crate::metadata) fn canonical(mut filters: Value) -> Value {
+    for filter in filters_mut(&mut filters) {
+        filter.remove("cohort_name");
+    }
     let Value::Object(map) = &mut filters else { return filters };
     let groups = map.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
     let properties = groups.filter_map(|group| group.get_mut("properties")?.as_array_mut());

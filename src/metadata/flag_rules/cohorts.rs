@@ -1,5 +1,7 @@
-//! Cohorts inside release conditions: they exist, and a flag can know their members. Pure.
+//! Cohorts inside release conditions: they exist, and a flag can know their members, as long as it asks
+//! for them. Pure.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Map;
@@ -10,6 +12,10 @@ use crate::flags::cohorts::Rule;
 use crate::flags::cohorts::RuleError;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules::Violation;
+use crate::metadata::flags::StoredFlag;
+
+/// The code of a flag that would have to ask for events.
+const BEHAVIORAL: &str = "behavioral_cohort_found";
 
 /// Checks the cohort that a property filter asks for; filters of other kinds are fine.
 pub(super) fn check(
@@ -26,29 +32,102 @@ pub(super) fn check(
         let detail = format!("Cohort with id {text} does not exist");
         return Err(Violation::coded("cohort_does_not_exist", detail));
     };
-    // Cohorts refer to cohorts without circles, so this visits each at most once.
-    let (mut seen, mut waiting) = (vec![cohort.id], vec![cohort]);
-    while let Some(cohort) = waiting.pop() {
-        let rule = match Rule::parse(cohort.rule(), Matching::Legacy) {
-            _ if cohort.is_static => continue,
-            Ok(rule) => rule,
-            Err(RuleError::Behavioral) => {
-                let detail = format!(
-                    "Cohort '{}' with filters on events cannot be used in feature flags.",
-                    cohort.name
-                );
-                return Err(Violation::coded("behavioral_cohort_found", detail));
-            }
-            Err(RuleError::Malformed) => continue,
-        };
-        for needed in rule.cohorts().into_iter().filter_map(|id| find(live, id)) {
-            if !seen.contains(&needed.id) {
-                seen.push(needed.id);
-                waiting.push(needed);
+    match behavioral(vec![cohort], live) {
+        None => Ok(()),
+        Some(cohort) => {
+            let name = &cohort.name;
+            let detail =
+                format!("Cohort '{name}' with filters on events cannot be used in feature flags.");
+            Err(Violation::coded(BEHAVIORAL, detail))
+        }
+    }
+}
+
+/// Checks a cohort that changes: one that a flag asks for, itself or by other cohorts, may not come
+/// to ask for events, itself or by others. `live` are the cohorts as they were; the new rule forms no
+/// circle with them.
+///
+/// # Errors
+///
+/// Code `behavioral_cohort_found`.
+pub(in crate::metadata) fn check_users(
+    changed: &StoredCohort,
+    flags: &[Arc<StoredFlag>],
+    live: &[Arc<StoredCohort>],
+) -> Result<(), Violation> {
+    let rule = rule(changed);
+    let needed: Vec<&StoredCohort> = match &rule {
+        Some(Ok(rule)) => rule.cohorts().into_iter().filter_map(|id| find(live, id)).collect(),
+        Some(Err(RuleError::Behavioral)) => Vec::new(),
+        Some(Err(RuleError::Malformed)) | None => return Ok(()),
+    };
+    let is_behavioral = rule.is_some_and(|rule| rule.is_err());
+    if needed.is_empty() && !is_behavioral {
+        return Ok(());
+    }
+    let users = users(changed, live);
+    let is_used = |flag: &Arc<StoredFlag>| cohort_ids(&flag.filters).any(|id| users.contains(&id));
+    if !flags.iter().any(is_used) {
+        return Ok(());
+    }
+    if is_behavioral {
+        let detail = "Behavioral filters cannot be added to cohorts used in feature flags.";
+        return Err(Violation::coded(BEHAVIORAL, detail));
+    }
+    match behavioral(needed, live) {
+        None => Ok(()),
+        Some(cohort) => Err(Violation::coded(
+            BEHAVIORAL,
+            format!(
+                "A dependent cohort ({}) has filters based on events. These cohorts can't be used \
+                 in feature flags.",
+                cohort.name
+            ),
+        )),
+    }
+}
+
+/// The cohort and those that ask for it, themselves or by others.
+fn users(cohort: &StoredCohort, live: &[Arc<StoredCohort>]) -> HashSet<i64> {
+    let asks = |other: &Arc<StoredCohort>| match rule(other) {
+        Some(Ok(rule)) => (other.id.0, rule.cohorts()),
+        _ => (other.id.0, Vec::new()),
+    };
+    let asks: Vec<(i64, Vec<i64>)> = live.iter().map(asks).collect();
+    let (mut users, mut waiting) = (HashSet::from([cohort.id.0]), vec![cohort.id.0]);
+    while let Some(needed) = waiting.pop() {
+        for (id, _) in asks.iter().filter(|(_, ids)| ids.contains(&needed)) {
+            if users.insert(*id) {
+                waiting.push(*id);
             }
         }
     }
-    Ok(())
+    users
+}
+
+/// The first that asks for events, of these cohorts and those that their rules ask for. Rules form no
+/// circles, so this visits each cohort at most once.
+fn behavioral<'c>(
+    mut waiting: Vec<&'c StoredCohort>,
+    live: &'c [Arc<StoredCohort>],
+) -> Option<&'c StoredCohort> {
+    let mut seen: HashSet<i64> = waiting.iter().map(|cohort| cohort.id.0).collect();
+    while let Some(cohort) = waiting.pop() {
+        match rule(cohort) {
+            Some(Err(RuleError::Behavioral)) => return Some(cohort),
+            Some(Ok(rule)) => {
+                let needed = rule.cohorts().into_iter().filter_map(|id| find(live, id));
+                waiting.extend(needed.filter(|cohort| seen.insert(cohort.id.0)));
+            }
+            Some(Err(RuleError::Malformed)) | None => {}
+        }
+    }
+    None
+}
+
+/// The rule of a cohort that is not a list.
+fn rule(cohort: &StoredCohort) -> Option<Result<Rule, RuleError>> {
+    (!cohort.is_static).then(|| Rule::parse(cohort.rule(), Matching::Legacy))
 }
 
 /// The cohorts that release conditions ask for; with repetitions.
@@ -61,8 +140,16 @@ pub fn cohort_ids(filters: &Value) -> impl Iterator<Item = i64> {
         .filter_map(|property| cohort_id(property.get("value")?))
 }
 
-fn find(live: &[Arc<StoredCohort>], id: i64) -> Option<&Arc<StoredCohort>> {
-    live.iter().find(|cohort| cohort.id.0 == id)
+fn find(live: &[Arc<StoredCohort>], id: i64) -> Option<&StoredCohort> {
+    live.iter().find(|cohort| cohort.id.0 == id).map(Arc::as_ref)
+}
+
+/// The filters on cohorts in release conditions.
+pub fn filters_mut(filters: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
+    let properties = groups.filter_map(|group| group.get_mut("properties")?.as_array_mut());
+    let objects = properties.flatten().filter_map(Value::as_object_mut);
+    objects.filter(|property| property.get("type").and_then(Value::as_str) == Some("cohort"))
 }
 
 /// The id of a cohort, as a filter has it: a number or text of one.
@@ -78,7 +165,9 @@ mod tests {
     use serde_json::json;
 
     use super::check;
+    use super::check_users;
     use crate::metadata::cohorts::StoredCohort;
+    use crate::metadata::flags::StoredFlag;
 
     fn cohort(id: i64, is_static: bool, value: Value) -> Arc<StoredCohort> {
         let filters = json!({"properties": {"type": "OR", "values": [value]}});
@@ -118,5 +207,53 @@ mod tests {
         }
         let other = json!({"key": "id", "type": "person", "value": 9});
         assert_eq!(check(other.as_object().expect("an object"), &live), Ok(()));
+    }
+
+    /// However a flag comes to a cohort, and however that comes to events: one way or the other there
+    /// is a cohort between.
+    #[test]
+    fn cohorts_of_flags_do_not_come_to_ask_for_events() {
+        let events = json!({"key": "paid", "type": "behavioral", "value": "performed_event"});
+        let asking = |id: i64| json!({"key": "id", "type": "cohort", "value": id});
+        let plain = json!({"key": "plan", "value": "pro"});
+        // 3 asks for 2, and 2 for 1. 6 asks for 5, which asks for events, and 7 is a list that once
+        // asked for 1.
+        let live = [
+            cohort(1, false, plain.clone()),
+            cohort(2, false, asking(1)),
+            cohort(3, false, asking(2)),
+            cohort(5, false, events.clone()),
+            cohort(6, false, asking(5)),
+            cohort(7, true, asking(1)),
+            cohort(8, false, plain.clone()),
+        ];
+        let own = Some("Behavioral filters cannot be added to cohorts used in feature flags.");
+        let others = Some(
+            "A dependent cohort (c5) has filters based on events. These cohorts can't be used in \
+             feature flags.",
+        );
+        for (asked, changed, value, expected) in [
+            (1, 1, events.clone(), own),
+            (2, 1, events.clone(), own),
+            (3, 1, events.clone(), own),
+            (3, 3, events.clone(), own),
+            (1, 2, events.clone(), None),
+            (7, 1, events.clone(), None),
+            (8, 1, events.clone(), None),
+            (1, 1, asking(5), others),
+            (3, 1, asking(5), others),
+            (3, 1, asking(6), others),
+            (8, 1, asking(6), None),
+            (3, 1, asking(8), None),
+            (3, 1, asking(7), None),
+            (3, 1, asking(99), None),
+        ] {
+            let filters = json!({"groups": [{"properties": [asking(asked)]}]});
+            let flag = Arc::new(StoredFlag { filters, ..StoredFlag::sample(1, "f") });
+            let found = check_users(&cohort(changed, false, value.clone()), &[flag], &live).err();
+            let found = found.as_ref().map(|found| (found.code, found.detail.as_str()));
+            let expected = expected.map(|detail| ("behavioral_cohort_found", detail));
+            assert_eq!(found, expected, "{asked} {changed} {value}");
+        }
     }
 }

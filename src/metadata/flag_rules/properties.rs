@@ -115,6 +115,11 @@ pub(super) fn check_value(property: &Map<String, Value>) -> Result<(), Violation
             let detail = format!("Invalid operator: {operator}");
             return Err(Violation::coded("invalid_operator", detail));
         }
+        // Older user interfaces wrote `exact`. By any other operator nobody is in a cohort.
+        Some(wants) if kind == "cohort" && wants != Wants::Cohort && operator != "exact" => {
+            let detail = "Cohort properties must use the 'in' or 'not_in' operator";
+            return Err(Violation::coded("invalid_operator", detail));
+        }
         Some(Wants::Cohort) if kind != "cohort" => return unfit("cohort"),
         Some(Wants::Flag) if kind != "flag" => return unfit("flag"),
         Some(Wants::Date) if !value.as_str().is_some_and(is_date) => {

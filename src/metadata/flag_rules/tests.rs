@@ -3,10 +3,13 @@
 
 mod dependencies;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use serde_json::json;
 
 use super::*;
+use crate::metadata::cohorts::StoredCohort;
 
 const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[], cohorts: &[] };
 
@@ -134,7 +137,7 @@ fn a_new_flag_has_a_condition() {
 }
 
 #[test]
-fn an_update_without_groups_is_laid_over_the_stored_filters() {
+fn an_update_is_laid_over_the_stored_filters() {
     let stored = json!({"groups": [{"properties": []}], "payloads": {"true": "1"}, "x": 1});
     for (given, expected) in [
         (json!({}), stored.clone()),
@@ -142,12 +145,36 @@ fn an_update_without_groups_is_laid_over_the_stored_filters() {
             json!({"payloads": {"true": "2"}}),
             json!({"groups": [{"properties": []}], "payloads": {"true": "2"}, "x": 1}),
         ),
-        (json!({"groups": []}), json!({"groups": []})),
-        (json!({"groups": [{}], "y": 2}), json!({"groups": [{}], "y": 2})),
+        (json!({"groups": []}), json!({"groups": [], "payloads": {"true": "1"}, "x": 1})),
+        (
+            json!({"groups": [{}], "y": 2}),
+            json!({"groups": [{}], "payloads": {"true": "1"}, "x": 1, "y": 2}),
+        ),
+        (
+            json!({"super_groups": [{}], "payloads": {}}),
+            json!({"groups": [{"properties": []}], "payloads": {}, "x": 1, "feature_enrollment": true}),
+        ),
         (json!([1]), json!([1])),
     ] {
         assert_eq!(updated(&stored, given.clone()), expected, "{given}");
     }
+}
+
+/// They are told as they are when a flag is read; what a client sends back of them is none of its
+/// conditions.
+#[test]
+fn names_of_cohorts_are_not_kept() {
+    let of = |kind: &str, name: Value| {
+        let mut filter = json!({"key": "id", "type": kind, "value": 1});
+        if !name.is_null() {
+            filter["cohort_name"] = name;
+        }
+        with_property(filter)
+    };
+    assert_eq!(initial(Some(of("cohort", json!("Pro")))), Ok(of("cohort", Value::Null)));
+    assert_eq!(updated(&json!({}), of("cohort", json!("Pro"))), of("cohort", Value::Null));
+    let other = of("person", json!("kept"));
+    assert_eq!(updated(&json!({}), other.clone()), other);
 }
 
 #[test]
@@ -406,6 +433,19 @@ fn values_fit_their_operators() {
     check(with_operator("like", json!("x")), unknown);
     let detail = "The 'in' operator is only valid for cohort properties, not 'person' properties.";
     check(with_operator("in", json!("x")), Err(("invalid_operator", detail)));
+    // "Currently supported operators are IN and NOT IN"; `exact` is what older user interfaces wrote.
+    let live = [Arc::new(StoredCohort::sample(4, json!({"properties": {}})))];
+    let graph = Graph { cohorts: &live, ..NO_FLAGS };
+    let of_cohort = |operator: Value| {
+        with_property(json!({"key": "id", "type": "cohort", "value": 4, "operator": operator}))
+    };
+    for good in [json!(null), json!("in"), json!("not_in"), json!("exact")] {
+        check_in(graph, of_cohort(good), Ok(()));
+    }
+    let detail = "Cohort properties must use the 'in' or 'not_in' operator";
+    for bad in ["is_not", "icontains", "gt", "is_set", "flag_evaluates_to"] {
+        check_in(graph, of_cohort(json!(bad)), Err(("invalid_operator", detail)));
+    }
     let no_operator = with_property(json!({"key": "k", "value": 1, "operator": null}));
     check(no_operator, Ok(()));
 }

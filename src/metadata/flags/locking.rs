@@ -1,32 +1,60 @@
 //! Changes that meet: a client that says which version it saw does not overwrite what somebody else
-//! changed since. Also the one rule that ties two fields of a flag together.
+//! changed since. Also the rules that tie two fields of a flag together.
 
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::event::time::parse_timestamp;
 use crate::metadata::MetadataError;
+use crate::metadata::definitions::normal_tags;
 use crate::metadata::flag_rules;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
-/// Checks that nobody changed since what the patch changes.
-pub(super) fn check(
+/// Settles a patch that was made for another version than the stored one, as PostHog does. What it
+/// names and leaves as the client saw it is taken out of it, lest it undo what somebody else changed;
+/// what it changes may not have been changed since. Who does not say what they saw overwrites.
+///
+/// # Errors
+///
+/// [`MetadataError::Conflict`]: somebody else changed a field that the patch changes, to something
+/// else.
+pub(super) fn settle(
     stored: &StoredFlag,
-    patch: &FlagPatch,
+    patch: &mut FlagPatch,
     base: &Snapshot,
 ) -> Result<(), MetadataError> {
-    let Some(seen) = patch.seen.as_ref().filter(|seen| seen.version < stored.version) else {
-        return Ok(());
-    };
-    let (now, wanted) = (stored.logged(), wanted(stored, patch));
-    let is_conflict = |(name, wanted): (&String, &Value)| {
-        let current = now.get(name).unwrap_or(&Value::Null);
-        let original = seen.fields.as_ref().and_then(|fields| fields.get(name));
-        current != wanted && original.is_none_or(|original| original != current)
-    };
-    if !wanted.iter().any(is_conflict) {
+    let seen = patch.seen.take().filter(|seen| seen.version != stored.version);
+    let Some(original) = seen.and_then(|seen| seen.fields) else { return Ok(()) };
+    let mut current = stored.logged();
+    current.insert("created_at".to_owned(), stored.created_at.0.into());
+    let mut meeting = Meeting { original, current, is_conflict: false };
+    meeting.field("name", &mut patch.name);
+    meeting.field("key", &mut patch.key);
+    let filters = patch.filters.clone();
+    let filters = filters.map(|filters| flag_rules::updated(&stored.filters, filters));
+    if !meeting.is_changed("filters", filters) {
+        patch.filters = None;
+    }
+    meeting.field("active", &mut patch.active);
+    meeting.field("deleted", &mut patch.deleted);
+    meeting.field("archived", &mut patch.archived);
+    if !meeting.is_changed("created_at", patch.created_at.map(|time| time.0.into())) {
+        patch.created_at = None;
+    }
+    meeting.field("ensure_experience_continuity", &mut patch.ensure_experience_continuity);
+    meeting.field("rollback_conditions", &mut patch.rollback_conditions);
+    meeting.field("performed_rollback", &mut patch.performed_rollback);
+    meeting.field("tags", &mut patch.tags);
+    meeting.field("has_enriched_analytics", &mut patch.has_enriched_analytics);
+    meeting.field("bucketing_identifier", &mut patch.bucketing_identifier);
+    meeting.field("evaluation_runtime", &mut patch.evaluation_runtime);
+    meeting.field("evaluation_contexts", &mut patch.evaluation_contexts);
+    meeting.field("is_remote_configuration", &mut patch.is_remote_configuration);
+    // Dashboards are only ever added, which overwrites nothing.
+    if !meeting.is_conflict {
         return Ok(());
     }
     let user = stored.last_modified_by.and_then(|user| base.user(user));
@@ -37,25 +65,54 @@ pub(super) fn check(
     )))
 }
 
-/// The fields that the patch names, as they would become.
-fn wanted(stored: &StoredFlag, patch: &FlagPatch) -> Map<String, Value> {
-    let mut wanted = Map::new();
-    let mut put = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            wanted.insert(name.to_owned(), value);
+/// What a client saw of a flag, and the flag as it is by now.
+struct Meeting {
+    original: Map<String, Value>,
+    current: Map<String, Value>,
+    is_conflict: bool,
+}
+
+impl Meeting {
+    /// Empties a field of a patch that is as the client saw it.
+    fn field<T: Clone + Into<Value>>(&mut self, name: &str, field: &mut Option<T>) {
+        if !self.is_changed(name, field.clone().map(Into::into)) {
+            *field = None;
         }
-    };
-    put("name", patch.name.clone().map(Value::from));
-    put("key", patch.key.clone().map(Value::from));
-    let filters = patch.filters.clone();
-    put("filters", filters.map(|filters| flag_rules::updated(&stored.filters, filters)));
-    put("active", patch.active.map(Value::from));
-    put("deleted", patch.deleted.map(Value::from));
-    let continuity = patch.ensure_experience_continuity;
-    put("ensure_experience_continuity", continuity.map(Value::from));
-    put("rollback_conditions", patch.rollback_conditions.clone().map(Value::from));
-    put("tags", patch.tags.clone().map(Value::from));
-    wanted
+    }
+
+    /// Whether the client changes the field, as far as it said what it saw; and notes a conflict.
+    fn is_changed(&mut self, name: &str, wanted: Option<Value>) -> bool {
+        let (Some(wanted), Some(original)) = (wanted, self.original.get(name)) else {
+            return true;
+        };
+        let current = self.current.get(name).cloned().unwrap_or_default();
+        let [wanted, original, current] =
+            [wanted, original.clone(), current].map(|value| comparable(name, value));
+        if wanted == original {
+            return false;
+        }
+        self.is_conflict |= original != current && wanted != current;
+        true
+    }
+}
+
+/// A field as it can be compared, whether it was shown, sent or stored.
+fn comparable(name: &str, value: Value) -> Value {
+    match (name, value) {
+        ("filters", filters) => flag_rules::canonical(filters),
+        ("tags", Value::Array(tags)) => {
+            let tags = tags.iter().filter_map(Value::as_str).map(str::to_owned);
+            let mut tags = normal_tags(tags.collect());
+            tags.sort_unstable();
+            tags.into()
+        }
+        ("evaluation_runtime", Value::Null) => "all".into(),
+        ("ensure_experience_continuity" | "is_remote_configuration", Value::Null) => false.into(),
+        ("created_at", Value::String(text)) => {
+            parse_timestamp(&text).map_or(Value::String(text), |time| time.0.into())
+        }
+        (_, value) => value,
+    }
 }
 
 /// A flag that hashes devices has nothing to keep across a login.
@@ -66,4 +123,182 @@ pub(super) fn check_bucketing(bucketing: Option<&str>, continuity: bool) -> Resu
     let detail = "Cannot use device_id bucketing with experience continuity: the two are \
                   incompatible.";
     Err(Violation::general(detail))
+}
+
+/// An archived flag is done with: it is off. `is_archiving` says what the request asks for.
+pub(super) fn check_archived(
+    archived: bool,
+    active: bool,
+    is_archiving: bool,
+) -> Result<(), Violation> {
+    if !(archived && active) {
+        return Ok(());
+    }
+    Err(Violation::general(if is_archiving {
+        "Cannot archive an enabled feature flag. Disable it first, or send active: false in the \
+         same request."
+    } else {
+        "Cannot enable an archived feature flag. Unarchive it first."
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::settle;
+    use crate::clock::UnixMicros;
+    use crate::metadata::MetadataError;
+    use crate::metadata::flags::FlagPatch;
+    use crate::metadata::flags::Seen;
+    use crate::metadata::flags::StoredFlag;
+    use crate::metadata::snapshot::Snapshot;
+
+    fn filters(percentage: u8) -> Value {
+        json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
+    }
+
+    /// Somebody renamed it since.
+    fn stored() -> StoredFlag {
+        StoredFlag {
+            name: "Beta feature".to_owned(),
+            filters: filters(50),
+            created_at: UnixMicros(1_700_000_000_123_456),
+            tags: vec!["a".to_owned(), "b".to_owned()],
+            version: 3,
+            ..StoredFlag::sample(1, "my-flag")
+        }
+    }
+
+    fn settled(mut patch: FlagPatch, version: i64, original: Value) -> Option<FlagPatch> {
+        let Value::Object(original) = original else { panic!("an object") };
+        patch.seen = Some(Seen { version, fields: Some(original) });
+        match settle(&stored(), &mut patch, &Snapshot::default()) {
+            Ok(()) => Some(patch),
+            Err(MetadataError::Conflict(detail)) => {
+                assert!(detail.starts_with("The feature flag was updated by another user since"));
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn names(patch: &FlagPatch) -> (Option<&str>, Option<&str>, Option<bool>) {
+        (patch.name.as_deref(), patch.key.as_deref(), patch.active)
+    }
+
+    /// The cases of PostHog's `test_get_conflicting_changes`, and what is written in the end.
+    #[test]
+    fn only_what_the_client_changes_meets_what_others_changed() {
+        let seen = || json!({"key": "my-flag", "name": "Alpha feature", "active": true, "filters": filters(50)});
+        let text = |text: &str| Some(text.to_owned());
+        let patch = |name: &str, key: &str, active| FlagPatch {
+            name: text(name),
+            key: text(key),
+            active: Some(active),
+            ..FlagPatch::default()
+        };
+        for (given, version, original, expected) in [
+            // The name is as the client saw it: that of the other stays.
+            (
+                patch("Alpha feature", "other", false),
+                2,
+                seen(),
+                Some((None, Some("other"), Some(false))),
+            ),
+            (patch("Gamma", "my-flag", true), 2, seen(), None),
+            // Both want the same.
+            (
+                patch("Beta feature", "my-flag", true),
+                2,
+                seen(),
+                Some((Some("Beta feature"), None, None)),
+            ),
+            // Of the newest version nothing is compared.
+            (
+                patch("Gamma", "my-flag", true),
+                3,
+                seen(),
+                Some((Some("Gamma"), Some("my-flag"), Some(true))),
+            ),
+            // A client that does not say what it saw overwrites it.
+            (
+                patch("Gamma", "my-flag", false),
+                2,
+                json!({}),
+                Some((Some("Gamma"), Some("my-flag"), Some(false))),
+            ),
+            (
+                patch("Gamma", "my-flag", false),
+                2,
+                json!({"active": true}),
+                Some((Some("Gamma"), Some("my-flag"), Some(false))),
+            ),
+        ] {
+            let settled = settled(given.clone(), version, original);
+            assert_eq!(settled.as_ref().map(names), expected, "{given:?}");
+        }
+    }
+
+    /// Every field that clients write is taken out if it is as it was shown, however it was shown.
+    #[test]
+    fn what_is_as_it_was_shown_is_left_alone() {
+        let cohort = |name: Value| {
+            let filter = json!({"key": "id", "type": "cohort", "value": 7, "cohort_name": name});
+            json!({"groups": [{"properties": [filter]}]})
+        };
+        let shown = json!({
+            "name": "x", "key": "y", "filters": cohort(json!("Old name")), "active": false,
+            "deleted": false, "archived": true, "created_at": "2020-01-01T00:00:00.000000Z",
+            "ensure_experience_continuity": null, "rollback_conditions": [1],
+            "performed_rollback": true, "tags": ["B", "a "], "has_enriched_analytics": true,
+            "bucketing_identifier": "device_id", "evaluation_runtime": "all",
+            "evaluation_contexts": ["web"], "is_remote_configuration": true,
+            "analytics_dashboards": [1],
+        });
+        let whole = FlagPatch {
+            name: Some("x".to_owned()),
+            key: Some("y".to_owned()),
+            filters: Some(cohort(json!("New name"))),
+            active: Some(false),
+            deleted: Some(false),
+            archived: Some(true),
+            created_at: Some(UnixMicros(1_577_836_800_000_000)),
+            ensure_experience_continuity: Some(false),
+            rollback_conditions: Some(Some(json!([1]))),
+            performed_rollback: Some(Some(true)),
+            tags: Some(vec!["a".to_owned(), "b".to_owned()]),
+            analytics_dashboards: Some(vec![1]),
+            has_enriched_analytics: Some(Some(true)),
+            bucketing_identifier: Some(Some("device_id".to_owned())),
+            evaluation_runtime: Some(None),
+            evaluation_contexts: Some(vec!["web".to_owned()]),
+            is_remote_configuration: Some(true),
+            ..FlagPatch::default()
+        };
+        let left = settled(whole.clone(), 1, shown).expect("no conflict");
+        let expected = FlagPatch { analytics_dashboards: Some(vec![1]), ..FlagPatch::default() };
+        assert_eq!(format!("{left:?}"), format!("{expected:?}"));
+        // The same changes meet what others made of each of them.
+        for (name, other) in [
+            ("filters", filters(20)),
+            ("active", json!(null)),
+            ("created_at", json!("2019-01-01T00:00:00Z")),
+            ("archived", json!(null)),
+            ("rollback_conditions", json!([2])),
+            ("tags", json!(["c"])),
+            ("bucketing_identifier", json!("distinct_id")),
+            ("evaluation_contexts", json!(["app"])),
+            ("is_remote_configuration", json!("other")),
+        ] {
+            let original = json!({name: other});
+            let met = match name {
+                // Taken for the same as what is stored.
+                "tags" => FlagPatch { tags: Some(vec!["d".to_owned()]), ..FlagPatch::default() },
+                _ => whole.clone(),
+            };
+            assert!(settled(met, 1, original).is_none(), "{name}");
+        }
+    }
 }

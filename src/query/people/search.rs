@@ -13,7 +13,6 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
@@ -272,7 +271,7 @@ impl<'a> Search<'a> {
                 predicate.matches_value(value.as_ref(), self.now)
             }
             Filter::Property { .. } | Filter::Flag { .. } => false,
-            Filter::Cohort { id, membership } => is_member(*id) == (*membership == Membership::In),
+            Filter::Cohort { id, membership } => membership.accepts(is_member(*id)),
         }
     }
 }

@@ -266,9 +266,11 @@ fn naive(view: &View, project: ProjectId, question: &PersonsQuestion) -> Vec<i64
             predicate.matches(&row, NOW)
         }
         Filter::Property { predicate, .. } => predicate.matches(&person.properties, NOW),
-        Filter::Cohort { id, membership } => {
-            is_member(*id, person) == (*membership == Membership::In)
-        }
+        Filter::Cohort { id, membership } => match membership {
+            Membership::In => is_member(*id, person),
+            Membership::NotIn => !is_member(*id, person),
+            Membership::Nobody => false,
+        },
         Filter::Flag { .. } => false,
     };
     let mut found = Vec::new();

@@ -122,10 +122,15 @@ impl Request {
             .device_id
             .take()
             .or_else(|| Some(person_properties.get("$device_id")?.as_str()?.to_owned()));
+        // Browsers say it beside the properties, servers among them.
+        let anon_distinct_id = body.anon_distinct_id.take().or_else(|| {
+            let among = person_properties.get("$anon_distinct_id")?;
+            among.as_str().and_then(|among| id(among.into()))
+        });
         Ok(Self {
             token,
             distinct_id,
-            anon_distinct_id: body.anon_distinct_id.take(),
+            anon_distinct_id,
             device_id,
             groups: body.groups.take().unwrap_or_default(),
             person_properties,

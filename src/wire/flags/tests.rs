@@ -151,6 +151,25 @@ fn distinct_ids_are_texts_numbers_or_empty() {
     assert_eq!(parse(&device).expect("complete").device_id.as_deref(), Some("p"));
 }
 
+/// "Precedence: top-level anon_distinct_id > person_properties.$anon_distinct_id"; a text only.
+#[test]
+fn the_id_of_before_a_login_may_stand_among_the_properties() {
+    let with = |among: Value| json!({"$anon_distinct_id": among});
+    for (body, expected) in [
+        (json!({"person_properties": with(json!("p"))}), Some("p")),
+        (json!({"$anon_distinct_id": "b", "person_properties": with(json!("p"))}), Some("b")),
+        (json!({"anon_distinct_id": "b", "$properties": with(json!("p"))}), Some("b")),
+        (json!({"$anon_distinct_id": null, "person_properties": with(json!("p"))}), Some("p")),
+        (json!({"person_properties": with(json!(7))}), None),
+        (json!({"group_properties": {"org": with(json!("p"))}}), None),
+    ] {
+        let mut whole = json!({"token": "t", "distinct_id": "d"});
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let request = parse(&whole).expect("complete");
+        assert_eq!(request.anon_distinct_id.as_deref(), expected, "{body}");
+    }
+}
+
 #[test]
 fn the_token_may_stand_in_the_query() {
     let query = Query::parse(Endpoint::Decide, "v=3&token=q");

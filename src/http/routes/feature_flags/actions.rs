@@ -30,6 +30,8 @@ use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::NewCohort;
+use crate::metadata::flag_rights::NO_EDITOR;
+use crate::metadata::flag_rules::dependencies;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::query::cohorts::with_subject;
@@ -67,36 +69,48 @@ fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
 
-/// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment says which.
+/// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment says which. A
+/// flag that is so already is not written.
 pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = flag_id(call.id())?;
+    let flag = find(app, call.asker.project.id, call.id()).await?;
     let Call { asker, request, .. } = call;
+    if !app.metadata.snapshot().may_edit(&asker.user, &flag) {
+        return Err(problem(MetadataError::Forbidden(NO_EDITOR)));
+    }
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let patch = match word {
-        "enable" => FlagPatch { active: Some(true), ..FlagPatch::default() },
-        "disable" => FlagPatch { active: Some(false), ..FlagPatch::default() },
-        word => FlagPatch { archived: Some(word == "archive"), ..FlagPatch::default() },
+    let none = FlagPatch::default;
+    let (doing, is_done, patch) = match word {
+        "enable" => ("enabling", flag.active, FlagPatch { active: Some(true), ..none() }),
+        "disable" => ("disabling", !flag.active, FlagPatch { active: Some(false), ..none() }),
+        "archive" => {
+            let patch = FlagPatch { archived: Some(true), active: Some(false), ..none() };
+            ("archiving", flag.archived, patch)
+        }
+        _ => ("unarchiving", !flag.archived, FlagPatch { archived: Some(false), ..none() }),
     };
-    let calls = Calls::of_flag(app, id).await?;
-    let flag = change(app, &asker, id, patch).await?;
+    if flag.deleted {
+        let error = format!("This feature flag has been deleted. Restore it before {doing} it.");
+        return Ok(unsuccessful(&error));
+    }
+    let calls = Calls::of_flag(app, flag.id).await?;
+    let flag = if is_done { flag } else { change(app, &asker, flag.id, patch).await? };
     Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
-/// `GET feature_flags/:id/dependent_flags/`: those whose conditions ask for this one.
+/// `GET feature_flags/:id/dependent_flags/`: those that are on and whose conditions ask for this one.
 pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let project = call.asker.project.id;
     let id = find(app, project, call.id()).await?.id;
-    let set = snapshot.flag_set(project);
-    let entries = set.iter().flat_map(|set| set.entries());
-    let dependents = entries.filter(|entry| {
-        let definition = entry.definition.as_ref().ok();
-        definition.is_some_and(|flag| flag.dependencies().any(|needed| needed == id.0))
-    });
-    let flags = snapshot.flags(project);
-    let bodies = dependents.map(|entry| {
-        let name = flags.iter().find(|flag| flag.id.0 == entry.id).map(|flag| flag.name.as_str());
-        json!({"id": entry.id, "key": entry.key, "name": name})
+    let flags = snapshot.flags(project).iter();
+    let needs = |flag: &&Arc<StoredFlag>| {
+        flag.active && dependencies::of(&flag.filters).any(|needed| needed == id)
+    };
+    let mut dependents: Vec<&Arc<StoredFlag>> = flags.filter(needs).collect();
+    dependents.sort_by(|a, b| a.key.cmp(&b.key));
+    let bodies = dependents.iter().map(|flag| {
+        let name = if flag.name.is_empty() { &flag.key } else { &flag.name };
+        json!({"id": flag.id.0, "key": flag.key, "name": name})
     });
     Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
 }
@@ -124,7 +138,8 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
         fields.remove(name);
     }
     let fields = Fields::parse("application/json", Value::Object(fields).to_string().as_bytes())?;
-    let patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
+    let mut patch = super::body::flag_patch(fields, super::body::Required::Nothing)?;
+    patch.replaces_filters = true;
     let calls = Calls::of_flag(app, flag.id).await?;
     let flag = change(app, &call.asker, flag.id, patch).await?;
     Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))

@@ -1,6 +1,8 @@
 //! Flags as JSON: what a client writes becomes a [`NewFlag`] or a [`FlagPatch`], what is stored
 //! becomes a [`FlagBody`]. The rules that tie fields together are in `metadata`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
@@ -14,6 +16,10 @@ use crate::http::routes::early_access_features::Summary;
 use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
 use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::user_body::UserBody;
+use crate::metadata::cohorts::CohortId;
+use crate::metadata::flag_rules::cohort_id;
+use crate::metadata::flag_rules::cohort_ids;
+use crate::metadata::flag_rules::cohorts::filters_mut;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::Seen;
@@ -39,6 +45,7 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         name,
         key: fields.text("key")?,
         filters: fields.value("filters")?,
+        replaces_filters: false,
         deleted: fields.boolean("deleted")?,
         active: fields.boolean("active")?,
         created_at: fields.time("created_at")?,
@@ -97,6 +104,7 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
         evaluation_runtime: given.evaluation_runtime.flatten(),
         evaluation_contexts: given.evaluation_contexts.unwrap_or_default(),
         is_remote_configuration: given.is_remote_configuration.unwrap_or_default(),
+        archived: given.archived.unwrap_or_default(),
     })
 }
 
@@ -106,7 +114,7 @@ pub(super) struct FlagBody<'a> {
     id: i64,
     name: &'a str,
     key: &'a str,
-    filters: &'a Value,
+    filters: Cow<'a, Value>,
     deleted: bool,
     active: bool,
     created_by: Option<UserBody>,
@@ -164,7 +172,7 @@ impl<'a> FlagBody<'a> {
             id: flag.id.0,
             name: &flag.name,
             key: &flag.key,
-            filters: &flag.filters,
+            filters: filters(flag, snapshot),
             deleted: flag.deleted,
             active: flag.active,
             created_by: created_by.map(|user| UserBody::new(user)),
@@ -202,6 +210,21 @@ impl<'a> FlagBody<'a> {
             last_called_at: calls.last(flag).map(UnixMicros::to_rfc3339),
         }
     }
+}
+
+/// The filters, where those on cohorts have the names of these; null for one that is not there.
+fn filters<'a>(flag: &'a StoredFlag, snapshot: &Snapshot) -> Cow<'a, Value> {
+    if cohort_ids(&flag.filters).next().is_none() {
+        return Cow::Borrowed(&flag.filters);
+    }
+    let mut filters = flag.filters.clone();
+    for filter in filters_mut(&mut filters) {
+        let id = filter.get("value").and_then(cohort_id).map(CohortId);
+        let cohort = id.and_then(|id| snapshot.cohort(flag.project, id));
+        let name = cohort.map(|cohort| cohort.name.clone());
+        filter.insert("cohort_name".to_owned(), name.into());
+    }
+    Cow::Owned(filters)
 }
 
 fn features(flag: &StoredFlag, snapshot: &Snapshot) -> Map<String, Value> {

@@ -15,12 +15,12 @@ use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::feature_flags::filter;
 use crate::http::routes::feature_flags::filter::Wanted;
 use crate::http::routes::feature_flags::status::Rollout;
 use crate::http::routes::store;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
 use crate::metadata::flags::tags::TagChange;
 
 /// Flags that one request may delete.
@@ -40,8 +40,7 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
     };
     let (ids, wrong): (Vec<&Value>, Vec<&Value>) = given.iter().partition(|id| id_of(id).is_some());
     if ids.is_empty() && !wrong.is_empty() {
-        let error = json!({"error": "Invalid flag IDs provided"});
-        return Ok(Response::json(StatusCode::BAD_REQUEST, &error));
+        return Ok(told("Invalid flag IDs provided"));
     }
     let ids: HashSet<i64> = ids.into_iter().filter_map(id_of).collect();
     let flags = snapshot.flags(asker.project.id).iter();
@@ -56,6 +55,11 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+/// A refusal that PostHog tells in one word.
+fn told(error: &str) -> Response {
+    Response::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
+}
+
 /// The id of a flag, as a number or text of digits.
 fn id_of(value: &Value) -> Option<i64> {
     match value {
@@ -65,36 +69,49 @@ fn id_of(value: &Value) -> Option<i64> {
     }
 }
 
-/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page.
+/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page, as far
+/// as the asker may change the flags.
 pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
     let wanted = Wanted::of_request(app, &asker, &request).await?;
     let flags = snapshot.flags(asker.project.id).iter();
-    let ids: Vec<i64> = flags.filter(|f| wanted.includes(f)).map(|flag| flag.id.0).collect();
+    let flags = flags.filter(|flag| wanted.includes(flag) && snapshot.may_edit(&asker.user, flag));
+    let ids: Vec<i64> = flags.map(|flag| flag.id.0).collect();
     Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
 }
 
-/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` as the list takes them.
+/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` much as the list takes them. What is
+/// empty says nothing.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
     let mut fields = Fields::read(request).await?;
-    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
-    let filters = fields.nullable_value("filters").flatten();
-    let ids = match (fields.ids("ids")?, filters) {
-        (Some(_), Some(_)) => return Err(invalid("Provide either filters or ids, not both")),
-        (Some(ids), None) if !ids.is_empty() => ids,
-        (None, Some(Value::Object(filters))) => {
+    let is_given = |fields: &Fields, name: &str| fields.peek(name).is_some_and(|it| !it.is_null());
+    let ids = if is_given(&fields, "ids") { fields.ids("ids")? } else { None };
+    let filters = if is_given(&fields, "filters") { fields.object("filters")? } else { None };
+    let ids = ids.filter(|ids| !ids.is_empty());
+    let filters = filters.filter(|filters| !filters.is_empty());
+    let mut ids: Vec<i64> = match (ids, filters) {
+        (Some(_), Some(_)) => return Ok(told("Provide either filters or ids, not both")),
+        (None, None) => return Ok(told("Must provide either filters or ids")),
+        (Some(ids), None) => ids,
+        (None, Some(filters)) => {
+            let unknown = filter::unknown_names(&filters);
+            if !unknown.is_empty() {
+                return Ok(told(&format!("Unknown filter keys: {}", unknown.join(", "))));
+            }
             let wanted = Wanted::of_filters(app, &asker, &filters).await?;
             let flags = snapshot.flags(asker.project.id).iter();
             flags.filter(|flag| wanted.includes(flag)).map(|flag| flag.id.0).collect()
         }
-        _ => return Err(invalid("Must provide either filters or ids")),
     };
     if ids.len() > DELETED_MAX {
-        return Err(invalid(&format!("At most {DELETED_MAX} flags can be deleted at once.")));
+        let detail = format!("At most {DELETED_MAX} flags can be deleted at once.");
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     }
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.retain(|id| seen.insert(*id));
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
     for id in ids {
         let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
@@ -106,12 +123,15 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
         let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
         let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
         match store::attempt(app, "delete-flag", write).await? {
-            Ok(_) => deleted.push(json!({
-                "id": id,
-                "key": flag.key,
-                "rollout_state": rollout_state(flag),
-                "active_variant": active_variant(flag),
-            })),
+            Ok(_) => {
+                let rollout = Rollout::of(flag);
+                deleted.push(json!({
+                    "id": id,
+                    "key": flag.key,
+                    "rollout_state": rollout_state(&rollout),
+                    "active_variant": rollout.variant,
+                }));
+            }
             Err(error) => {
                 errors.push(json!({"id": id, "key": flag.key, "reason": error.to_string()}));
             }
@@ -120,19 +140,11 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     Ok(Response::json(StatusCode::OK, &json!({"deleted": deleted, "errors": errors})))
 }
 
-/// The variant that everybody gets, of a flag that everybody has.
-fn active_variant(flag: &StoredFlag) -> Option<&str> {
-    let variants = flag.filters.pointer("/multivariate/variants")?.as_array()?;
-    let has_all =
-        |variant: &&Value| variant.get("rollout_percentage").and_then(Value::as_f64) == Some(100.0);
-    variants.iter().find(has_all)?.get("key")?.as_str().filter(|_| Rollout::of(flag).is_full)
-}
-
-fn rollout_state(flag: &StoredFlag) -> &'static str {
-    match Rollout::of(flag) {
-        rollout if rollout.is_full => "fully_rolled_out",
-        rollout if rollout.max == 0.0 || !flag.active => "not_rolled_out",
-        _ => "partial",
+fn rollout_state(rollout: &Rollout<'_>) -> &'static str {
+    match rollout.max {
+        _ if rollout.is_full => "fully_rolled_out",
+        Some(max) if max > 0.0 => "partial",
+        _ => "not_rolled_out",
     }
 }
 

@@ -355,6 +355,7 @@ async fn copy_flag(
         let patch = FlagPatch {
             name: Some(flag.name),
             filters: Some(filters),
+            replaces_filters: true,
             active: Some(is_active),
             ensure_experience_continuity: Some(flag.ensure_experience_continuity),
             tags: Some(flag.tags),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fancy_regex::Regex;
 use serde_json::Map;
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::event::json;
 use crate::http::auth::Principal;
+use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::feature_flags::status::Calls;
@@ -35,6 +37,20 @@ const NAMES: [&str; 13] = [
     "order",
 ];
 
+/// Names that may select what is deleted; PostHog's list.
+const NAMES_OF_DELETION: [&str; 10] = [
+    "active",
+    "archived",
+    "created_by_id",
+    "search",
+    "type",
+    "evaluation_runtime",
+    "tags",
+    "excluded_tags",
+    "excluded_properties",
+    "has_evaluation_contexts",
+];
+
 /// Keys of flags that decide who sees a survey start so; lists leave them out.
 const SURVEY_TARGETING: &str = "survey-targeting-";
 
@@ -46,7 +62,7 @@ pub(super) struct Wanted {
     stale: Option<Calls>,
     archived: bool,
     created_by: Vec<i64>,
-    search: String,
+    search: Option<Regex>,
     key: Option<String>,
     kind: Option<String>,
     runtime: Option<String>,
@@ -72,21 +88,23 @@ impl Wanted {
         Self::read(app, asker, &named).await
     }
 
-    /// Reads an object with the same names.
+    /// Reads an object that says which flags are to be deleted; every name is one that
+    /// [`unknown_names`] knows. A value that cannot be read, or that would leave out no flag, is
+    /// refused: in a list it shows too much, here it would delete it.
     pub(super) async fn of_filters(
         app: &App,
         asker: &Principal,
         filters: &Map<String, Value>,
     ) -> Result<Self, Problem> {
-        let unknown: Vec<&str> =
-            filters.keys().map(String::as_str).filter(|name| !NAMES.contains(name)).collect();
-        if !unknown.is_empty() {
-            let detail = format!("Unknown filter keys: {}", unknown.join(", "));
-            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+        let mut named = HashMap::with_capacity(filters.len());
+        for (name, value) in filters {
+            let Some(text) = readable(name, value) else {
+                let detail = "This filter cannot be read.";
+                return Err(refused(format!("filters__{name}"), "invalid_input", detail));
+            };
+            named.insert(name.as_str(), text);
         }
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let named = filters.iter().map(|(name, value)| (name.as_str(), text(value)));
-        Self::read(app, asker, &named.collect()).await
+        Self::read(app, asker, &named).await
     }
 
     async fn read(
@@ -95,11 +113,18 @@ impl Wanted {
         named: &HashMap<&str, String>,
     ) -> Result<Self, Problem> {
         let text = |name: &str| named.get(name).filter(|text| !text.is_empty()).cloned();
-        let search = text("search").unwrap_or_default();
+        let search = text("search").map(|search| search.trim().to_owned()).unwrap_or_default();
         if search.chars().count() > SEARCH_MAX_CHARS {
             let detail = "Search term cannot exceed 200 characters";
             return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
         }
+        let search = match search.is_empty() {
+            true => None,
+            false => Some(searched(&search).ok_or_else(|| {
+                let detail = "This search cannot be read.";
+                Problem::new(Kind::Invalid, "invalid_input", detail)
+            })?),
+        };
         let active = text("active").map(|active| active.to_lowercase());
         let stale = match active.as_deref() {
             Some("stale") => {
@@ -110,9 +135,9 @@ impl Wanted {
         };
         Ok(Self {
             active: match active.as_deref() {
-                Some("true") => Some(true),
-                Some("false") => Some(false),
-                _ => None,
+                None | Some("stale") => None,
+                // Anything else means false, as for PostHog.
+                Some(active) => Some(active == "true"),
             },
             stale,
             archived: text("archived").is_some_and(|archived| archived == "true"),
@@ -120,7 +145,7 @@ impl Wanted {
                 .iter()
                 .filter_map(|id| id.parse().ok())
                 .collect(),
-            search: plain(&search),
+            search,
             key: text("key").map(|key| key.to_lowercase()),
             kind: text("type"),
             runtime: text("evaluation_runtime"),
@@ -142,7 +167,7 @@ impl Wanted {
         let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
         let is_multivariant = variants.is_some_and(|variants| !variants.is_empty());
         let is_of_kind = |kind: &str| match kind {
-            "boolean" => !is_multivariant && !flag.is_remote_configuration,
+            "boolean" => !is_multivariant,
             "multivariant" => is_multivariant,
             "remote_config" => flag.is_remote_configuration,
             // Nothing makes experiments.
@@ -157,8 +182,9 @@ impl Wanted {
             && self.archived == flag.archived
             && (self.created_by.is_empty()
                 || creator.is_some_and(|creator| self.created_by.contains(&creator)))
-            && (self.search.is_empty()
-                || [&flag.key, &flag.name].iter().any(|text| plain(text).contains(&self.search)))
+            && self.search.as_ref().is_none_or(|search| {
+                [&flag.key, &flag.name].iter().any(|text| search.is_match(text).unwrap_or(false))
+            })
             && self.key.as_ref().is_none_or(|key| *key == flag.key.to_lowercase())
             && self.kind.as_deref().is_none_or(is_of_kind)
             && self.runtime.as_deref().is_none_or(|wanted| wanted == runtime)
@@ -178,10 +204,55 @@ pub(super) fn is_eligible_for_experiment(flag: &StoredFlag) -> bool {
     variants.len() >= 2 && first == Some("control")
 }
 
-/// Lower case, and without what separates words: a space in a search stands for any of these.
-fn plain(text: &str) -> String {
-    let text = text.to_lowercase();
-    text.chars().filter(|c| !c.is_whitespace() && *c != '-' && *c != '_').collect()
+/// The names of filters of a deletion that are none, in alphabetical order.
+pub(super) fn unknown_names(filters: &Map<String, Value>) -> Vec<&str> {
+    let names = filters.keys().map(String::as_str);
+    let mut unknown: Vec<&str> = names.filter(|name| !NAMES_OF_DELETION.contains(name)).collect();
+    unknown.sort_unstable();
+    unknown
+}
+
+/// A filter of a deletion as the query would have it; `None` if it says nothing, or something else
+/// than the filter can be.
+fn readable(name: &str, value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_i64()) => {
+            value.to_string()
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    let is_text = value.is_string();
+    let is_one_of = |choices: &[&str]| !value.is_array() && choices.contains(&&*text);
+    let listed = || list(Some(text.clone()));
+    let is_good = match name {
+        "active" => is_one_of(&["true", "false", "STALE"]),
+        "archived" | "has_evaluation_contexts" => is_one_of(&["true", "false"]),
+        "type" => is_one_of(&["boolean", "multivariant", "experiment", "remote_config"]),
+        "evaluation_runtime" => is_one_of(&["server", "client", "all"]),
+        "search" => is_text && !text.is_empty(),
+        "created_by_id" => {
+            let ids = listed();
+            !ids.is_empty() && ids.iter().all(|id| id.parse::<i64>().is_ok())
+        }
+        "tags" | "excluded_tags" | "excluded_properties" => {
+            let items = listed();
+            (is_text || value.is_array())
+                && !items.is_empty()
+                && items.iter().all(|item| !item.is_empty())
+        }
+        _ => false,
+    };
+    is_good.then_some(text)
+}
+
+/// What a search finds: the text in either case, where each space stands for whatever separates
+/// words, or for nothing.
+fn searched(search: &str) -> Option<Regex> {
+    let words: Vec<_> = search.split(' ').map(fancy_regex::escape).collect();
+    let pattern = format!("(?i){}", words.join(r"[\s\-_]*"));
+    Regex::new(&pattern).ok()
 }
 
 /// A list in the query: JSON, or texts with commas between.
@@ -217,16 +288,87 @@ pub(super) fn sort(flags: &mut [&std::sync::Arc<StoredFlag>], order: Option<&str
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
     use super::list;
-    use super::plain;
+    use super::readable;
+    use super::searched;
+    use super::unknown_names;
 
     #[test]
-    fn searches_cross_what_separates_words_and_lists_have_two_forms() {
-        assert!(plain("My_big-flag").contains(&plain("big flag")));
+    fn lists_have_two_forms() {
         for (text, expected) in
             [("[1, \"2\"]", vec!["1", "2"]), ("1,2 , x", vec!["1", "2", "x"]), ("7", vec!["7"])]
         {
             assert_eq!(list(Some(text.to_owned())), expected, "{text}");
         }
+    }
+
+    /// PostHog: case does not count, and a space stands for `[\s\-_]*`; nothing else stands for more
+    /// than itself.
+    #[test]
+    fn searches_cross_what_separates_words() {
+        for (search, text, expected) in [
+            ("big flag", "My_BIG-flag", true),
+            ("big flag", "bigflag", true),
+            ("big flag", "big _- flag", true),
+            ("big -flag", "big-flag", true),
+            ("big flag", "big.flag", false),
+            ("big-flag", "big_flag", false),
+            ("big-flag", "bigflag", false),
+            ("-", "plain", false),
+            ("a.c", "abc", false),
+            ("(", "x(y", true),
+        ] {
+            let pattern = searched(search).expect("a pattern");
+            assert_eq!(pattern.is_match(text).unwrap(), expected, "{search} in {text}");
+        }
+    }
+
+    /// What is deleted is named by what PostHog lets be named, and in a way that can be read.
+    #[test]
+    fn filters_of_a_deletion_say_something() {
+        let with =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!(1))).collect();
+        assert_eq!(unknown_names(&with(&["tags", "order", "key"])), ["key", "order"]);
+        assert_eq!(unknown_names(&with(&["eligible_for_experiment"])), ["eligible_for_experiment"]);
+        for (name, value, expected) in [
+            ("active", json!(false), Some("false")),
+            ("active", json!("STALE"), Some("STALE")),
+            ("active", json!("no"), None),
+            ("active", json!(null), None),
+            ("active", json!(["true"]), None),
+            ("archived", json!(true), Some("true")),
+            ("archived", json!("yes"), None),
+            ("has_evaluation_contexts", json!("false"), Some("false")),
+            ("has_evaluation_contexts", json!(0), None),
+            ("type", json!("experiment"), Some("experiment")),
+            ("type", json!("boolan"), None),
+            ("evaluation_runtime", json!("all"), Some("all")),
+            ("evaluation_runtime", json!(""), None),
+            ("search", json!(" old "), Some("old")),
+            ("search", json!(" "), None),
+            ("search", json!(5), None),
+            ("created_by_id", json!(3), Some("3")),
+            ("created_by_id", json!("1, 2"), Some("1, 2")),
+            ("created_by_id", json!([1, "2"]), Some("[1,\"2\"]")),
+            ("created_by_id", json!([]), None),
+            ("created_by_id", json!("[1"), None),
+            ("created_by_id", json!(true), None),
+            ("tags", json!(["x"]), Some("[\"x\"]")),
+            ("tags", json!("[\"x\"]"), Some("[\"x\"]")),
+            ("tags", json!([]), None),
+            ("tags", json!([""]), None),
+            ("tags", json!([{}]), None),
+            ("tags", json!({}), None),
+            ("excluded_tags", json!(["x"]), Some("[\"x\"]")),
+            ("excluded_tags", json!(""), None),
+            ("excluded_properties", json!(1), None),
+            ("order", json!("key"), None),
+        ] {
+            assert_eq!(readable(name, &value).as_deref(), expected, "{name}: {value}");
+        }
+        assert_eq!(readable("search", &Value::Null), None);
     }
 }

@@ -173,7 +173,7 @@ pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
 }
 
-/// No flag: a condition is counted without those that it depends on.
+/// No flag: what a condition asks of other flags is taken out before it is counted.
 struct NoFlags;
 
 impl Dependencies for NoFlags {
@@ -183,7 +183,7 @@ impl Dependencies for NoFlags {
 }
 
 /// `POST feature_flags/user_blast_radius/`: how many persons or groups the properties of a condition
-/// match; its rollout does not count.
+/// match; neither its rollout counts nor what it asks of other flags, as for PostHog.
 pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -205,6 +205,8 @@ pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, 
     if properties.iter().any(is_wrong) {
         return Err(wrong_group());
     }
+    let is_counted = |property: &&Value| property.get("type") != Some(&Value::from("flag"));
+    let properties: Vec<&Value> = properties.iter().filter(is_counted).collect();
     let filters = json!({
         "groups": [{"properties": properties, "rollout_percentage": 100}],
         "aggregation_group_type_index": index,

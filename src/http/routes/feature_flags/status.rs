@@ -1,7 +1,8 @@
-//! Whether a flag is still of use: `active`, `stale`, `archived`, `deleted`. A flag is stale if SDKs
-//! said that they called it, and not for 30 days; or if none ever said so, and it is 30 days old and
-//! open for everyone.
+//! Whether a flag is still of use: `active`, `stale`, `archived`, `deleted`. A flag that is on is stale if
+//! SDKs said that they called it, and not for 30 days; or if none ever said so, and it is 30 days old
+//! and open for everyone.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hyper::StatusCode;
@@ -23,43 +24,59 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 
 /// Age from which a flag can be stale; PostHog's.
-const STALE_AFTER_MICROS: i64 = 30 * 24 * 3600 * 1_000_000;
+const STALE_AFTER_MICROS: i64 = 30 * DAY_MICROS;
+
+const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
 /// How far a flag is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rollout {
-    /// Everybody gets it, by a condition without properties.
+pub(super) struct Rollout<'f> {
+    /// Everybody gets it, by a condition without properties, and everybody the same.
     pub(super) is_full: bool,
     /// Some condition asks for properties.
     pub(super) has_targeting: bool,
-    /// The largest percentage of a condition.
-    pub(super) max: f64,
+    /// The largest percentage of a condition, if there is one.
+    pub(super) max: Option<f64>,
     /// It has variants.
     pub(super) is_multivariate: bool,
+    /// The variant that everybody gets.
+    pub(super) variant: Option<&'f str>,
 }
 
-impl Rollout {
-    /// Reads the conditions of a flag.
-    pub(super) fn of(flag: &StoredFlag) -> Self {
+impl<'f> Rollout<'f> {
+    /// Reads the conditions of a flag. A condition without a percentage is for everybody.
+    pub(super) fn of(flag: &'f StoredFlag) -> Self {
         let groups = flag.filters.get("groups").and_then(Value::as_array);
-        let (mut is_full, mut has_targeting, mut max) = (false, false, 0.0_f64);
-        for group in groups.into_iter().flatten() {
+        let groups = groups.map_or(&[][..], Vec::as_slice);
+        let percentage = |of: &Value| of.get("rollout_percentage").and_then(Value::as_f64);
+        let share = |group: &Value| percentage(group).unwrap_or(100.0);
+        let is_targeted = |group: &&Value| {
             let properties = group.get("properties").and_then(Value::as_array);
-            let is_open = properties.is_none_or(Vec::is_empty);
-            let share = group.get("rollout_percentage").and_then(Value::as_f64).unwrap_or(100.0);
-            is_full |= is_open && share >= 100.0;
-            has_targeting |= !is_open;
-            max = max.max(share);
-        }
+            properties.is_some_and(|properties| !properties.is_empty())
+        };
+        let open = groups.iter().find(|group| !is_targeted(group) && share(group) >= 100.0);
         let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
-        let is_multivariate = variants.is_some_and(|variants| !variants.is_empty());
-        // With variants, everybody gets the same only if one has it all.
-        let one_has_all = variants.into_iter().flatten().any(|variant| {
-            variant.get("rollout_percentage").and_then(Value::as_f64) == Some(100.0)
-        });
-        is_full &= !is_multivariate || one_has_all;
-        Self { is_full, has_targeting, max, is_multivariate }
+        let variants = variants.map_or(&[][..], Vec::as_slice);
+        let is_multivariate = !variants.is_empty();
+        // The condition says which, or there is one for all.
+        let pinned = open.and_then(|open| open.get("variant")?.as_str());
+        let pinned = pinned.filter(|variant| is_multivariate && !variant.is_empty());
+        let only = variants.iter().find(|variant| percentage(variant) == Some(100.0));
+        let only = only.filter(|_| open.is_some()).and_then(|variant| variant.get("key")?.as_str());
+        let variant = pinned.or(only);
+        Self {
+            is_full: open.is_some() && (!is_multivariate || variant.is_some()),
+            has_targeting: groups.iter().any(|group| is_targeted(&group)),
+            max: groups.iter().map(share).reduce(f64::max),
+            is_multivariate,
+            variant,
+        }
     }
+}
+
+/// A number as PostHog writes percentages: whole ones without a fraction.
+fn number(value: f64) -> Value {
+    value.to_string().parse().unwrap_or_default()
 }
 
 /// `GET feature_flags/:id/status/`.
@@ -86,7 +103,7 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
         "rollout": {
             "effectively_full_rollout": rollout.is_full,
             "has_targeting_conditions": rollout.has_targeting,
-            "max_rollout_percentage": rollout.max,
+            "max_rollout_percentage": rollout.max.map(number),
             "is_multivariate": rollout.is_multivariate,
         },
     });
@@ -130,16 +147,140 @@ impl Calls {
     }
 
     /// The state of a flag, and why.
-    pub(super) fn state(&self, flag: &StoredFlag) -> (&'static str, &'static str) {
-        let is_old = |time: UnixMicros| self.now.0.saturating_sub(time.0) > STALE_AFTER_MICROS;
+    pub(super) fn state(&self, flag: &StoredFlag) -> (&'static str, Cow<'static, str>) {
+        let age = |time: UnixMicros| self.now.0.saturating_sub(time.0);
+        let days = |time: UnixMicros| age(time) / DAY_MICROS;
+        let is_old = |time: UnixMicros| age(time) > STALE_AFTER_MICROS;
         match self.last(flag) {
-            _ if flag.deleted => ("deleted", "Flag has been deleted"),
-            _ if flag.archived => ("archived", "Flag has been archived"),
-            Some(called) if is_old(called) => ("stale", "Flag has not been called in 30 days"),
-            None if flag.active && is_old(flag.created_at) && Rollout::of(flag).is_full => {
-                ("stale", "This boolean flag will always evaluate to \"true\"")
+            _ if flag.deleted => ("deleted", "Flag has been deleted".into()),
+            _ if flag.archived => ("archived", "Flag has been archived".into()),
+            _ if !flag.active => {
+                ("active", "Flag is disabled (not evaluated for staleness)".into())
             }
-            _ => ("active", "Flag is not fully rolled out and may still be active"),
+            Some(called) if is_old(called) => {
+                ("stale", format!("Flag has not been called in {} days", days(called)).into())
+            }
+            Some(called) => ("active", called_ago(days(called))),
+            None if is_old(flag.created_at) => match Rollout::of(flag) {
+                Rollout { is_full: true, variant: Some(variant), .. } => {
+                    ("stale", format!("This flag will always use the variant \"{variant}\"").into())
+                }
+                Rollout { is_full: true, .. } => {
+                    ("stale", "This boolean flag will always evaluate to \"true\"".into())
+                }
+                _ => ("active", "Flag has no usage data yet".into()),
+            },
+            None => ("active", "Flag has no usage data yet".into()),
+        }
+    }
+}
+
+fn called_ago(days: i64) -> Cow<'static, str> {
+    match days {
+        1 => "Flag was last called 1 day ago".into(),
+        2.. => format!("Flag was last called {days} days ago").into(),
+        _ => "Flag was called today".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Calls;
+    use super::DAY_MICROS;
+    use super::Rollout;
+    use super::number;
+    use crate::clock::UnixMicros;
+    use crate::metadata::flags::StoredFlag;
+
+    const NOW: UnixMicros = UnixMicros(1_795_262_400_000_000);
+
+    fn flag(filters: Value) -> StoredFlag {
+        StoredFlag { filters, ..StoredFlag::sample(1, "beta") }
+    }
+
+    fn days_ago(days: i64) -> UnixMicros {
+        UnixMicros(NOW.0 - days * DAY_MICROS - 1)
+    }
+
+    fn with_variants(shares: [u8; 2], groups: Value) -> Value {
+        let [a, b] = shares;
+        json!({"groups": groups, "multivariate": {"variants": [
+            {"key": "a", "rollout_percentage": a}, {"key": "b", "rollout_percentage": b}]}})
+    }
+
+    /// PostHog's summary, but for what an absent percentage and no condition at all mean.
+    #[test]
+    fn rollouts_are_summed_up() {
+        let asks = json!([{"key": "plan", "value": "pro"}]);
+        let all = |variant: Value| json!({"rollout_percentage": 100, "variant": variant});
+        let full = all(Value::Null);
+        let few = json!({"properties": asks, "rollout_percentage": 100, "variant": "a"});
+        for (filters, is_full, has_targeting, max, variant) in [
+            (json!({"groups": []}), false, false, None, None),
+            (json!({"groups": [{}]}), true, false, Some(100.0), None),
+            (json!({"groups": [full]}), true, false, Some(100.0), None),
+            (json!({"groups": [{"rollout_percentage": 12.5}]}), false, false, Some(12.5), None),
+            (json!({"groups": [{"rollout_percentage": 0}]}), false, false, Some(0.0), None),
+            (json!({"groups": [few]}), false, true, Some(100.0), None),
+            (json!({"groups": [few, full]}), true, true, Some(100.0), None),
+            (with_variants([50, 50], json!([full])), false, false, Some(100.0), None),
+            (with_variants([0, 100], json!([full])), true, false, Some(100.0), Some("b")),
+            (
+                with_variants([50, 50], json!([all(json!("a"))])),
+                true,
+                false,
+                Some(100.0),
+                Some("a"),
+            ),
+            (
+                with_variants([0, 100], json!([all(json!("a"))])),
+                true,
+                false,
+                Some(100.0),
+                Some("a"),
+            ),
+            (with_variants([0, 100], json!([few])), false, true, Some(100.0), None),
+        ] {
+            let flag = flag(filters);
+            let is_multivariate = flag.filters.get("multivariate").is_some();
+            let expected = Rollout { is_full, has_targeting, max, is_multivariate, variant };
+            assert_eq!(Rollout::of(&flag), expected, "{}", flag.filters);
+        }
+        assert_eq!([100.0, 12.5, 0.0].map(number), [json!(100), json!(12.5), json!(0)]);
+    }
+
+    /// The states and the words of PostHog's `FeatureFlagStatusChecker`.
+    #[test]
+    fn a_flag_that_is_off_is_not_stale() {
+        let everybody = json!({"groups": [{"rollout_percentage": 100}]});
+        let half = json!({"groups": [{"rollout_percentage": 50}]});
+        let of = |filters: &Value| StoredFlag { created_at: days_ago(40), ..flag(filters.clone()) };
+        let on = of(&everybody);
+        let young = StoredFlag { created_at: days_ago(20), ..on.clone() };
+        let off = StoredFlag { active: false, ..on.clone() };
+        let archived = StoredFlag { archived: true, ..off.clone() };
+        let deleted = StoredFlag { deleted: true, ..archived.clone() };
+        let one = of(&with_variants([0, 100], json!([{"rollout_percentage": 100}])));
+        for (flag, called, status, reason) in [
+            (&on, None, "stale", "This boolean flag will always evaluate to \"true\""),
+            (&one, None, "stale", "This flag will always use the variant \"b\""),
+            (&young, None, "active", "Flag has no usage data yet"),
+            (&of(&half), None, "active", "Flag has no usage data yet"),
+            (&of(&half), Some(31), "stale", "Flag has not been called in 31 days"),
+            (&on, Some(0), "active", "Flag was called today"),
+            (&on, Some(1), "active", "Flag was last called 1 day ago"),
+            (&on, Some(29), "active", "Flag was last called 29 days ago"),
+            (&off, None, "active", "Flag is disabled (not evaluated for staleness)"),
+            (&off, Some(31), "active", "Flag is disabled (not evaluated for staleness)"),
+            (&archived, Some(31), "archived", "Flag has been archived"),
+            (&deleted, Some(31), "deleted", "Flag has been deleted"),
+        ] {
+            let called = called.map(|days| (flag.id, days_ago(days)));
+            let calls = Calls::new(called.into_iter().collect(), NOW);
+            assert_eq!(calls.state(flag), (status, reason.into()), "{flag:?}");
         }
     }
 }

@@ -8,8 +8,6 @@ use serde_json::json;
 use super::check_in;
 use super::with_operator;
 use super::with_property;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flag_rules::check_filters;
 use crate::metadata::flag_rules::dependencies::Graph;
@@ -30,32 +28,8 @@ fn flag(id: i64, key: &str, active: bool, needs: &[i64]) -> Arc<StoredFlag> {
                          "operator": "flag_evaluates_to"})
         })
         .collect();
-    Arc::new(StoredFlag {
-        id: FlagId(id),
-        project: ProjectId(1),
-        name: String::new(),
-        key: key.to_owned(),
-        filters: json!({"groups": [{"properties": properties}]}),
-        active,
-        deleted: false,
-        created_by: None,
-        created_at: UnixMicros(0),
-        updated_at: UnixMicros(0),
-        version: 1,
-        ensure_experience_continuity: false,
-        rollback_conditions: None,
-        performed_rollback: None,
-        tags: Vec::new(),
-        usage_dashboard: None,
-        analytics_dashboards: Vec::new(),
-        has_enriched_analytics: None,
-        bucketing_identifier: None,
-        evaluation_runtime: None,
-        evaluation_contexts: Vec::new(),
-        is_remote_configuration: false,
-        archived: false,
-        last_modified_by: None,
-    })
+    let filters = json!({"groups": [{"properties": properties}]});
+    Arc::new(StoredFlag { filters, active, ..StoredFlag::sample(id, key) })
 }
 
 #[test]

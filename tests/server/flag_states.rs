@@ -1,0 +1,226 @@
+//! What becomes of flags: on, off, archived, stale, deleted in numbers. Shapes and texts are those of
+//! PostHog's API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TOKEN;
+use crate::harness::TestServer;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+fn created(server: &TestServer, path: &str, body: &Value) -> Value {
+    let answer = server.post(path, body);
+    assert_eq!(answer.status, 201, "{answer}");
+    answer.json()
+}
+
+fn rollout(percentage: u8) -> Value {
+    json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
+}
+
+/// An archived flag is off, and what is so already is not written again. Texts are PostHog's.
+#[test]
+fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
+    let server = TestServer::start();
+    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(100)}));
+    let path = format!("{FLAGS}{}/", flag["id"]);
+    let now = |step: &str| {
+        let flag = server.post(&format!("{path}{step}/"), &json!({})).json();
+        (flag["active"].clone(), flag["archived"].clone(), flag["version"].clone())
+    };
+    let is = |active: bool, archived: bool, version: i64| {
+        (json!(active), json!(archived), json!(version))
+    };
+    let log = || server.get(&format!("{path}activity/")).json();
+    let value = || {
+        let body = json!({"api_key": TOKEN, "distinct_id": "ada"}).to_string();
+        server.send("POST", "/flags/?v=1", &[], body).json()["featureFlags"].clone()
+    };
+    let refused = |body: Value, expected: &str| {
+        let answer = server.patch(&path, &body);
+        let told = answer.json();
+        assert_eq!((answer.status, &told["detail"]), (400, &json!(expected)), "{body}");
+        assert_eq!((&told["code"], &told["attr"]), (&json!("invalid_input"), &Value::Null));
+    };
+    let archive = "Cannot archive an enabled feature flag. Disable it first, or send active: false \
+                   in the same request.";
+    let enable = "Cannot enable an archived feature flag. Unarchive it first.";
+    assert_eq!(now("enable"), is(true, false, 1), "it is on");
+    assert_eq!(now("unarchive"), is(true, false, 1));
+    assert_eq!(log()["total_count"], 1);
+    refused(json!({"archived": true}), archive);
+    refused(json!({"archived": true, "active": true}), archive);
+    assert_eq!(value(), json!({"a": true}));
+    assert_eq!(now("archive"), is(false, true, 2));
+    assert_eq!(value(), json!({}));
+    assert_eq!(log()["results"][0]["detail"]["changes"].as_array().expect("changes").len(), 2);
+    assert_eq!(now("archive"), is(false, true, 2));
+    assert_eq!(now("disable"), is(false, true, 2));
+    refused(json!({"active": true}), enable);
+    let told = server.post(&format!("{path}enable/"), &json!({}));
+    assert_eq!((told.status, &told.json()["detail"]), (400, &json!(enable)));
+    assert_eq!(log()["total_count"], 2);
+    assert_eq!(now("unarchive"), is(false, false, 3));
+    assert_eq!(now("enable"), is(true, false, 4));
+    let both = server.patch(&path, &json!({"archived": true, "active": false})).json();
+    assert_eq!((&both["archived"], &both["active"]), (&json!(true), &json!(false)));
+    assert_eq!(server.patch(&path, &json!({"archived": false, "active": true})).status, 200);
+
+    let made = |key: &str, active: bool| {
+        server.post(FLAGS, &json!({"key": key, "archived": true, "active": active}))
+    };
+    assert_eq!((made("b", true).status, &made("b", true).json()["detail"]), (400, &json!(archive)));
+    assert_eq!(
+        (made("b", false).status, server.get(FLAGS).json()["count"].clone()),
+        (201, json!(1))
+    );
+
+    // Another flag depends on it.
+    let needs = json!({"groups": [{"properties": [{"key": flag["id"].to_string(), "type": "flag",
+        "operator": "flag_evaluates_to", "value": true}]}]});
+    let needs = created(&server, FLAGS, &json!({"key": "needs", "filters": needs}));
+    assert_eq!(server.post(&format!("{path}archive/"), &json!({})).status, 400);
+    let dependents = || server.get(&format!("{path}dependent_flags/")).json();
+    assert_eq!(dependents(), json!([{"id": needs["id"], "key": "needs", "name": "needs"}]));
+    let off = json!({"active": false, "name": "Needs it"});
+    assert_eq!(server.patch(&format!("{FLAGS}{}/", needs["id"]), &off).status, 200);
+    assert_eq!(dependents(), json!([]), "of flags that are on");
+
+    assert_eq!(server.patch(&path, &json!({"deleted": true})).status, 200);
+    for (step, doing) in [
+        ("enable", "enabling"),
+        ("disable", "disabling"),
+        ("archive", "archiving"),
+        ("unarchive", "unarchiving"),
+    ] {
+        let answer = server.post(&format!("{path}{step}/"), &json!({}));
+        let error = format!("This feature flag has been deleted. Restore it before {doing} it.");
+        let expected = json!({"success": false, "error": error});
+        assert_eq!((answer.status, answer.json()), (400, expected), "{step}");
+    }
+    assert_eq!(server.post(&format!("{FLAGS}999/enable/"), &json!({})).status, 404);
+}
+
+/// What says nothing, or cannot be read, deletes nothing. Texts are PostHog's.
+#[test]
+fn flags_are_deleted_in_numbers_only_by_what_is_said() {
+    let server = TestServer::start();
+    let make = |key: &str, more: Value| {
+        let mut flag = json!({"key": key, "filters": rollout(100)});
+        flag.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        created(&server, FLAGS, &flag)
+    };
+    let old = json!("2020-01-01T00:00:00Z");
+    for (key, more) in [
+        ("on", json!({})),
+        ("off", json!({"active": false, "created_at": old})),
+        ("stale", json!({"created_at": old, "tags": ["x"]})),
+        ("away", json!({"archived": true, "active": false})),
+        ("under_score", json!({"active": false, "tags": ["y"]})),
+    ] {
+        make(key, more);
+    }
+    let bulk = |body: &Value| server.post(&format!("{FLAGS}bulk_delete/"), body);
+    let left = || {
+        let keys = server.post(&format!("{FLAGS}bulk_keys/"), &json!({"ids": [1, 2, 3, 4, 5]}));
+        let keys = keys.json();
+        keys["keys"].as_object().expect("keys").len()
+    };
+    let (neither, both) =
+        ("Must provide either filters or ids", "Provide either filters or ids, not both");
+    for (body, error) in [
+        (json!({}), neither),
+        (json!({"filters": {}}), neither),
+        (json!({"filters": {}, "ids": []}), neither),
+        (json!({"filters": null, "ids": null}), neither),
+        (json!({"ids": [1], "filters": {"active": "true"}}), both),
+        (json!({"filters": {"colour": 1}}), "Unknown filter keys: colour"),
+        (json!({"filters": {"order": "key", "key": "on"}}), "Unknown filter keys: key, order"),
+        (
+            json!({"filters": {"eligible_for_experiment": true}}),
+            "Unknown filter keys: eligible_for_experiment",
+        ),
+    ] {
+        let answer = bulk(&body);
+        assert_eq!((answer.status, answer.json()), (400, json!({"error": error})), "{body}");
+    }
+    for (name, value) in [
+        ("active", json!("no")),
+        ("active", Value::Null),
+        ("search", json!("  ")),
+        ("tags", json!([])),
+        ("created_by_id", json!("me")),
+        ("archived", json!("maybe")),
+        ("type", json!("any")),
+    ] {
+        let answer = bulk(&json!({"filters": {"has_evaluation_contexts": false, name: value}}));
+        let told = answer.json();
+        let attr = json!(format!("filters__{name}"));
+        assert_eq!((answer.status, &told["attr"]), (400, &attr), "{name} {value}: {told}");
+    }
+    for filters in [json!([1]), json!("all")] {
+        assert_eq!(bulk(&json!({"filters": filters})).status, 400, "{filters}");
+    }
+    assert_eq!(left(), 5);
+    for (body, expected) in [
+        (json!({"filters": {"search": "r-s"}}), vec![]),
+        (json!({"filters": {"tags": ["y"], "type": "multivariant"}}), vec![]),
+        (json!({"filters": {"active": "STALE"}}), vec!["stale"]),
+        (json!({"filters": {"active": false, "excluded_tags": ["y"]}}), vec!["off"]),
+        (json!({"filters": {"search": "r s", "created_by_id": 1}, "ids": []}), vec!["under_score"]),
+        (json!({"filters": {"archived": true}}), vec!["away"]),
+        (json!({"ids": [1, "1"], "filters": null}), vec!["on"]),
+    ] {
+        let told = bulk(&body).json();
+        let deleted = told["deleted"].as_array().expect("a list").iter();
+        let deleted: Vec<&Value> = deleted.map(|flag| &flag["key"]).collect();
+        assert_eq!(deleted, expected, "{body}: {told}");
+    }
+    assert_eq!(left(), 0);
+}
+
+/// A flag that was called, and not for 30 days, is stale; PostHog tells when that was with every flag.
+#[test]
+fn flags_tell_when_they_were_last_called() {
+    let mut server = TestServer::start();
+    for key in ["old", "new", "never"] {
+        created(&server, FLAGS, &json!({"key": key, "filters": rollout(100)}));
+    }
+    let aged =
+        json!({"key": "aged", "filters": rollout(100), "created_at": "2020-01-01T00:00:00Z"});
+    let aged = created(&server, FLAGS, &aged);
+    assert_eq!((&aged["status"], &aged["last_called_at"]), (&json!("stale"), &Value::Null));
+    let called = |flag: &str, timestamp: &str| {
+        json!({"event": "$feature_flag_called", "distinct_id": "d", "timestamp": timestamp,
+            "properties": {"$feature_flag": flag, "$feature_flag_response": true}})
+    };
+    let long_ago = "2020-02-03T04:05:06Z";
+    let events = json!([
+        called("old", long_ago), called("new", long_ago), called("nobody", long_ago),
+        {"event": "$feature_flag_called", "distinct_id": "d", "properties": {"$feature_flag": "new"}},
+        {"event": "other", "distinct_id": "d", "properties": {"$feature_flag": "never"}},
+    ]);
+    assert_eq!(server.capture(&events).status, 200);
+    let stale = server.get(&format!("{FLAGS}?active=STALE&order=key")).json();
+    let keys: Vec<&Value> =
+        stale["results"].as_array().expect("flags").iter().map(|flag| &flag["key"]).collect();
+    assert_eq!(keys, ["aged", "old"], "{stale}");
+    for _ in 0..2 {
+        let list = server.get(&format!("{FLAGS}?order=key")).json();
+        let told = |at: usize| {
+            let flag = &list["results"][at];
+            (flag["key"].clone(), flag["status"].clone(), flag["last_called_at"].clone())
+        };
+        let at = json!("2020-02-03T04:05:06.000000Z");
+        assert_eq!(told(3), (json!("old"), json!("stale"), at));
+        assert_eq!(told(1), (json!("never"), json!("active"), Value::Null));
+        let (key, status, last_called) = told(2);
+        assert_eq!((key, status), (json!("new"), json!("active")));
+        assert!(last_called.as_str().is_some_and(|at| at > "2021"), "{last_called}");
+        let one = server.get(&format!("{FLAGS}{}/", list["results"][2]["id"])).json();
+        assert_eq!(one, list["results"][2], "a flag is the same in a list and alone");
+        server.kill();
+        server.restart();
+    }
+}
