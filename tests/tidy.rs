@@ -72,7 +72,7 @@ const READERS: &[&str] = &[
     "ingest/envelope",
     "ingest/salvage",
     "metadata/flag_rules",
-    "query/columns/shelf",
+    "query/columns/record",
     "storage/delta",
     "wire/flags/request",
 ];

@@ -2,6 +2,7 @@
 //!
 //! [`Overlay::fold`] carries out records in order; `write` puts the changed rows into a batch.
 
+mod merge;
 mod operator;
 mod split;
 mod write;
@@ -34,15 +35,14 @@ use crate::identity::codec::Counters;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::decide::Creation;
-use crate::identity::decide::Merger;
 use crate::identity::decide::Revision;
 use crate::identity::decide::State;
 use crate::identity::decide::group;
 use crate::identity::decide::group::TypeSlot;
-use crate::identity::decide::split::Ids;
 use crate::identity::deletions::Mark;
 use crate::identity::lifted::Lifted;
 use crate::identity::lifted::Settled;
+use crate::identity::overlay::merge::RECORD_MAX_MOVES;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::store::GroupTypes;
@@ -51,15 +51,6 @@ use crate::identity::view::View;
 /// Longest distinct id that is stored, in bytes: 400 characters of 4 bytes. Ingest cuts them to
 /// 200; this is what keeps a key within the 64 KiB that the database takes.
 const ID_MAX_BYTES: usize = 1600;
-
-/// Most distinct ids of a person that is merged away: each moves, and others wait meanwhile. Far more
-/// than anybody has; who has more is many people under one id. PostHog's `LIMIT` mode of merges.
-const MERGE_MAX_IDS: usize = 10_000;
-
-/// Most distinct ids that the merges of one record move, beside the first few of each: a chain of merges
-/// in one request would move all ids of before at each step.
-const RECORD_MAX_MOVES: usize = 200_000;
-const FREE_MOVES: usize = 16;
 
 /// Memory of decoded rows that are not cached, beyond which [`Overlay::is_full`].
 const ROWS_MAX_BYTES: u64 = 64 << 20;
@@ -306,10 +297,7 @@ impl<'s> Overlay<'s> {
             }
             Change::Create(creation) => number = Some(self.create(project, creation)),
             Change::Update(revision) => self.revise(project, revision)?,
-            Change::Merge(merger) if self.may_merge(project, merger.source)? => {
-                self.merge(project, merger)?;
-            }
-            Change::Merge(merger) => self.refuse_merge(project, op, merger.target)?,
+            Change::Merge(merger) => self.merge(project, op, merger)?,
         }
         if let (Some(lifted), Some(row), false) = (
             only_lifted(&op.kind),
@@ -517,108 +505,6 @@ impl<'s> Overlay<'s> {
             self.attach(project, revision.person, (position, id.into()));
         }
         Ok(())
-    }
-
-    fn merge(&mut self, project: ProjectId, merger: Merger) -> Result<(), IdentityError> {
-        const GONE: IdentityError = IdentityError::Damaged { what: "person of a merge" };
-        let moving = self.detach_all(project, merger.source)?;
-        let source = self.row_to_change(merger.source)?;
-        source.settled = Some(Settled::default());
-        let source_uuid = source.person.take().ok_or(GONE)?.uuid;
-        self.uuids.insert((project, source_uuid), None);
-        let sequence = self.counters.applied;
-        let target = self.row_to_change(merger.target)?;
-        target.settled = Some(Settled::default());
-        let person = target.person.as_mut().map(Arc::make_mut).ok_or(GONE)?;
-        let target_uuid = person.uuid;
-        person.created_at = merger.created_at;
-        person.properties = merger.properties;
-        person.version = merger.version;
-        person.is_identified = true;
-        person.changed_sequence = sequence;
-        for (position, id) in moving {
-            self.assign(project, &id, (merger.target, target_uuid));
-            self.attach(project, merger.target, (position, id));
-        }
-        *self.counts.entry(project).or_insert(0) -= 1;
-        Ok(())
-    }
-
-    /// Whether a person has few enough distinct ids to be merged away. Depends on nothing but the rows
-    /// and the record, so that a replay merges the same ones.
-    fn may_merge(&mut self, project: ProjectId, source: i64) -> Result<bool, IdentityError> {
-        let most = MERGE_MAX_IDS.min(self.moves_left.saturating_add(FREE_MOVES));
-        let ids = self.count_ids(project, source, most.saturating_add(1))?;
-        self.moves_left = self.moves_left.saturating_sub(ids.saturating_sub(FREE_MOVES));
-        Ok(ids <= most)
-    }
-
-    /// Does of a merge what is left without it: the event's own changes, to an identified person.
-    fn refuse_merge(
-        &mut self,
-        project: ProjectId,
-        op: &Op,
-        target: i64,
-    ) -> Result<(), IdentityError> {
-        self.warn(project, op, WarningKind::TooManyIds);
-        let OpKind::Merge { update, .. } = &op.kind else { return Ok(()) };
-        let person = self.find_person(project, target)?;
-        let decision = decide::identify(&person, update);
-        drop(person);
-        decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
-        match decision.change {
-            Change::Update(revision) => self.revise(project, revision),
-            _ => Ok(()),
-        }
-    }
-
-    /// How many distinct ids a person has, counted up to `most`.
-    fn count_ids(
-        &self,
-        project: ProjectId,
-        number: i64,
-        most: usize,
-    ) -> Result<usize, IdentityError> {
-        let Some(row) = self.persons.get(&number) else { return Ok(0) };
-        let mut ids = row.attached.len();
-        if row.is_stored {
-            for stored in self.view.each_positioned_id(project, number) {
-                if ids >= most {
-                    break;
-                }
-                let (position, _) = stored?;
-                let is_there = !self.detached.contains(&(project, number, position))
-                    && !row.attached.contains_key(&position);
-                ids = ids.saturating_add(usize::from(is_there));
-            }
-        }
-        Ok(ids)
-    }
-
-    /// All distinct ids of a person by position, as they are now.
-    fn ids_of(&self, project: ProjectId, number: i64) -> Result<Ids, IdentityError> {
-        let Some(row) = self.persons.get(&number) else { return Ok(Ids::new()) };
-        let mut ids = Ids::new();
-        if row.is_stored {
-            let stored = self.view.positioned_ids(project, number)?.into_iter();
-            let is_there = |position: &i64| !self.detached.contains(&(project, number, *position));
-            let stored = stored.filter(|(position, _)| is_there(position));
-            ids.extend(stored.map(|(position, id)| (position, id.into_boxed_str())));
-        }
-        ids.extend(row.attached.iter().map(|(position, id)| (*position, id.clone())));
-        Ok(ids)
-    }
-
-    /// Takes all distinct ids from a person.
-    fn detach_all(&mut self, project: ProjectId, number: i64) -> Result<Ids, IdentityError> {
-        let ids = self.ids_of(project, number)?;
-        let row = self.row(number)?;
-        row.attached.clear();
-        if row.is_stored {
-            // Removing what was never stored does no harm.
-            self.detached.extend(ids.keys().map(|position| (project, number, *position)));
-        }
-        Ok(ids)
     }
 
     fn next_position(&mut self) -> i64 {

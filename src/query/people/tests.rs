@@ -436,7 +436,8 @@ fn columns_rows_and_a_naive_look_agree() {
             }
             if step % 4 == 0 {
                 // Columns do not know who changed of late: they leave it open, or to the rows.
-                question.changed_since = Some(world.sequence.saturating_sub(step / 4 % 5));
+                question.changed_since =
+                    Some(world.sequence.saturating_sub(u64::from(step / 4 % 5)));
                 if let Some(found) = in_columns(&columns, &question, part) {
                     check(&found, &question, part, &context);
                 }
