@@ -354,7 +354,9 @@ impl Write {
             new.ensure_experience_continuity,
         )?;
         let active = new.active.unwrap_or(true);
-        locking::check_archived(new.archived, active, new.archived)?;
+        if new.archived && active {
+            return Err(locking::archived_and_active(Some(true)).into());
+        }
         let now = self.shared.clock.now();
         let dashboard = dashboards::add(self.connection(), project, &new.key, now).await?;
         let flag = StoredFlag {
@@ -518,8 +520,8 @@ fn patched(
         patch.is_remote_configuration.unwrap_or(flag.is_remote_configuration);
     flag.archived = patch.archived.unwrap_or(flag.archived);
     // What is both since before that was refused may still be edited.
-    if !(stored.archived && stored.active) {
-        locking::check_archived(flag.archived, flag.active, patch.archived == Some(true))?;
+    if flag.archived && flag.active && !(stored.archived && stored.active) {
+        return Err(locking::archived_and_active(patch.archived));
     }
     locking::check_bucketing(
         flag.bucketing_identifier.as_deref(),

@@ -30,11 +30,14 @@ const SETTINGS: [(&str, &str); 3] = [
 /// What each person was told, by the distinct id.
 type Model = BTreeMap<String, Map<String, Value>>;
 
+/// What a filter must find.
+type Holds<'a> = &'a dyn Fn(&Map<String, Value>) -> bool;
+
 fn told(number: u64) -> Map<String, Value> {
     let mut properties = Map::new();
     properties.insert("n".to_owned(), json!(number));
     properties.insert("secret".to_owned(), json!(format!("secret-{number}-")));
-    if number % 3 > 0 {
+    if !number.is_multiple_of(3) {
         properties.insert("plan".to_owned(), json!(["free", "pro"][usize::from(number % 3 == 1)]));
     }
     properties
@@ -76,7 +79,7 @@ fn check(server: &TestServer, model: &Model, state: &str) {
     let text = |properties: &Map<String, Value>, key: &str| {
         properties.get(key).and_then(Value::as_str).map(str::to_owned)
     };
-    let holds: [(Value, &dyn Fn(&Map<String, Value>) -> bool); 5] = [
+    let holds: [(Value, Holds<'_>); 5] = [
         (json!({"key": "plan", "operator": "exact", "value": ["pro"]}), &|own| {
             text(own, "plan").as_deref() == Some("pro")
         }),

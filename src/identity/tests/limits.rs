@@ -10,7 +10,7 @@ fn ids(identities: &Identities, id: &str) -> usize {
 }
 
 fn kinds(applied: &Applied) -> Vec<WarningKind> {
-    applied.warnings.iter().map(|warning| warning.kind.clone()).collect()
+    applied.warnings.iter().map(|warning| warning.kind).collect()
 }
 
 /// Goal: a person with very many ids is not merged away, whether its rows are stored or new; nothing else

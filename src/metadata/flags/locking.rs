@@ -125,21 +125,15 @@ pub(super) fn check_bucketing(bucketing: Option<&str>, continuity: bool) -> Resu
     Err(Violation::general(detail))
 }
 
-/// An archived flag is done with: it is off. `is_archiving` says what the request asks for.
-pub(super) fn check_archived(
-    archived: bool,
-    active: bool,
-    is_archiving: bool,
-) -> Result<(), Violation> {
-    if !(archived && active) {
-        return Ok(());
-    }
-    Err(Violation::general(if is_archiving {
+/// Why a flag cannot be archived and active: it is done with. `asked` is what a request says of
+/// archiving.
+pub(super) fn archived_and_active(asked: Option<bool>) -> Violation {
+    Violation::general(if asked == Some(true) {
         "Cannot archive an enabled feature flag. Disable it first, or send active: false in the \
          same request."
     } else {
         "Cannot enable an archived feature flag. Unarchive it first."
-    }))
+    })
 }
 
 #[cfg(test)]
