@@ -23,7 +23,7 @@ pub struct IngestConfig {
     /// stay as they were sent then. Larger errors are corrected in full
     #[arg(long, env = "WEIR_CLOCK_SKEW_IGNORED", default_value = "0s", value_parser = humantime::parse_duration)]
     pub clock_skew_ignored: Duration,
-    /// Recent event ids remembered to drop retries (32 bytes each)
+    /// Recent events remembered to drop retries (32 bytes each)
     #[arg(long, env = "WEIR_DEDUP_WINDOW_EVENTS", default_value_t = 1_000_000)]
     pub dedup_window_events: usize,
     /// Memory for recently used persons and distinct ids
