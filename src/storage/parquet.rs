@@ -17,9 +17,10 @@ use arrow::array::ArrayRef;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
+use object_store::PutPayload;
+use object_store::PutPayloadMut;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
@@ -116,29 +117,22 @@ pub struct FileWriter {
 
 /// Bytes in pieces: a row group has tens of megabytes, and one piece that grows would be copied again and
 /// again.
-#[derive(Debug, Default)]
-struct Pieces {
-    full: Vec<Bytes>,
-    last: Vec<u8>,
-}
+#[derive(Debug)]
+struct Pieces(PutPayloadMut);
 
 impl Pieces {
-    fn take(&mut self) -> Vec<Bytes> {
-        self.full.push(std::mem::take(&mut self.last).into());
-        std::mem::take(&mut self.full)
+    fn new() -> Self {
+        Self(PutPayloadMut::new().with_block_size(PIECE_BYTES))
+    }
+
+    fn take(&mut self) -> PutPayload {
+        std::mem::replace(self, Self::new()).0.freeze()
     }
 }
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.last.capacity() - self.last.len() < bytes.len() {
-            let next = Vec::with_capacity(bytes.len().max(PIECE_BYTES));
-            let last = std::mem::replace(&mut self.last, next);
-            if !last.is_empty() {
-                self.full.push(last.into());
-            }
-        }
-        self.last.extend_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -174,8 +168,7 @@ impl FileWriter {
             .with_properties(properties(&spec.schema, layout, effort)?)
             .with_skip_arrow_metadata(true);
         let schema = Arc::clone(&spec.schema);
-        let file =
-            ArrowWriter::try_new_with_options(Pieces::default(), Arc::clone(&schema), options)?;
+        let file = ArrowWriter::try_new_with_options(Pieces::new(), Arc::clone(&schema), options)?;
         let (file, columns) = file.into_serialized_writer()?;
         Ok(Self {
             file,
