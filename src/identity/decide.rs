@@ -293,10 +293,7 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
 fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> Decision<'op> {
     let mut properties = Map::new();
     if let Some(update) = update {
-        let lifted = lifted(update);
-        let copied = |(key, value): (&str, &Value)| (key.to_owned(), value.clone());
-        properties.extend(set_once(update, &lifted).map(copied));
-        properties.extend(set(update, &lifted).map(copied));
+        differences(&Map::new(), update).apply(&mut properties);
     }
     let mut warnings = Vec::new();
     if is_object_too_large(&properties) {
@@ -367,45 +364,20 @@ fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<
     Decision { change, warnings }
 }
 
-/// Lifted properties with their values: key, initial key, value.
-type Read = (Option<&'static str>, Option<&'static str>, Value);
-
-fn lifted(update: &Update) -> Vec<Read> {
-    update.lifted.iter().flatten().flat_map(Lifted::read).collect()
-}
-
-/// What an update sets, what was lifted included.
-fn set<'l, 'op: 'l>(
-    update: &'op Update,
-    lifted: &'l [Read],
-) -> impl Iterator<Item = (&'op str, &'l Value)> {
-    let given = update.set.iter().map(|(key, value)| (key.as_str(), value));
-    given.chain(lifted.iter().filter_map(|(key, _, value)| Some(((*key)?, value))))
-}
-
-/// What an update sets once and does not set.
-fn set_once<'l, 'op: 'l>(
-    update: &'op Update,
-    lifted: &'l [Read],
-) -> impl Iterator<Item = (&'op str, &'l Value)> {
-    let is_set = |key: &str| {
-        update.set.contains_key(key) || lifted.iter().any(|(lifted, ..)| *lifted == Some(key))
-    };
-    let given = update.set_once.iter().map(|(key, value)| (key.as_str(), value));
-    let given = given.filter(move |(key, _)| !is_set(key));
-    let lifted = lifted.iter().filter_map(|(_, initial, value)| Some(((*initial)?, value)));
-    given.chain(lifted.filter(|(key, _)| !update.set.contains_key(*key)))
-}
-
-/// What an update changes in an object.
+/// What an update changes in the object of a person that there is.
 fn property_changes<'op>(
     current: &Map<String, Value>,
     update: &'op Update,
 ) -> PropertyChanges<'op> {
-    let mut changes = PropertyChanges::default();
-    if update.occasion == Occasion::Creation {
-        return changes;
+    match update.occasion {
+        Occasion::Creation => PropertyChanges::default(),
+        Occasion::PersonEvent | Occasion::OtherEvent => differences(current, update),
     }
+}
+
+/// What an update says that an object does not have.
+fn differences<'op>(current: &Map<String, Value>, update: &'op Update) -> PropertyChanges<'op> {
+    let mut changes = PropertyChanges::default();
     let is_lifted = |key: &str| lifts(update).any(|(_, lift)| lift.sets && lift.names.0 == key);
     for (key, value) in &update.set_once {
         let is_new = current.get(key).is_none_or(|old| old.is_null() && !value.is_null());
