@@ -81,8 +81,6 @@ pub(super) struct Overlay<'s> {
     rows_bytes: u64,
     /// What is left of [`RECORD_MAX_MOVES`] for the record.
     moves_left: usize,
-    /// Whether any person was deleted, so that the cache of ids is not to be trusted.
-    has_deleted: bool,
     warnings: Vec<Warning>,
     effects: Vec<Effect>,
 }
@@ -192,7 +190,6 @@ impl<'s> Overlay<'s> {
             counts: BTreeMap::new(),
             rows_bytes: 0,
             moves_left: RECORD_MAX_MOVES,
-            has_deleted: false,
             warnings: Vec::new(),
             effects: Vec::new(),
         }
@@ -310,29 +307,21 @@ impl<'s> Overlay<'s> {
         Ok(())
     }
 
-    /// Whether the caches and the rows here alone show that the op changes nothing. That of an id is
-    /// right also if an earlier op of this overlay changed it: a person of an id may be replaced,
-    /// and goes only if an operator deletes it.
+    /// The state of a distinct id as far as no look into the database is needed.
+    fn known(&self, fingerprint: Fingerprint) -> Option<IdState> {
+        let here = self.ids.get(&fingerprint).map(|row| row.state);
+        here.or_else(|| self.caches.id(fingerprint))
+    }
+
+    /// Whether the caches and the rows here alone show that the op changes nothing.
     fn is_settled(&self, fingerprint: Fingerprint, kind: &OpKind) -> bool {
-        if self.has_deleted && self.ids.contains_key(&fingerprint) {
-            return false;
-        }
-        let cached = self.caches.id(fingerprint);
-        match (kind, cached) {
-            (OpKind::Touch, Some(state)) => matches!(state, IdState::Person(_)),
-            (OpKind::Personless, Some(state)) => state != IdState::Unknown,
-            (OpKind::UpdateExisting(update), Some(IdState::Person(_))) if update.is_empty() => true,
-            // Another op of this overlay may have made it a person.
-            (OpKind::UpdateExisting(_), Some(IdState::Personless)) => {
-                !self.ids.contains_key(&fingerprint)
-            }
-            (kind, cached) => only_lifted(kind).is_some_and(|lifted| {
-                let state = self.ids.get(&fingerprint).map(|row| row.state).or(cached);
-                let Some(IdState::Person(number)) = state else { return false };
+        let Some(state) = self.known(fingerprint) else { return false };
+        changes_nothing(kind, state)
+            || only_lifted(kind).is_some_and(|lifted| {
+                let IdState::Person(number) = state else { return false };
                 let here = self.persons.get(&number).and_then(|row| row.settled);
                 here.unwrap_or_else(|| self.caches.settled(number)).has(lifted)
-            }),
-        }
+            })
     }
 
     fn is_id_too_long(&mut self, project: ProjectId, op: &Op) -> bool {

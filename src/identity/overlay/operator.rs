@@ -88,7 +88,6 @@ impl Overlay<'_> {
         row.settled = Some(Settled::default());
         row.person = None;
         *self.counts.entry(project).or_insert(0) -= 1;
-        self.has_deleted = true;
         Ok(())
     }
 
