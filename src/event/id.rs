@@ -24,13 +24,14 @@ pub struct EventId(pub Uuid);
 /// key of PostHog's events table. Some senders make ids of their own objects, so that different events
 /// have the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventKey(u128);
+pub struct EventKey(Uuid);
 
 impl EventKey {
     /// Of an event as it is stored.
     pub fn new(id: Uuid, event: &str, distinct_id: &str) -> Self {
         let said = FixedState::with_seed(0).hash_one((event, distinct_id));
-        Self(id.as_u128() ^ u128::from(said))
+        // As bytes, which pack tightly beside a project: millions are kept.
+        Self(Uuid::from_u128(id.as_u128() ^ u128::from(said)))
     }
 }
 

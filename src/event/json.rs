@@ -139,12 +139,13 @@ fn restored<'n>(nodes: &mut std::slice::Iter<'n, Node<'n>>, levels: usize) -> Va
             Value::Array(items)
         }
         Some(Node::Object { len, .. }) => {
-            let mut members = Map::new();
+            let mut members = Vec::with_capacity(*len);
             for _ in 0..*len {
                 let Some(Node::String(key)) = nodes.next() else { continue };
-                members.insert((*key).to_owned(), restored(nodes, levels - 1));
+                members.push(((*key).to_owned(), restored(nodes, levels - 1)));
             }
-            Value::Object(members)
+            // Stored in order, they fill the nodes of the map; one by one they would fill half of each.
+            Value::Object(members.into_iter().collect())
         }
     }
 }
