@@ -20,36 +20,22 @@ use crate::metadata::flags::StoredFlag;
 /// Longest search, in characters; PostHog's.
 const SEARCH_MAX_CHARS: usize = 200;
 
-/// Names that select.
-const NAMES: [&str; 13] = [
+/// Names that select, also what is to be deleted; PostHog's list.
+const NAMES: [&str; 10] = [
     "active",
     "archived",
     "created_by_id",
     "search",
-    "key",
     "type",
     "evaluation_runtime",
     "tags",
     "excluded_tags",
     "excluded_properties",
     "has_evaluation_contexts",
-    "eligible_for_experiment",
-    "order",
 ];
 
-/// Names that may select what is deleted; PostHog's list.
-const NAMES_OF_DELETION: [&str; 10] = [
-    "active",
-    "archived",
-    "created_by_id",
-    "search",
-    "type",
-    "evaluation_runtime",
-    "tags",
-    "excluded_tags",
-    "excluded_properties",
-    "has_evaluation_contexts",
-];
+/// Further names that select from a list.
+const NAMES_OF_LISTS: [&str; 2] = ["key", "eligible_for_experiment"];
 
 /// Keys of flags that decide who sees a survey start so; lists leave them out.
 const SURVEY_TARGETING: &str = "survey-targeting-";
@@ -82,7 +68,8 @@ impl Wanted {
         asker: &Principal,
         request: &Request,
     ) -> Result<Self, Problem> {
-        let named = NAMES.iter().filter_map(|name| Some((*name, request.query(name)?)));
+        let names = NAMES.iter().chain(&NAMES_OF_LISTS);
+        let named = names.filter_map(|name| Some((*name, request.query(name)?)));
         let named: HashMap<&str, String> =
             named.map(|(name, value)| (name, value.into_owned())).collect();
         Self::read(app, asker, &named).await
@@ -207,7 +194,7 @@ pub(super) fn is_eligible_for_experiment(flag: &StoredFlag) -> bool {
 /// The names of filters of a deletion that are none, in alphabetical order.
 pub(super) fn unknown_names(filters: &Map<String, Value>) -> Vec<&str> {
     let names = filters.keys().map(String::as_str);
-    let mut unknown: Vec<&str> = names.filter(|name| !NAMES_OF_DELETION.contains(name)).collect();
+    let mut unknown: Vec<&str> = names.filter(|name| !NAMES.contains(name)).collect();
     unknown.sort_unstable();
     unknown
 }
