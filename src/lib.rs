@@ -41,7 +41,7 @@
 //! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
 //!    ([`storage::wal::writer::Wal::append`]), syncs once ([`storage::wal::writer::Wal::sync`]),
 //!    publishes each and wakes its waiter: the 200.
-//! 6. Publication ([`ingest::publish`]) drops retries by the window of recent ids
+//! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
 //!    ([`ingest::definitions`]) to the deriver ([`ingest::derive`]), which calls

@@ -11,7 +11,7 @@ pub struct StorageConfig {
     /// Directory of the log, the tables and the metadata; created if missing
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Size at which a segment of the log is closed and a new one begun; one more is kept in stock
+    /// Size at which a segment of the log is closed and a new one begun; while syncs are small, one more is kept in stock
     #[arg(long, env = "WEIR_WAL_SEGMENT_MAX_BYTES", default_value = "64MiB")]
     pub wal_segment_max_bytes: ByteSize,
     /// Size of the whole log beyond which capture answers 503 until a flush has caught up

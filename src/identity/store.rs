@@ -154,7 +154,8 @@ impl Identities {
     ///
     /// # Errors
     ///
-    /// The record at fault and those behind it were not applied then. After [`IdentityError::Database`] open the state again.
+    /// The record at fault and those behind it were not applied then. After
+    /// [`IdentityError::Database`] open the state again.
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
         self.apply_noting(records, |_| true)
     }

@@ -181,7 +181,8 @@ struct Stock {
 }
 
 impl Stock {
-    /// Makes a spare whenever there is none and it is worth it. `goes_on_after` waits, and says whether to go on.
+    /// Makes a spare whenever there is none and it is worth it. `goes_on_after` waits, and says whether
+    /// to go on.
     fn keep(&self, goes_on_after: &mut dyn FnMut(Duration) -> bool) {
         let mut pause = STOCK_PAUSE;
         while goes_on_after(pause) {
