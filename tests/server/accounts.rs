@@ -27,21 +27,16 @@ fn denied(detail: &str) -> Value {
     json!({"type": "authentication_error", "code": "permission_denied", "detail": detail, "attr": null})
 }
 
-fn created(answer: Answer) -> Value {
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
 /// A key with these scopes; returns its value.
 fn key_with(server: &TestServer, scopes: Value) -> String {
-    let key = created(server.post(KEYS, &json!({"label": "test", "scopes": scopes})));
+    let key = server.post(KEYS, &json!({"label": "test", "scopes": scopes})).created();
     key["value"].as_str().expect("a value").to_owned()
 }
 
 #[test]
 fn a_key_shows_its_value_once_and_ends_when_revoked() {
     let server = TestServer::start();
-    let made = created(server.post(KEYS, &json!({"label": " ci ", "scopes": ["person:read"]})));
+    let made = server.post(KEYS, &json!({"label": " ci ", "scopes": ["person:read"]})).created();
     let value = made["value"].as_str().expect("a value");
     assert!(value.starts_with("phx_") && made["label"] == "ci", "{made}");
     assert_eq!(made["scopes"], json!(["person:read"]));
@@ -167,9 +162,9 @@ fn without_a_valid_key_nothing_is_told() {
 #[test]
 fn a_project_is_created_changed_and_gets_another_token() {
     let server = TestServer::start();
-    let project = created(
-        server.post("/api/projects/", &json!({"name": "Shop", "timezone": "Europe/Berlin"})),
-    );
+    let project = server
+        .post("/api/projects/", &json!({"name": "Shop", "timezone": "Europe/Berlin"}))
+        .created();
     let path = format!("/api/projects/{}/", project["id"]);
     assert_eq!(
         (&project["timezone"], &project["week_start_day"]),
@@ -244,7 +239,7 @@ fn the_user_behind_the_key_is_told_and_changed() {
     let uuid = me["uuid"].as_str().unwrap();
     assert_eq!(server.get(&format!("/api/users/{uuid}/")).json(), me);
     assert_eq!(server.get("/api/users/0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/").status, 404);
-    let other = created(server.post("/api/projects/", &json!({"name": "Other"})));
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
     let changed = server
         .patch("/api/users/@me/", &json!({"first_name": "Ann", "set_current_team": other["id"]}));
     assert_eq!(
@@ -271,7 +266,7 @@ fn members_have_levels_and_lose_their_keys() {
     );
 
     let add = |email: &str, level: i64| {
-        let member = created(server.post(MEMBERS, &json!({"email": email, "level": level})));
+        let member = server.post(MEMBERS, &json!({"email": email, "level": level})).created();
         let key = member["personal_api_key"].as_str().expect("a first key").to_owned();
         (format!("{MEMBERS}{}/", member["id"].as_str().unwrap()), key)
     };

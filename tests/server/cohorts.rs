@@ -11,12 +11,6 @@ use crate::harness::patiently;
 const COHORTS: &str = "/api/projects/1/cohorts/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-fn created(server: &TestServer, path: &str, body: &Value) -> Value {
-    let answer = server.post(path, body);
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
 fn plan(value: &str) -> Value {
     json!({"key": "plan", "type": "person", "value": [value], "operator": "exact"})
 }
@@ -57,7 +51,7 @@ fn cohorts_are_created_listed_changed_deleted_and_restored() {
         200
     );
     let pro = rule("AND", json!([{"type": "OR", "values": [plan("pro")]}]));
-    let cohort = created(&server, COHORTS, &json!({"name": "Pro", "filters": pro}));
+    let cohort = server.post(COHORTS, &json!({"name": "Pro", "filters": pro})).created();
     assert_eq!(cohort["created_by"]["id"], 1, "{cohort}");
     for (name, expected) in [
         ("name", json!("Pro")),
@@ -84,7 +78,7 @@ fn cohorts_are_created_listed_changed_deleted_and_restored() {
 
     let free =
         json!({"name": "Free", "groups": [{"properties": [plan("free")]}, {"properties": []}]});
-    let free = created(&server, COHORTS, &free);
+    let free = server.post(COHORTS, &free).created();
     assert_eq!(free["filters"]["properties"]["type"], "OR", "{free}");
     let list = server.get(COHORTS).json();
     assert_eq!((&list["count"], &list["results"][1]["name"]), (&json!(2), &json!("Pro")));
@@ -109,7 +103,7 @@ fn cohorts_are_created_listed_changed_deleted_and_restored() {
 fn sizes_follow_the_persons() {
     let server = TestServer::start_with(&[("WEIR_COHORT_COUNT_INTERVAL", "100ms")]);
     let pro = rule("OR", json!([{"type": "OR", "values": [plan("pro")]}]));
-    let cohort = created(&server, COHORTS, &json!({"name": "Pro", "filters": pro}));
+    let cohort = server.post(COHORTS, &json!({"name": "Pro", "filters": pro})).created();
     let path = format!("{COHORTS}{}/", cohort["id"]);
     for (distinct_id, expected) in [("ada", 1), ("bob", 2)] {
         let event = json!([set(distinct_id, json!({"plan": "pro"}))]);
@@ -131,14 +125,14 @@ fn bad_cohorts_are_refused() {
             {"key": "$pageview", "type": "behavioral", "value": "performed_event"},
         ]}]),
     );
-    let behavioral = created(&server, COHORTS, &json!({"name": "Visited", "filters": events}));
-    let a = created(
-        &server,
-        COHORTS,
-        &json!({"name": "A", "filters": rule("AND", json!([plan("a")]))}),
-    );
+    let behavioral = server.post(COHORTS, &json!({"name": "Visited", "filters": events})).created();
+    let a = server
+        .post(COHORTS, &json!({"name": "A", "filters": rule("AND", json!([plan("a")]))}))
+        .created();
     let in_a = json!({"key": "id", "type": "cohort", "value": a["id"]});
-    let b = created(&server, COHORTS, &json!({"name": "B", "filters": rule("AND", json!([in_a]))}));
+    let b = server
+        .post(COHORTS, &json!({"name": "B", "filters": rule("AND", json!([in_a]))}))
+        .created();
     let in_b = json!({"key": "id", "type": "cohort", "value": b["id"]});
     let circle = server
         .patch(&format!("{COHORTS}{}/", a["id"]), &json!({"filters": rule("AND", json!([in_b]))}));
@@ -182,7 +176,7 @@ fn bad_cohorts_are_refused() {
         assert_eq!(detail(&answer), (400, json!(code), json!(text)));
         assert_eq!(answer.json()["attr"], "filters");
     }
-    created(&server, FLAGS, &json!({"key": "uses-b", "filters": flag_on(&b, "in")}));
+    server.post(FLAGS, &json!({"key": "uses-b", "filters": flag_on(&b, "in")})).created();
     let used = server.patch(&format!("{COHORTS}{}/", b["id"]), &json!({"deleted": true}));
     assert_eq!(used.status, 400, "{used}");
     assert_eq!(server.get(&format!("{COHORTS}999/")).status, 404);
@@ -196,13 +190,13 @@ fn cohorts_of_flags_do_not_come_to_ask_for_events() {
     let asks = |cohort: &Value| json!({"key": "id", "type": "cohort", "value": cohort["id"]});
     let one = |filter: Value| rule("AND", json!([filter]));
     let make = |name: &str, filters: Value| {
-        created(&server, COHORTS, &json!({"name": name, "filters": filters}))
+        server.post(COHORTS, &json!({"name": name, "filters": filters})).created()
     };
     let events = || one(json!({"key": "paid", "type": "behavioral", "value": "performed_event"}));
     let inner = make("Inner", one(plan("pro")));
     let outer = make("Outer", one(asks(&inner)));
     let paid = make("Paid", events());
-    created(&server, FLAGS, &json!({"key": "uses", "filters": flag_on(&outer, "in")}));
+    server.post(FLAGS, &json!({"key": "uses", "filters": flag_on(&outer, "in")})).created();
     let own = "Behavioral filters cannot be added to cohorts used in feature flags.";
     let others = "A dependent cohort (Paid) has filters based on events. These cohorts can't be used \
                   in feature flags.";
@@ -253,29 +247,27 @@ fn flags_ask_cohorts_with_rules_and_lists_and_a_crash_changes_nothing() {
         set("cy", json!({"plan": "free"})),
     ]);
     assert_eq!(server.capture(&events).status, 200);
-    let pro = created(
-        &server,
-        COHORTS,
-        &json!({"name": "pro", "filters": rule("AND", json!([plan("pro")]))}),
-    );
+    let pro = server
+        .post(COHORTS, &json!({"name": "pro", "filters": rule("AND", json!([plan("pro")]))}))
+        .created();
     let bob = server.get("/api/projects/1/persons/?distinct_id=bob").json()["results"][0].clone();
     let list = json!({"name": "list", "is_static": true, "_create_static_person_ids": [bob["uuid"]],
         "distinct_ids": ["nobody"]});
-    let list = created(&server, COHORTS, &list);
+    let list = server.post(COHORTS, &list).created();
     assert_eq!((&list["count"], &list["is_static"]), (&json!(1), &json!(true)), "{list}");
     let values = json!([
         {"key": "id", "type": "cohort", "value": list["id"]},
         {"key": "id", "type": "cohort", "value": pro["id"], "negation": true},
     ]);
     let nested =
-        created(&server, COHORTS, &json!({"name": "nested", "filters": rule("AND", values)}));
+        server.post(COHORTS, &json!({"name": "nested", "filters": rule("AND", values)})).created();
     for (key, cohort, operator) in [
         ("pro", &pro, "in"),
         ("not-pro", &pro, "not_in"),
         ("list", &list, "in"),
         ("nested", &nested, "in"),
     ] {
-        created(&server, FLAGS, &json!({"key": key, "filters": flag_on(cohort, operator)}));
+        server.post(FLAGS, &json!({"key": key, "filters": flag_on(cohort, operator)})).created();
     }
     let of = |pro: bool, list: bool, nested: bool| json!({"pro": pro, "not-pro": !pro, "list": list, "nested": nested});
     assert_eq!(flags_of(&server, "ada"), of(true, false, false));
@@ -316,7 +308,7 @@ fn a_login_keeps_the_values_of_before_also_after_a_crash() {
     let groups = json!([{"properties": [], "rollout_percentage": 50}]);
     let flag =
         json!({"key": "kept", "filters": {"groups": groups}, "ensure_experience_continuity": true});
-    created(&server, FLAGS, &flag);
+    server.post(FLAGS, &flag).created();
     // Two ids of before the login, one on each side of the rollout; user ids on the other side.
     let value = |id: &str| flags_of(&server, id)["kept"] == true;
     let ids = |wanted: bool, prefix: &str| {
@@ -349,7 +341,7 @@ fn a_login_keeps_the_values_of_before_also_after_a_crash() {
     } // Who is deleted and comes back is somebody new, for flags and for lists.
     for (_, user, expected) in &cases {
         let list = json!({"name": user, "is_static": true});
-        let list = format!("{COHORTS}{}/", created(&server, COHORTS, &list)["id"]);
+        let list = format!("{COHORTS}{}/", server.post(COHORTS, &list).created()["id"]);
         let add = json!({"distinct_ids": [user]});
         let added = server.patch(&format!("{list}add_persons_to_static_cohort/"), &add);
         assert_eq!((added.status, &server.get(&list).json()["count"]), (200, &json!(1)), "{added}");

@@ -11,11 +11,6 @@ use crate::harness::TestServer;
 const FEATURES: &str = "/api/projects/1/early_access_feature/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-fn created(answer: Answer) -> Value {
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
 fn changed(answer: Answer) -> Value {
     assert_eq!(answer.status, 200, "{answer}");
     answer.json()
@@ -49,7 +44,7 @@ fn the_stage_of_a_feature_says_who_enrols_in_its_flag() {
     let mut server = TestServer::start();
     let new = json!({"name": "Hick bondoogling", "description": "Boondoogle your hicks with one click",
         "stage": "concept", "payload": {"a": 1}, "documentation_url": "https://example.com/hicks"});
-    let feature = created(server.post(FEATURES, &new));
+    let feature = server.post(FEATURES, &new).created();
     for (name, expected) in [
         ("name", json!("Hick bondoogling")),
         ("description", json!("Boondoogle your hicks with one click")),
@@ -136,14 +131,14 @@ fn the_stage_of_a_feature_says_who_enrols_in_its_flag() {
 #[test]
 fn features_that_cannot_be_are_refused() {
     let server = TestServer::start();
-    let flag = created(server.post(FLAGS, &json!({"key": "mine"})));
+    let flag = server.post(FLAGS, &json!({"key": "mine"})).created();
     let group = json!({"groups": [{"properties": []}], "aggregation_group_type_index": 1});
-    let group = created(server.post(FLAGS, &json!({"key": "of-groups", "filters": group})));
+    let group = server.post(FLAGS, &json!({"key": "of-groups", "filters": group})).created();
     let variants = json!({"groups": [{"properties": []}],
         "multivariate": {"variants": [{"key": "v", "rollout_percentage": 100}]}});
-    let variants = created(server.post(FLAGS, &json!({"key": "varied", "filters": variants})));
+    let variants = server.post(FLAGS, &json!({"key": "varied", "filters": variants})).created();
     let of = |flag: &Value| json!({"name": "X", "stage": "beta", "feature_flag_id": flag["id"]});
-    let linked = created(server.post(FEATURES, &of(&flag)));
+    let linked = server.post(FEATURES, &of(&flag)).created();
     assert_eq!(linked["feature_flag"]["key"], "mine");
     let none = Value::Null;
     for (body, code, attr, detail) in [
@@ -221,14 +216,14 @@ fn features_that_cannot_be_are_refused() {
 fn a_feature_is_no_way_around_the_rights_to_flags() {
     let server = TestServer::start();
     let scopes = json!({"label": "x", "scopes": ["early_access_feature:write"]});
-    let key = created(server.post("/api/personal_api_keys/", &scopes));
+    let key = server.post("/api/personal_api_keys/", &scopes).created();
     let key = key["value"].as_str().expect("a key").to_owned();
     let ask = |key: &str, method: &str, path: &str, body: &Value| {
         let bearer = format!("Bearer {key}");
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         server.send(method, path, &headers, body.to_string())
     };
-    let flag = created(server.post(FLAGS, &json!({"key": "mine"})));
+    let flag = server.post(FLAGS, &json!({"key": "mine"})).created();
     let draft = json!({"name": "X", "stage": "draft", "feature_flag_id": flag["id"]});
     let no_scope = "API key missing required scope 'feature_flag:write'";
     for body in [
@@ -238,7 +233,7 @@ fn a_feature_is_no_way_around_the_rights_to_flags() {
         let refused = ask(&key, "POST", FEATURES, &body);
         assert_eq!((refused.status, &refused.json()["detail"]), (403, &json!(no_scope)), "{body}");
     }
-    let feature = created(ask(&key, "POST", FEATURES, &draft));
+    let feature = ask(&key, "POST", FEATURES, &draft).created();
     let path = format!("{FEATURES}{}/", feature["id"].as_str().expect("an id"));
     assert_eq!(changed(ask(&key, "PATCH", &path, &json!({"name": "Y"})))["name"], "Y");
     for (method, body) in [("PATCH", json!({"stage": "beta"})), ("DELETE", json!({}))] {
@@ -251,10 +246,10 @@ fn a_feature_is_no_way_around_the_rights_to_flags() {
     }
 
     let member = json!({"email": "mel@acme.com", "level": 1});
-    let member = created(server.post("/api/organizations/@current/members/", &member));
+    let member = server.post("/api/organizations/@current/members/", &member).created();
     let member = member["personal_api_key"].as_str().expect("a key").to_owned();
     let look = json!({"resource": "feature flags", "access_level": 21});
-    created(server.post("/api/organizations/@current/resource_access/", &look));
+    server.post("/api/organizations/@current/resource_access/", &look).created();
     let refused = ask(&member, "PATCH", &path, &json!({"stage": "beta"}));
     let detail = "You don't have sufficient permissions to modify the linked feature flag.";
     assert_eq!((refused.status, &refused.json()["detail"]), (403, &json!(detail)), "{refused}");

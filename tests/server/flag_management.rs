@@ -13,15 +13,10 @@ use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::harness::patiently;
 
-const FLAGS: &str = "/api/projects/1/feature_flags/";
+pub(crate) const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-fn created(server: &TestServer, path: &str, body: &Value) -> Value {
-    let answer = server.post(path, body);
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
-fn rollout(percentage: u8) -> Value {
+/// Open for so many of everybody.
+pub(crate) fn rollout(percentage: u8) -> Value {
     json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
 }
 
@@ -47,9 +42,9 @@ fn with_people() -> TestServer {
 #[test]
 fn reasons_own_flags_and_reach_are_told() {
     let server = with_people();
-    created(&server, FLAGS, &json!({"key": "on", "filters": rollout(100)}));
-    created(&server, FLAGS, &json!({"key": "pro", "filters": on_plan("pro")}));
-    created(&server, FLAGS, &json!({"key": "off", "filters": rollout(100), "active": false}));
+    server.post(FLAGS, &json!({"key": "on", "filters": rollout(100)})).created();
+    server.post(FLAGS, &json!({"key": "pro", "filters": on_plan("pro")})).created();
+    server.post(FLAGS, &json!({"key": "off", "filters": rollout(100), "active": false})).created();
     let reasons = |query: &str| server.get(&format!("{FLAGS}evaluation_reasons/{query}"));
     let missing = reasons("");
     assert_eq!(
@@ -123,8 +118,8 @@ fn reasons_own_flags_and_reach_are_told() {
 #[test]
 fn changes_are_logged_with_what_was_before_and_old_versions_come_back() {
     let server = TestServer::start();
-    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(10)}));
-    let other = created(&server, FLAGS, &json!({"key": "b"}));
+    let flag = server.post(FLAGS, &json!({"key": "a", "filters": rollout(10)})).created();
+    let other = server.post(FLAGS, &json!({"key": "b"})).created();
     let path = format!("{FLAGS}{}/", flag["id"]);
     for patch in [
         json!({"filters": rollout(20), "name": "new"}),
@@ -222,9 +217,9 @@ fn changes_are_logged_with_what_was_before_and_old_versions_come_back() {
 #[test]
 fn roles_are_given_flags() {
     let server = TestServer::start();
-    let flag = created(&server, FLAGS, &json!({"key": "a"}));
+    let flag = server.post(FLAGS, &json!({"key": "a"})).created();
     let roles = "/api/organizations/@current/roles/";
-    let role = created(&server, roles, &json!({"name": "Editors"}));
+    let role = server.post(roles, &json!({"name": "Editors"})).created();
     assert_eq!(role["feature_flags_access_level"], 37, "{role}");
     let twice = server.post(roles, &json!({"name": "Editors"}));
     assert_eq!(
@@ -237,7 +232,7 @@ fn roles_are_given_flags() {
     );
     let user = flag["created_by"]["uuid"].clone();
     let members = format!("{roles}{}/role_memberships/", role["id"].as_str().unwrap());
-    let member = created(&server, &members, &json!({"user_uuid": user}));
+    let member = server.post(&members, &json!({"user_uuid": user})).created();
     let path = format!("{FLAGS}{}/role_access/", flag["id"]);
     for (body, code) in [
         (json!({}), "required"),
@@ -250,7 +245,7 @@ fn roles_are_given_flags() {
             (400, &json!(code), &json!("role_id"))
         );
     }
-    let access = created(&server, &path, &json!({"role_id": role["id"]}));
+    let access = server.post(&path, &json!({"role_id": role["id"]})).created();
     assert_eq!(
         (&access["feature_flag"]["key"], &access["role"]["name"]),
         (&json!("a"), &json!("Editors"))
@@ -277,29 +272,25 @@ fn roles_are_given_flags() {
 #[test]
 fn flags_are_switched_found_and_deleted_in_numbers() {
     let server = with_people();
-    let a = created(
-        &server,
-        FLAGS,
-        &json!({"key": "my-first", "filters": on_plan("pro"), "tags": ["x"]}),
-    );
+    let a = server
+        .post(FLAGS, &json!({"key": "my-first", "filters": on_plan("pro"), "tags": ["x"]}))
+        .created();
     let mut variants = rollout(100);
     variants["multivariate"] = json!({"variants": [{"key": "v", "rollout_percentage": 100}]});
-    let b = created(&server, FLAGS, &json!({"key": "second", "filters": variants}));
+    let b = server.post(FLAGS, &json!({"key": "second", "filters": variants})).created();
     let path = |flag: &Value, rest: &str| format!("{FLAGS}{}/{rest}", flag["id"]);
     let depends = json!({"groups": [{"properties": [{"key": a["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
-    let c = created(
-        &server,
-        FLAGS,
-        &json!({"key": "third", "filters": depends, "evaluation_contexts": ["web"]}),
-    );
+    let c = server
+        .post(FLAGS, &json!({"key": "third", "filters": depends, "evaluation_contexts": ["web"]}))
+        .created();
     let dependents = server.get(&path(&a, "dependent_flags/")).json();
     assert_eq!(dependents, json!([{"id": c["id"], "key": "third", "name": "third"}]));
     assert_eq!(server.post(&path(&a, "disable/"), &json!({})).status, 400, "another needs it");
     let disabled = server.post(&path(&b, "disable/"), &json!({})).json();
     assert_eq!((&disabled["active"], &disabled["version"]), (&json!(false), &json!(2)));
     let config = json!({"key": "config", "is_remote_configuration": true});
-    let config = created(&server, FLAGS, &config);
+    let config = server.post(FLAGS, &config).created();
     let keys = |query: &str| -> Vec<String> {
         let list = server.get(&format!("{FLAGS}{query}")).json();
         let keys = list["results"].as_array().unwrap().iter();
@@ -406,7 +397,7 @@ fn flags_are_switched_found_and_deleted_in_numbers() {
 #[test]
 fn flags_are_copied_between_projects_of_the_organization() {
     let server = TestServer::start();
-    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(10)}));
+    let flag = server.post(FLAGS, &json!({"key": "a", "filters": rollout(10)})).created();
     let base = "/api/organizations/@current/feature_flags/";
     let copy = |body: Value| server.post(&format!("{base}copy_flags/"), &body);
     for (body, error) in [
@@ -444,26 +435,27 @@ fn flags_are_copied_between_projects_of_the_organization() {
 #[test]
 fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     let server = TestServer::start();
-    let other = created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
     let other = format!("/api/projects/{}/", other["id"]);
     let of = |cohort: &Value| json!({"key": "id", "type": "cohort", "value": cohort["id"], "operator": "in"});
     let rule = |filter: Value| json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});
     let plan = json!({"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]});
     let cohorts = "/api/projects/1/cohorts/";
-    let inner = created(&server, cohorts, &json!({"name": "Pro", "filters": rule(plan)}));
-    let outer = created(&server, cohorts, &json!({"name": "Outer", "filters": rule(of(&inner))}));
-    let listed = created(&server, cohorts, &json!({"name": "Listed", "is_static": true}));
-    let later = created(&server, cohorts, &json!({"name": "Later", "is_static": true}));
+    let inner = server.post(cohorts, &json!({"name": "Pro", "filters": rule(plan)})).created();
+    let outer =
+        server.post(cohorts, &json!({"name": "Outer", "filters": rule(of(&inner))})).created();
+    let listed = server.post(cohorts, &json!({"name": "Listed", "is_static": true})).created();
+    let later = server.post(cohorts, &json!({"name": "Later", "is_static": true})).created();
     // The target knows one of them by its name.
     let known = json!({"name": "Listed", "is_static": true});
-    let known = created(&server, &format!("{other}cohorts/"), &known);
+    let known = server.post(&format!("{other}cohorts/"), &known).created();
     let filters = json!({"groups": [{"properties": [of(&outer), of(&listed)]}]});
-    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": filters}));
+    let flag = server.post(FLAGS, &json!({"key": "a", "filters": filters})).created();
     let groups = json!({"groups": [{"properties": [of(&later)]}]});
     let change = json!({"record_id": flag["id"], "model_name": "FeatureFlag",
         "scheduled_at": "2099-01-01T00:00:00Z",
         "payload": {"operation": "add_release_condition", "value": groups}});
-    created(&server, "/api/projects/1/scheduled_changes/", &change);
+    server.post("/api/projects/1/scheduled_changes/", &change).created();
     let copy = |key: &str, schedules: bool| {
         let body = json!({"feature_flag_key": key, "from_project": 1, "target_project_ids": [2],
             "copy_schedule": schedules});
@@ -505,12 +497,12 @@ fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
 #[test]
 fn a_copy_depends_on_the_flags_of_its_project() {
     let server = TestServer::start();
-    let other = created(&server, "/api/projects/", &json!({"name": "Other"}));
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
     let other_flags = format!("/api/projects/{}/feature_flags/", other["id"]);
-    let base = created(&server, FLAGS, &json!({"key": "base"}));
+    let base = server.post(FLAGS, &json!({"key": "base"})).created();
     let needs = json!({"groups": [{"properties": [{"key": base["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
-    created(&server, FLAGS, &json!({"key": "b", "filters": needs}));
+    server.post(FLAGS, &json!({"key": "b", "filters": needs})).created();
     let copy = || {
         let body = json!({"feature_flag_key": "b", "from_project": 1, "target_project_ids": [other["id"]]});
         server.post("/api/organizations/@current/feature_flags/copy_flags/", &body).json()
@@ -522,8 +514,8 @@ fn a_copy_depends_on_the_flags_of_its_project() {
         "{failed}"
     );
     assert_eq!(server.get(&other_flags).json()["count"], 0);
-    created(&server, &other_flags, &json!({"key": "first"}));
-    let there = created(&server, &other_flags, &json!({"key": "base"}));
+    server.post(&other_flags, &json!({"key": "first"})).created();
+    let there = server.post(&other_flags, &json!({"key": "base"})).created();
     assert_ne!(there["id"], base["id"]);
     let copied = copy();
     let property = &copied["success"][0]["filters"]["groups"][0]["properties"][0];
@@ -533,8 +525,8 @@ fn a_copy_depends_on_the_flags_of_its_project() {
 #[test]
 fn tags_of_many_flags_are_changed_at_once() {
     let server = TestServer::start();
-    let a = created(&server, FLAGS, &json!({"key": "a", "tags": ["old", "both"]}));
-    let b = created(&server, FLAGS, &json!({"key": "b", "tags": ["both"]}));
+    let a = server.post(FLAGS, &json!({"key": "a", "tags": ["old", "both"]})).created();
+    let b = server.post(FLAGS, &json!({"key": "b", "tags": ["both"]})).created();
     let path = format!("{FLAGS}bulk_update_tags/");
     let ids = json!([a["id"], b["id"]]);
     for (action, tags, of_a, of_b) in [
@@ -593,10 +585,10 @@ fn tags_of_many_flags_are_changed_at_once() {
 #[test]
 fn keys_are_told_for_ids_and_for_the_projects_of_the_organization() {
     let server = TestServer::start();
-    created(&server, "/api/projects/", &json!({"name": "Other"}));
-    let a = created(&server, FLAGS, &json!({"key": "a", "name": "An editor"}));
-    created(&server, FLAGS, &json!({"key": "b"}));
-    let there = created(&server, "/api/projects/2/feature_flags/", &json!({"key": "a"}));
+    server.post("/api/projects/", &json!({"name": "Other"})).created();
+    let a = server.post(FLAGS, &json!({"key": "a", "name": "An editor"})).created();
+    server.post(FLAGS, &json!({"key": "b"})).created();
+    let there = server.post("/api/projects/2/feature_flags/", &json!({"key": "a"})).created();
     let base = "/api/organizations/@current/feature_flags/keys/";
     let keys = |query: &str| {
         let page = server.get(&format!("{base}{query}")).json();
@@ -640,13 +632,13 @@ fn keys_are_told_for_ids_and_for_the_projects_of_the_organization() {
 #[test]
 fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
     let server = with_people();
-    created(&server, FLAGS, &json!({"key": "everyone", "filters": rollout(100)}));
-    let pro = created(&server, FLAGS, &json!({"key": "pro", "filters": on_plan("pro")}));
+    server.post(FLAGS, &json!({"key": "everyone", "filters": rollout(100)})).created();
+    let pro = server.post(FLAGS, &json!({"key": "pro", "filters": on_plan("pro")})).created();
     let mut colours = rollout(100);
     colours["multivariate"] = json!({"variants": [{"key": "blue", "rollout_percentage": 100}]});
     colours["payloads"] = json!({"blue": "{\"hex\": \"#00f\"}"});
-    created(&server, FLAGS, &json!({"key": "colour", "filters": colours}));
-    created(&server, FLAGS, &json!({"key": "off", "active": false}));
+    server.post(FLAGS, &json!({"key": "colour", "filters": colours})).created();
+    server.post(FLAGS, &json!({"key": "off", "active": false})).created();
     let ask = |key: &str, body: Value, headers: &[(&str, &str)]| {
         let path = format!("/ofrep/v1/evaluate/flags{key}");
         server.send("POST", &path, headers, body.to_string())

@@ -11,11 +11,6 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const DEFAULTS: &str = "/api/organizations/@current/resource_access/";
 const ROLES: &str = "/api/organizations/@current/roles/";
 
-fn created(answer: Answer) -> Value {
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
 fn ask(server: &TestServer, key: &str, method: &str, path: &str, body: &Value) -> Answer {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -26,9 +21,9 @@ fn ask(server: &TestServer, key: &str, method: &str, path: &str, body: &Value) -
 fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     let mut server = TestServer::start();
     let member = json!({"email": "mel@acme.com", "level": 1});
-    let member = created(server.post("/api/organizations/@current/members/", &member));
+    let member = server.post("/api/organizations/@current/members/", &member).created();
     let key = member["personal_api_key"].as_str().expect("a key").to_owned();
-    let flag = created(server.post(FLAGS, &json!({"key": "of-owner"})));
+    let flag = server.post(FLAGS, &json!({"key": "of-owner"})).created();
     let path = format!("{FLAGS}{}/", flag["id"]);
     let patch = |server: &TestServer, path: &str| {
         ask(server, &key, "PATCH", path, &json!({"name": "changed"}))
@@ -54,7 +49,7 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     }
     let look = json!({"resource": "feature flags", "access_level": 21});
     assert_eq!(ask(&server, &key, "POST", DEFAULTS, &look).status, 403, "for admins");
-    let default = created(server.post(DEFAULTS, &look));
+    let default = server.post(DEFAULTS, &look).created();
     let twice = server.post(DEFAULTS, &look);
     assert_eq!((twice.status, &twice.json()["code"]), (400, &json!("unique")));
     let list = server.get(DEFAULTS).json();
@@ -72,7 +67,7 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     };
     assert_eq!(can_edit(&server), false);
     assert_eq!(server.get(&path).json()["can_edit"], true, "an owner may");
-    let own = created(ask(&server, &key, "POST", FLAGS, &json!({"key": "own"})));
+    let own = ask(&server, &key, "POST", FLAGS, &json!({"key": "own"})).created();
     assert_eq!(own["can_edit"], true, "{own}");
     assert_eq!(patch(&server, &format!("{FLAGS}{}/", own["id"])).status, 200);
     let matching = format!("{FLAGS}matching_ids/");
@@ -101,17 +96,17 @@ fn members_who_may_only_look_need_a_role_to_change_a_flag() {
     // A role for this flag; who has it may not give it on.
     let role = json!({"name": "Some", "feature_flags_access_level": 21});
     assert_eq!(ask(&server, &key, "POST", ROLES, &role).status, 403, "for admins");
-    let role = created(server.post(ROLES, &role));
+    let role = server.post(ROLES, &role).created();
     let role_path = format!("{ROLES}{}/", role["id"].as_str().expect("an id"));
     let memberships = format!("{role_path}role_memberships/");
-    created(server.post(&memberships, &json!({"user_uuid": member["user"]["uuid"]})));
+    server.post(&memberships, &json!({"user_uuid": member["user"]["uuid"]})).created();
     assert_eq!(patch(&server, &path).status, 403);
     let access = format!("{path}role_access/");
     let given = json!({"role_id": role["id"]});
     let refused = ask(&server, &key, "POST", &access, &given);
     let detail = "You can't edit roles for this feature flag.";
     assert_eq!((refused.status, &refused.json()["detail"]), (403, &json!(detail)), "{refused}");
-    let given = created(server.post(&access, &given));
+    let given = server.post(&access, &given).created();
     assert_eq!((patch(&server, &path).status, can_edit(&server)), (200, json!(true)));
     server.kill();
     server.restart();

@@ -4,26 +4,16 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::flag_management::FLAGS;
+use crate::flag_management::rollout;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-
-const FLAGS: &str = "/api/projects/1/feature_flags/";
-
-fn created(server: &TestServer, path: &str, body: &Value) -> Value {
-    let answer = server.post(path, body);
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()
-}
-
-fn rollout(percentage: u8) -> Value {
-    json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
-}
 
 /// An archived flag is off, and what is so already is not written again. Texts are PostHog's.
 #[test]
 fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
     let server = TestServer::start();
-    let flag = created(&server, FLAGS, &json!({"key": "a", "filters": rollout(100)}));
+    let flag = server.post(FLAGS, &json!({"key": "a", "filters": rollout(100)})).created();
     let path = format!("{FLAGS}{}/", flag["id"]);
     let now = |step: &str| {
         let flag = server.post(&format!("{path}{step}/"), &json!({})).json();
@@ -79,7 +69,7 @@ fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
     // Another flag depends on it.
     let needs = json!({"groups": [{"properties": [{"key": flag["id"].to_string(), "type": "flag",
         "operator": "flag_evaluates_to", "value": true}]}]});
-    let needs = created(&server, FLAGS, &json!({"key": "needs", "filters": needs}));
+    let needs = server.post(FLAGS, &json!({"key": "needs", "filters": needs})).created();
     assert_eq!(server.post(&format!("{path}archive/"), &json!({})).status, 400);
     let dependents = || server.get(&format!("{path}dependent_flags/")).json();
     assert_eq!(dependents(), json!([{"id": needs["id"], "key": "needs", "name": "needs"}]));
@@ -109,7 +99,7 @@ fn flags_are_deleted_in_numbers_only_by_what_is_said() {
     let make = |key: &str, more: Value| {
         let mut flag = json!({"key": key, "filters": rollout(100)});
         flag.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        created(&server, FLAGS, &flag)
+        server.post(FLAGS, &flag).created()
     };
     let old = json!("2020-01-01T00:00:00Z");
     for (key, more) in [
@@ -185,11 +175,11 @@ fn flags_are_deleted_in_numbers_only_by_what_is_said() {
 fn flags_tell_when_they_were_last_called() {
     let mut server = TestServer::start();
     for key in ["old", "new", "never"] {
-        created(&server, FLAGS, &json!({"key": key, "filters": rollout(100)}));
+        server.post(FLAGS, &json!({"key": key, "filters": rollout(100)})).created();
     }
     let aged =
         json!({"key": "aged", "filters": rollout(100), "created_at": "2020-01-01T00:00:00Z"});
-    let aged = created(&server, FLAGS, &aged);
+    let aged = server.post(FLAGS, &aged).created();
     assert_eq!((&aged["status"], &aged["last_called_at"]), (&json!("stale"), &Value::Null));
     let called = |flag: &str, timestamp: &str| {
         json!({"event": "$feature_flag_called", "distinct_id": "d", "timestamp": timestamp,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::flag_management::rollout;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
@@ -26,13 +27,7 @@ fn decide(server: &TestServer, more: &Value) -> Value {
 
 fn create(server: &TestServer, key: &str, filters: &Value) -> i64 {
     let flag = json!({"key": key, "name": "a description", "active": true, "filters": filters});
-    let answer = server.post(FLAGS, &flag);
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()["id"].as_i64().expect("a number")
-}
-
-fn rollout(percentage: u8) -> Value {
-    json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
+    server.post(FLAGS, &flag).created()["id"].as_i64().expect("a number")
 }
 
 #[test]

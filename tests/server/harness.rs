@@ -403,6 +403,12 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
+    /// What was created, as JSON.
+    pub(crate) fn created(&self) -> Value {
+        assert_eq!(self.status, 201, "{self}");
+        self.json()
+    }
+
     /// `None` if `bytes` are not one whole answer. One to HEAD has no body, whatever its length.
     fn parse(bytes: &[u8], is_head: bool) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;

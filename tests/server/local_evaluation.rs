@@ -13,9 +13,7 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const COHORTS: &str = "/api/projects/1/cohorts/";
 
 fn created(server: &TestServer, path: &str, body: &Value) -> i64 {
-    let answer = server.post(path, body);
-    assert_eq!(answer.status, 201, "{answer}");
-    answer.json()["id"].as_i64().expect("a number")
+    server.post(path, body).created()["id"].as_i64().expect("a number")
 }
 
 fn with(filter: Value) -> Value {
