@@ -6,12 +6,19 @@
 //! loads fastest and stays small. Its `clear` and its separation of keys from values
 //! have lost data and are not used. Memory: the write buffers below, once more while they are
 //! flushed, and the block cache; all grow only as they are used.
+//!
+//! A look-up must not cost more because there are more persons. Filters and indexes are therefore
+//! cut into blocks as small as those of the rows: as one block per file they have megabytes, and
+//! a cache that does not hold all of them reads and checks such a block for each look-up.
+//! Keyspaces that are only gone through in order have no filters.
 
 use std::path::Path;
 
 use fjall::Database;
 use fjall::Keyspace;
 use fjall::KeyspaceCreateOptions;
+use fjall::config::FilterPolicy;
+use fjall::config::PartitioningPolicy;
 
 use crate::identity::IdentityError;
 use crate::identity::codec;
@@ -46,6 +53,16 @@ pub(super) struct Tables {
     pub(super) meta: Keyspace,
 }
 
+/// Options of a keyspace; the database keeps those with which a keyspace was made.
+fn options(buffer_mib: u64) -> KeyspaceCreateOptions {
+    // The files of level 0 are small, and their filters stay in memory.
+    let partitioning = PartitioningPolicy::new([false, true]);
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(buffer_mib * MIB)
+        .filter_block_partitioning_policy(partitioning.clone())
+        .index_block_partitioning_policy(partitioning)
+}
+
 impl Tables {
     /// Opens or creates the database. The write buffers are 34 MiB together.
     pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
@@ -55,22 +72,22 @@ impl Tables {
             .max_cached_files(Some(OPEN_FILES_MAX))
             .worker_threads(WORKER_THREADS)
             .open()?;
-        let keyspace = |name: &str, buffer_mib: u64| {
-            database.keyspace(name, || {
-                KeyspaceCreateOptions::default().max_memtable_size(buffer_mib * MIB)
-            })
+        let found = |name: &str, buffer_mib| database.keyspace(name, || options(buffer_mib));
+        let listed = |name: &str, buffer_mib| {
+            let options = || options(buffer_mib).filter_policy(FilterPolicy::disabled());
+            database.keyspace(name, options)
         };
         let tables = Self {
-            ids: keyspace("ids", 4)?,
-            persons: keyspace("persons", 12)?,
-            person_ids: keyspace("person_ids", 4)?,
-            uuids: keyspace("uuids", 4)?,
-            overrides: keyspace("overrides", 2)?,
-            groups: keyspace("groups", 2)?,
-            listed: keyspace("listed", 2)?,
-            emails: keyspace("emails", 2)?,
-            deletions: keyspace("deletions", 1)?,
-            meta: keyspace("meta", 1)?,
+            ids: found("ids", 4)?,
+            persons: found("persons", 12)?,
+            person_ids: listed("person_ids", 4)?,
+            uuids: found("uuids", 4)?,
+            overrides: found("overrides", 2)?,
+            groups: found("groups", 2)?,
+            listed: listed("listed", 2)?,
+            emails: listed("emails", 2)?,
+            deletions: found("deletions", 1)?,
+            meta: found("meta", 1)?,
             database,
         };
         tables.check_format()?;
