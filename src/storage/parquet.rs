@@ -390,6 +390,8 @@ fn properties(
     let mut builder = WriterProperties::builder()
         .set_compression(compression)
         .set_data_page_size_limit(PAGE_BYTES)
+        // To look every text up costs more than to pack it, in a file that soon is merged.
+        .set_dictionary_enabled(effort == Effort::Merge)
         .set_statistics_enabled(match effort {
             // Comparing every value of every column costs more than it saves in a file that soon
             // is merged.
