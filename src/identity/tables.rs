@@ -13,10 +13,12 @@
 //! Keyspaces that are only gone through in order have no filters.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fjall::Database;
 use fjall::Keyspace;
 use fjall::KeyspaceCreateOptions;
+use fjall::compaction::Leveled;
 use fjall::config::FilterPolicy;
 use fjall::config::PartitioningPolicy;
 
@@ -32,8 +34,14 @@ const JOURNAL_MAX_BYTES: u64 = 128 * MIB;
 /// Files that stay open; the database's own number is as large as the limit of many a process.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Threads that flush and compact.
-const WORKER_THREADS: usize = 2;
+/// Threads that flush and compact. Of several, the first one keeps a processor busy with putting off
+/// compactions while the others have enough of them (fjall 3.1).
+const WORKER_THREADS: usize = 1;
+
+/// Size of a file from level 1 on, and a quarter of what level 1 may have. It is written anew with
+/// each four buffers flushed, which are 1 to 10 MiB each; with the usual 64 MiB that is most of the
+/// work beyond a million persons, and takes more memory.
+const FILE_BYTES: u64 = 8 * MIB;
 
 /// Persons of an older state that are listed in one batch.
 const LISTED_AT_ONCE: usize = 10_000;
@@ -61,6 +69,7 @@ fn options(buffer_mib: u64) -> KeyspaceCreateOptions {
         .max_memtable_size(buffer_mib * MIB)
         .filter_block_partitioning_policy(partitioning.clone())
         .index_block_partitioning_policy(partitioning)
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(FILE_BYTES)))
 }
 
 impl Tables {
