@@ -22,7 +22,7 @@ use crate::isolation::text;
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// A server with one of everything, and the ids of it.
-fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
+pub(crate) fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
     let server = TestServer::start();
     let mut ids = Owner::fill(&server, 1, TOKEN, "alpha").ids;
     let me = server.get("/api/users/@me/").json()["uuid"].clone();
@@ -58,7 +58,8 @@ fn endpoints(
     TABLE.iter().flat_map(of).collect()
 }
 
-fn send(
+/// Asks with the server's own key.
+pub(crate) fn send(
     server: &TestServer,
     method: &str,
     path: &str,
@@ -71,8 +72,20 @@ fn send(
 }
 
 /// An error for which no field is to blame.
-fn error(kind: &str, code: &str, detail: &str) -> Value {
+pub(crate) fn error(kind: &str, code: &str, detail: &str) -> Value {
     json!({"type": kind, "code": code, "detail": detail, "attr": null})
+}
+
+/// The body has these fields in this order, and no others.
+fn in_order(answer: &Answer, fields: &[&str]) {
+    assert_eq!(answer.header("content-type"), Some("application/json"), "{answer}");
+    let body = answer.json();
+    assert_eq!(body.as_object().map(|body| body.len()), Some(fields.len()), "{answer}");
+    let (text, mut at) = (answer.to_string(), 0);
+    for field in fields {
+        let found = text[at..].find(&format!("\"{field}\":"));
+        at += found.unwrap_or_else(|| panic!("{field} is missing or out of order in {text}"));
+    }
 }
 
 #[test]
@@ -84,11 +97,15 @@ fn nobody_is_told_anything_without_a_key() {
         let answer = server.send(method, &path, &[], "");
         assert_eq!((answer.status, answer.json()), (401, missing.clone()), "{method} {path}");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        in_order(&answer, &["type", "code", "detail", "attr"]);
         let wrong = server.send(method, &path, &[("authorization", "Bearer phx_wrong")], "");
         let found = wrong.json();
         let told = (wrong.status, &found["type"], &found["code"]);
         let expected = (json!("authentication_error"), json!("invalid_personal_api_key"));
         assert_eq!(told, (401, &expected.0, &expected.1), "{method} {path}");
+        // RFC 9110, 15.5.2: a 401 always says how to ask.
+        assert_eq!(wrong.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        in_order(&wrong, &["type", "code", "detail"]);
     }
 }
 
@@ -163,10 +180,10 @@ fn other_methods_are_not_allowed() {
     for (path, taken) in methods {
         for method in METHODS.iter().filter(|method| !taken.contains(**method)) {
             let answer = send(&server, method, &path, &[], "");
-            let found = answer.json();
-            let told = (answer.status, &found["type"], &found["code"]);
-            let expected = (json!("invalid_request"), json!("method_not_allowed"));
-            assert_eq!(told, (405, &expected.0, &expected.1), "{method} {path}");
+            let detail = format!("Method \"{method}\" not allowed.");
+            let expected = error("invalid_request", "method_not_allowed", &detail);
+            assert_eq!((answer.status, answer.json()), (405, expected), "{method} {path}");
+            in_order(&answer, &["type", "code", "detail", "attr"]);
             let allow = answer.header("allow").unwrap_or_else(|| panic!("{answer}"));
             let allowed: BTreeSet<&str> = allow.split(", ").collect();
             assert!(!allowed.contains(method) && allowed.contains("OPTIONS"), "{allow}");
@@ -226,4 +243,57 @@ fn bodies_must_be_objects_of_json() {
         assert_eq!(answer.status, 413, "{method} {path}: {answer}");
     }
     assert!(count > 30, "only {count} endpoints take a body");
+}
+
+/// All endpoints with their methods and paths, with ids that name nothing.
+fn endpoints_of_nothing() -> impl Iterator<Item = (&'static Endpoint, &'static str, String)> {
+    let of = |line: &'static Endpoint| {
+        let path = line.path.replace("P/", "/api/projects/1/");
+        let path = path.replace("O/", "/api/organizations/@current/");
+        let part = |part| if str::starts_with(part, ':') { "1" } else { part };
+        let path = path.split('/').map(part).collect::<Vec<_>>().join("/");
+        line.methods().map(move |method| (line, method, path.clone()))
+    };
+    TABLE.iter().flat_map(of)
+}
+
+/// Django REST Framework's words, and the header that says the same.
+fn must_wait(answer: &Answer, what: &str) {
+    let seconds = answer.header("retry-after").unwrap_or_else(|| panic!("{what}: {answer}"));
+    let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
+    let expected = error("throttled_error", "throttled", &detail);
+    assert_eq!((answer.status, answer.json()), (429, expected), "{what}");
+    in_order(answer, &["type", "code", "detail", "attr"]);
+    // One an hour, and the first was asked for just now.
+    let seconds: u64 = seconds.parse().expect("seconds");
+    assert!((3000..=3600).contains(&seconds), "{what}: {seconds}");
+}
+
+#[test]
+fn every_endpoint_counts_for_the_limit_of_a_key() {
+    let server = TestServer::start_with(&[("WEIR_KEY_REQUESTS_PER_HOUR_MAX", "1")]);
+    assert_eq!(server.get("/api/users/@me/").status, 200);
+    for (_, method, path) in endpoints_of_nothing() {
+        must_wait(&send(&server, method, &path, &[], ""), &format!("{method} {path}"));
+    }
+}
+
+/// PostHog's lower limits are for persons and queries, whatever they are asked; events are as many.
+#[test]
+fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
+    let server = TestServer::start_with(&[("WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX", "1")]);
+    assert_eq!(server.get("/api/projects/1/persons/").status, 200);
+    let many = ["P/persons/", "P/events/", "P/query/"];
+    let few = ["P/event_definitions/", "P/property_definitions/", "P/groups", "/api/"];
+    for (line, method, path) in endpoints_of_nothing() {
+        let is_one = |begin: &&str| line.path.starts_with(*begin);
+        let (is_of_many, is_of_few) = (many.iter().any(is_one), few.iter().any(is_one));
+        if is_of_many || (is_of_few && method == "GET") {
+            let answer = send(&server, method, &path, &[], "");
+            match is_of_many {
+                true => must_wait(&answer, &format!("{method} {path}")),
+                false => assert_ne!(answer.status, 429, "{method} {path}: {answer}"),
+            }
+        }
+    }
 }

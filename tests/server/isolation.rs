@@ -338,7 +338,7 @@ pub(crate) fn fill_in(
 }
 
 /// Times of what the server does by itself, and of the question; how often was asked before.
-fn strip(value: &mut Value) {
+pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let names = ["last_calculation", "effective_date_from", "effective_date_to"];
@@ -374,7 +374,8 @@ fn questions(path: &str) -> impl Iterator<Item = (&'static str, bool)> {
     told.into_iter().map(|(_, question, tells)| (*question, *tells))
 }
 
-fn with(path: &str, question: &str) -> String {
+/// A path with a query, written as `name=value&name=value` without escapes.
+pub(crate) fn with(path: &str, question: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for pair in question.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').expect("a value");

@@ -38,6 +38,7 @@ mod lifecycle;
 mod limits;
 mod local_evaluation;
 mod nested_json;
+mod operations;
 mod person_changes;
 mod person_columns;
 mod persons;
