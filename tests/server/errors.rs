@@ -15,9 +15,9 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::isolation::Owner;
-use crate::isolation::fill_in;
-use crate::isolation::text;
+use crate::owner::Owner;
+use crate::owner::fill_in;
+use crate::owner::text;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
