@@ -395,6 +395,10 @@ fn other_names_of_a_path_mean_the_same() {
             let answer = ask("GET", path);
             let mut body = answer.json();
             strip(&mut body);
+            // The links of a page are to its own name.
+            if let Some(page) = body.as_object_mut() {
+                page.remove("next");
+            }
             (answer.status, body)
         };
         let expected = of(&path);
