@@ -316,6 +316,54 @@ fn every_operation_answers_as_documented() {
     }
 }
 
+/// The operations of persons that take `format`, as the API specification has them.
+const FORMATTED: [(&str, &str); 12] = [
+    ("GET", "P/persons/"),
+    ("GET", "P/persons/:id/"),
+    ("PATCH", "P/persons/:id/"),
+    ("DELETE", "P/persons/:id/"),
+    ("GET", "P/persons/:id/activity/"),
+    ("POST", "P/persons/:id/delete_property/"),
+    ("GET", "P/persons/:id/properties_timeline/"),
+    ("POST", "P/persons/:id/split/"),
+    ("POST", "P/persons/:id/update_property/"),
+    ("GET", "P/persons/activity/"),
+    ("GET", "P/persons/cohorts/"),
+    ("GET", "P/persons/values/"),
+];
+
+#[test]
+fn operations_of_persons_answer_in_the_form_that_is_asked_for() {
+    let (server, ids) = furnished();
+    let mut count = 0;
+    for (method, path, query, body, status, shape) in OPERATIONS {
+        if !FORMATTED.contains(&(*method, *path)) {
+            continue;
+        }
+        count += 1;
+        let query = query.replace("PERSON", &ids["PERSON"]);
+        let ask = |form: &str| {
+            let query = [&*query, form].into_iter().filter(|part| !part.is_empty());
+            let path = with(&fill_in(path, "1", &ids), &query.collect::<Vec<_>>().join("&"));
+            let answer = send(&server, method, &path, &[("accept", "*/*")], body);
+            assert_eq!(answer.status, *status, "{method} {path}: {answer}");
+            answer
+        };
+        // What ends something is asked once.
+        if !shape.is_empty() {
+            let json = ask("format=json");
+            assert_eq!(json.header("content-type"), Some("application/json"), "{method} {path}");
+        }
+        let csv = ask("format=csv");
+        let kind = (!shape.is_empty()).then_some("text/csv; charset=utf-8");
+        assert_eq!(csv.header("content-type"), kind, "{method} {path}");
+        let text = String::from_utf8(csv.body).expect("UTF-8");
+        let lines = text.split_terminator("\r\n").count();
+        assert!(lines >= 2 || shape.is_empty(), "{method} {path}: {text}");
+    }
+    assert_eq!(count, FORMATTED.len());
+}
+
 /// Django REST Framework: what is no number counts as absent, and behind the end there is nothing.
 #[test]
 fn odd_pages_are_empty_or_the_first() {
