@@ -16,6 +16,7 @@ use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::owner::Owner;
 use crate::owner::fill_in;
+use crate::owner::settle;
 use crate::owner::strip;
 use crate::owner::text;
 use crate::owner::with;
@@ -240,6 +241,9 @@ fn projects_never_see_each_other() {
     let token = other["api_token"].as_str().expect("a token");
     let mut alpha = Owner::fill(&server, 1, TOKEN, "alpha");
     let mut omega = Owner::fill(&server, other["id"].as_i64().expect("an id"), token, "omega");
+    for owner in [&alpha, &omega] {
+        settle(&server, owner.project, &owner.ids);
+    }
     share_a_role(&server, [&mut alpha, &mut omega]);
     for round in ["in memory", "in files"] {
         for (me, you) in [(&alpha, &omega), (&omega, &alpha)] {

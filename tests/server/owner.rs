@@ -109,12 +109,6 @@ impl Owner {
         );
         let feature = json!({"name": format!("lab {secret}"), "stage": "beta"});
         let feature = made("early_access_feature/", feature);
-        patiently(|| {
-            let cohort = server.get(&format!("{base}/cohorts/{cohort}/")).json();
-            let warnings = server.get(&format!("{base}/ingestion_warnings/")).json();
-            (!cohort["count"].is_null() && !warnings["results"][0].is_null()).then_some(())
-        })
-        .expect("the cohort is counted, and the warning written");
         self.ids = BTreeMap::from([
             ("cohorts/:id", cohort.clone()),
             ("early_access_feature/:id", text(&feature["id"])),
@@ -154,6 +148,17 @@ impl Owner {
         let people = ["PERSON", "GONE"].map(|name| self.ids[name].as_str());
         [self.secret].iter().chain(&people).any(|own| body.contains(own))
     }
+}
+
+/// Waits until the server has done for a new owner what it does by itself.
+pub(crate) fn settle(server: &TestServer, project: i64, ids: &BTreeMap<&'static str, String>) {
+    let base = format!("/api/projects/{project}");
+    let done = patiently(|| {
+        let cohort = server.get(&format!("{base}/cohorts/{}/", ids["COHORT"])).json();
+        let warnings = server.get(&format!("{base}/ingestion_warnings/")).json();
+        (!cohort["count"].is_null() && !warnings["results"][0].is_null()).then_some(())
+    });
+    done.expect("the cohort is counted, and the warning written");
 }
 
 /// A path of the table in a project, with these ids.
