@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use serde_json::Value;
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::harness::TestServer;
 use crate::owner::Owner;
 use crate::owner::fill_in;
 use crate::owner::text;
+use crate::sdk::tools;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -306,4 +308,62 @@ fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
             }
         }
     }
+}
+
+/// There is no endpoint that makes an organization, so it is written where the server finds it.
+fn give_away(server: &TestServer, project: &Value, organization: &str) {
+    let script = "import sqlite3, sys\n\
+                  path, organization, project = sys.argv[1:]\n\
+                  database = sqlite3.connect(path)\n\
+                  database.execute('INSERT INTO organizations (id, name, created_at) VALUES (?, ?, 0)', \
+                  [organization, 'Others'])\n\
+                  database.execute('UPDATE projects SET organization = ? WHERE id = ?', \
+                  [organization, project])\n\
+                  database.commit()\n\
+                  assert database.total_changes == 2";
+    let mut python = Command::new(tools().join("readers/bin/python"));
+    python.arg("-c").arg(script).arg(server.data_dir().join("metadata.db"));
+    let output = python.args([organization, &project.to_string()]).output().expect("python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_of_another_organization_is_closed() {
+    const OTHERS: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
+    let mut server = TestServer::start();
+    let other = server.post("/api/projects/", &json!({"name": "Of others"})).created();
+    let (id, token) = (&other["id"], other["api_token"].as_str().expect("a token"));
+    server.stop();
+    give_away(&server, id, OTHERS);
+    server.restart();
+    let denied = "You don't have access to the project.";
+    let denied = (403, error("authentication_error", "permission_denied", denied));
+    let missing = (404, error("invalid_request", "not_found", "Organization not found."));
+    for (line, method, path) in endpoints_of_nothing() {
+        let (path, expected) = match line.path.split('/').next() {
+            Some("P") => (path.replace("/projects/1/", &format!("/projects/{id}/")), &denied),
+            Some("O") => (path.replace("@current", OTHERS), &missing),
+            _ => continue,
+        };
+        let answer = send(&server, method, &path, &[], "");
+        assert_eq!(&(answer.status, answer.json()), expected, "{method} {path}");
+    }
+    for path in [
+        format!("/api/organizations/@current/projects/{id}/"),
+        format!("/api/person/?token={token}"),
+        format!("/api/projects/{id}/feature_flags/local_evaluation"),
+        format!("/flags/definitions?token={token}"),
+    ] {
+        let answer = send(&server, "GET", &path, &[], "");
+        assert_eq!((answer.status, answer.json()), denied, "{path}");
+    }
+    for path in ["/api/projects/", "/api/organizations/", "/api/organizations/@current/projects/"] {
+        let page = send(&server, "GET", path, &[], "").json();
+        assert_eq!(page["count"], 1, "{path}: {page}");
+    }
+    let me = server.patch("/api/users/@me/", &json!({"set_current_team": id}));
+    assert_eq!((me.status, &me.json()["code"]), (400, &json!("does_not_exist")));
+    let key = json!({"label": "x", "scopes": ["*"], "scoped_teams": [id]});
+    let key = server.post("/api/personal_api_keys/", &key);
+    assert_eq!((key.status, &key.json()["code"]), (400, &json!("does_not_exist")));
 }
