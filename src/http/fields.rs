@@ -112,6 +112,11 @@ impl Fields {
         self.value(name)?.map(|value| text(name, &value)).transpose()
     }
 
+    /// A text as it is, white space too: an id, or the name of a property, which stands so in events.
+    pub(super) fn exact_text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        self.value(name)?.map(|value| exact_text(name, value)).transpose()
+    }
+
     /// A boolean.
     pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
         self.value(name)?.map(|value| boolean(name, &value)).transpose()
@@ -209,6 +214,17 @@ impl Fields {
         texts.collect::<Result<_, _>>().map(Some)
     }
 
+    /// A list of texts as they are, white space too; see [`Self::exact_text`].
+    pub(super) fn exact_texts(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Vec<String>>, Problem> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let numbered = items.into_iter().enumerate();
+        let texts = numbered.map(|(index, item)| exact_text(format!("{name}__{index}"), item));
+        texts.collect::<Result<_, _>>().map(Some)
+    }
+
     /// A list of ids: integers, as numbers or texts.
     pub fn ids(&mut self, name: &'static str) -> Result<Option<Vec<i64>>, Problem> {
         let Some(items) = self.list(name)? else { return Ok(None) };
@@ -241,6 +257,13 @@ fn text(name: impl Into<Cow<'static, str>>, value: &Value) -> Result<String, Pro
         Value::String(text) => Ok(text.trim().to_owned()),
         Value::Number(number) => Ok(number.to_string()),
         _ => Err(refused(name, "invalid_input", "Not a valid string.")),
+    }
+}
+
+fn exact_text(name: impl Into<Cow<'static, str>>, value: Value) -> Result<String, Problem> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => text(name, &other),
     }
 }
 

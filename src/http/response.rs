@@ -319,7 +319,8 @@ impl Problem {
     /// A personal key that nobody holds (the API specification, Errors).
     pub fn invalid_personal_api_key() -> Self {
         let detail = "Invalid Personal API key.";
-        Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail).with_attr(Attr::Absent)
+        let problem = Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail);
+        problem.with_attr(Attr::Absent).challenged()
     }
 
     /// A management request without a credential.
@@ -545,6 +546,7 @@ mod tests {
         for (problem, name, value) in [
             (Problem::not_authenticated(), "www-authenticate", "Bearer"),
             (Problem::authentication_failed("no"), "www-authenticate", "Bearer"),
+            (Problem::invalid_personal_api_key(), "www-authenticate", "Bearer"),
             (Problem::method_not_allowed(&Method::PUT, "GET"), "allow", "GET"),
             (Problem::from(BodyError::Busy), "retry-after", "1"),
             (Problem::new(Kind::Unavailable, "poisoned", "no"), "retry-after", "1"),

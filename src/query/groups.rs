@@ -48,32 +48,34 @@ impl Engine {
         part: Part,
     ) -> Result<(usize, Vec<Named>), QueryError> {
         let wanted = part.offset.saturating_add(part.limit);
-        if wanted > REMEMBERED_MAX {
-            return Err(QueryError::TooManyRows(REMEMBERED_MAX));
-        }
+        let remembered = wanted.min(REMEMBERED_MAX);
         let search = search.map(|search| search.to_lowercase());
-        self.read(move |view, stop| {
+        let read = self.read(move |view, stop| {
             let mut first = BTreeSet::new();
             let mut count = 0;
             view.scan_groups_of(project, type_index, |key, group| {
                 if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
                     count += 1;
                     first.insert((Reverse(group.created_at), key));
-                    if first.len() > wanted {
+                    if first.len() > remembered {
                         first.pop_last();
                     }
                 }
                 flow(stop)
             })?;
+            // Behind the last group there is nothing, however far.
+            if wanted.min(count) > remembered {
+                return Ok(None);
+            }
             let mut groups = Vec::new();
             for (_, key) in first.into_iter().skip(part.offset) {
                 if let Some(group) = view.group(project, type_index, &key)? {
                     groups.push((key, group));
                 }
             }
-            Ok((count, groups))
-        })
-        .await
+            Ok(Some((count, groups)))
+        });
+        read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
     }
 
     /// How many of a sample of groups have each property, by the index of the type.

@@ -91,7 +91,9 @@ fn check(server: &TestServer, expected: &[(u128, &str, &str)], state: &str) {
         expected.iter().map(|(_, _, secret)| (*secret).to_owned()).collect();
     assert_eq!(column(values.as_array().expect("values"), "name"), secrets, "{state}: values");
     let sql = json!({"query": "SELECT properties FROM events WHERE distinct_id <> 'bob'"});
-    let answer = server.post("/api/projects/@current/query/", &sql).to_string();
+    let answer = server.post("/api/projects/@current/query/", &sql);
+    assert_eq!(answer.status, 200, "{state}: {answer}");
+    let answer = answer.to_string();
     for gone in ["ann-1", "ann-2", "anon-1", "carl-1"] {
         assert!(!answer.contains(gone), "{state}: {gone} in {answer}");
     }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use serde_json::Value;
 use serde_json::json;
@@ -15,14 +16,15 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::isolation::Owner;
-use crate::isolation::fill_in;
-use crate::isolation::text;
+use crate::owner::Owner;
+use crate::owner::fill_in;
+use crate::owner::text;
+use crate::sdk::tools;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// A server with one of everything, and the ids of it.
-fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
+pub(crate) fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
     let server = TestServer::start();
     let mut ids = Owner::fill(&server, 1, TOKEN, "alpha").ids;
     let me = server.get("/api/users/@me/").json()["uuid"].clone();
@@ -58,7 +60,8 @@ fn endpoints(
     TABLE.iter().flat_map(of).collect()
 }
 
-fn send(
+/// Asks with the server's own key.
+pub(crate) fn send(
     server: &TestServer,
     method: &str,
     path: &str,
@@ -71,8 +74,20 @@ fn send(
 }
 
 /// An error for which no field is to blame.
-fn error(kind: &str, code: &str, detail: &str) -> Value {
+pub(crate) fn error(kind: &str, code: &str, detail: &str) -> Value {
     json!({"type": kind, "code": code, "detail": detail, "attr": null})
+}
+
+/// The body has these fields in this order, and no others.
+fn in_order(answer: &Answer, fields: &[&str]) {
+    assert_eq!(answer.header("content-type"), Some("application/json"), "{answer}");
+    let body = answer.json();
+    assert_eq!(body.as_object().map(|body| body.len()), Some(fields.len()), "{answer}");
+    let (text, mut at) = (answer.to_string(), 0);
+    for field in fields {
+        let found = text[at..].find(&format!("\"{field}\":"));
+        at += found.unwrap_or_else(|| panic!("{field} is missing or out of order in {text}"));
+    }
 }
 
 #[test]
@@ -84,11 +99,15 @@ fn nobody_is_told_anything_without_a_key() {
         let answer = server.send(method, &path, &[], "");
         assert_eq!((answer.status, answer.json()), (401, missing.clone()), "{method} {path}");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        in_order(&answer, &["type", "code", "detail", "attr"]);
         let wrong = server.send(method, &path, &[("authorization", "Bearer phx_wrong")], "");
         let found = wrong.json();
         let told = (wrong.status, &found["type"], &found["code"]);
         let expected = (json!("authentication_error"), json!("invalid_personal_api_key"));
         assert_eq!(told, (401, &expected.0, &expected.1), "{method} {path}");
+        // RFC 9110, 15.5.2: a 401 always says how to ask.
+        assert_eq!(wrong.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        in_order(&wrong, &["type", "code", "detail"]);
     }
 }
 
@@ -153,27 +172,37 @@ fn what_is_not_there_is_not_found() {
     }
 }
 
+/// What always refuses in words of its own, or is another name, and is not told by `Allow`.
+const UNLISTED: [(&str, &str); 4] = [
+    ("POST", "P/persons/"),
+    ("DELETE", "P/cohorts/:id/"),
+    ("DELETE", "P/feature_flags/:id/"),
+    ("PATCH", "P/rotate_secret_token/"),
+];
+
 #[test]
 fn other_methods_are_not_allowed() {
     let (server, ids) = furnished();
-    let mut methods: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for (_, method, path) in endpoints(&ids) {
-        methods.entry(path).or_default().insert(method);
+    let mut methods: BTreeMap<String, Vec<(&str, bool)>> = BTreeMap::new();
+    for (line, method, path) in endpoints(&ids) {
+        let is_listed = !UNLISTED.contains(&(method, line.path));
+        methods.entry(path).or_default().push((method, is_listed));
     }
     for (path, taken) in methods {
-        for method in METHODS.iter().filter(|method| !taken.contains(**method)) {
+        let listed = |method: &&&str| taken.contains(&(**method, true));
+        let mut allowed: Vec<&str> = METHODS.iter().filter(listed).copied().collect();
+        allowed.extend(allowed.contains(&"GET").then_some("HEAD"));
+        allowed.push("OPTIONS");
+        let is_taken = |method: &str| taken.iter().any(|(own, _)| *own == method);
+        for method in METHODS.iter().filter(|method| !is_taken(method)) {
             let answer = send(&server, method, &path, &[], "");
-            let found = answer.json();
-            let told = (answer.status, &found["type"], &found["code"]);
-            let expected = (json!("invalid_request"), json!("method_not_allowed"));
-            assert_eq!(told, (405, &expected.0, &expected.1), "{method} {path}");
-            let allow = answer.header("allow").unwrap_or_else(|| panic!("{answer}"));
-            let allowed: BTreeSet<&str> = allow.split(", ").collect();
-            assert!(!allowed.contains(method) && allowed.contains("OPTIONS"), "{allow}");
-            // What always refuses in words of its own, and other names, are not told.
-            let told = allowed.iter().filter(|told| METHODS.contains(told));
-            assert!(told.clone().all(|told| taken.contains(told)), "{path}: {allow}");
-            assert!(told.count() > 0, "{path}: {allow}");
+            let detail = format!("Method \"{method}\" not allowed.");
+            let expected = error("invalid_request", "method_not_allowed", &detail);
+            assert_eq!((answer.status, answer.json()), (405, expected), "{method} {path}");
+            in_order(&answer, &["type", "code", "detail", "attr"]);
+            // The order of Django REST Framework.
+            let told = answer.header("allow");
+            assert_eq!(told, Some(&*allowed.join(", ")), "{method} {path}");
         }
     }
 }
@@ -226,4 +255,115 @@ fn bodies_must_be_objects_of_json() {
         assert_eq!(answer.status, 413, "{method} {path}: {answer}");
     }
     assert!(count > 30, "only {count} endpoints take a body");
+}
+
+/// All endpoints with their methods and paths, with ids that name nothing.
+fn endpoints_of_nothing() -> impl Iterator<Item = (&'static Endpoint, &'static str, String)> {
+    let of = |line: &'static Endpoint| {
+        let path = line.path.replace("P/", "/api/projects/1/");
+        let path = path.replace("O/", "/api/organizations/@current/");
+        let part = |part| if str::starts_with(part, ':') { "1" } else { part };
+        let path = path.split('/').map(part).collect::<Vec<_>>().join("/");
+        line.methods().map(move |method| (line, method, path.clone()))
+    };
+    TABLE.iter().flat_map(of)
+}
+
+/// Django REST Framework's words, and the header that says the same.
+fn must_wait(answer: &Answer, what: &str) {
+    let seconds = answer.header("retry-after").unwrap_or_else(|| panic!("{what}: {answer}"));
+    let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
+    let expected = error("throttled_error", "throttled", &detail);
+    assert_eq!((answer.status, answer.json()), (429, expected), "{what}");
+    in_order(answer, &["type", "code", "detail", "attr"]);
+    // One an hour, and the first was asked for just now.
+    let seconds: u64 = seconds.parse().expect("seconds");
+    assert!((3000..=3600).contains(&seconds), "{what}: {seconds}");
+}
+
+#[test]
+fn every_endpoint_counts_for_the_limit_of_a_key() {
+    let server = TestServer::start_with(&[("WEIR_KEY_REQUESTS_PER_HOUR_MAX", "1")]);
+    assert_eq!(server.get("/api/users/@me/").status, 200);
+    for (_, method, path) in endpoints_of_nothing() {
+        must_wait(&send(&server, method, &path, &[], ""), &format!("{method} {path}"));
+    }
+}
+
+/// PostHog's lower limits are for persons and queries, whatever they are asked; events are as many.
+#[test]
+fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
+    let server = TestServer::start_with(&[("WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX", "1")]);
+    assert_eq!(server.get("/api/projects/1/persons/").status, 200);
+    let many = ["P/persons/", "P/events/", "P/query/"];
+    let few = ["P/event_definitions/", "P/property_definitions/", "P/groups", "/api/"];
+    for (line, method, path) in endpoints_of_nothing() {
+        let is_one = |begin: &&str| line.path.starts_with(*begin);
+        let (is_of_many, is_of_few) = (many.iter().any(is_one), few.iter().any(is_one));
+        if is_of_many || (is_of_few && method == "GET") {
+            let answer = send(&server, method, &path, &[], "");
+            match is_of_many {
+                true => must_wait(&answer, &format!("{method} {path}")),
+                false => assert_ne!(answer.status, 429, "{method} {path}: {answer}"),
+            }
+        }
+    }
+}
+
+/// There is no endpoint that makes an organization, so it is written where the server finds it.
+fn give_away(server: &TestServer, project: &Value, organization: &str) {
+    let script = "import sqlite3, sys\n\
+                  path, organization, project = sys.argv[1:]\n\
+                  database = sqlite3.connect(path)\n\
+                  database.execute('INSERT INTO organizations (id, name, created_at) VALUES (?, ?, 0)', \
+                  [organization, 'Others'])\n\
+                  database.execute('UPDATE projects SET organization = ? WHERE id = ?', \
+                  [organization, project])\n\
+                  database.commit()\n\
+                  assert database.total_changes == 2";
+    let mut python = Command::new(tools().join("readers/bin/python"));
+    python.arg("-c").arg(script).arg(server.data_dir().join("metadata.db"));
+    let output = python.args([organization, &project.to_string()]).output().expect("python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_of_another_organization_is_closed() {
+    const OTHERS: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
+    let mut server = TestServer::start();
+    let other = server.post("/api/projects/", &json!({"name": "Of others"})).created();
+    let (id, token) = (&other["id"], other["api_token"].as_str().expect("a token"));
+    server.stop();
+    give_away(&server, id, OTHERS);
+    server.restart();
+    let denied = "You don't have access to the project.";
+    let denied = (403, error("authentication_error", "permission_denied", denied));
+    let missing = (404, error("invalid_request", "not_found", "Organization not found."));
+    for (line, method, path) in endpoints_of_nothing() {
+        let (path, expected) = match line.path.split('/').next() {
+            Some("P") => (path.replace("/projects/1/", &format!("/projects/{id}/")), &denied),
+            Some("O") => (path.replace("@current", OTHERS), &missing),
+            _ => continue,
+        };
+        let answer = send(&server, method, &path, &[], "");
+        assert_eq!(&(answer.status, answer.json()), expected, "{method} {path}");
+    }
+    for path in [
+        format!("/api/organizations/@current/projects/{id}/"),
+        format!("/api/person/?token={token}"),
+        format!("/api/projects/{id}/feature_flags/local_evaluation"),
+        format!("/flags/definitions?token={token}"),
+    ] {
+        let answer = send(&server, "GET", &path, &[], "");
+        assert_eq!((answer.status, answer.json()), denied, "{path}");
+    }
+    for path in ["/api/projects/", "/api/organizations/", "/api/organizations/@current/projects/"] {
+        let page = send(&server, "GET", path, &[], "").json();
+        assert_eq!(page["count"], 1, "{path}: {page}");
+    }
+    let me = server.patch("/api/users/@me/", &json!({"set_current_team": id}));
+    assert_eq!((me.status, &me.json()["code"]), (400, &json!("does_not_exist")));
+    let key = json!({"label": "x", "scopes": ["*"], "scoped_teams": [id]});
+    let key = server.post("/api/personal_api_keys/", &key);
+    assert_eq!((key.status, &key.json()["code"]), (400, &json!("does_not_exist")));
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::json;
+use weir::http::public::PUBLIC;
 use weir::http::table::Endpoint;
 use weir::http::table::TABLE;
 
@@ -13,13 +14,21 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::owner::Owner;
+use crate::owner::fill_in;
+use crate::owner::settle;
+use crate::owner::strip;
+use crate::owner::text;
+use crate::owner::with;
 
 /// Questions that endpoints need, or that look for somebody; `SECRET` is who is looked for. All others
 /// are asked as they are. Whether the answer has the secret of the project that is asked.
 const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/", "", true),
     ("P/activity_log/", "", true),
+    ("P/activity_log/", "scope=Person", true),
+    ("P/activity_log/", "item_id=NUMBER", true),
+    ("P/activity_log/", "scopes=FeatureFlag,Cohort&item_id=FLAG", true),
     ("P/cohorts/", "", true),
     ("P/cohorts/activity/", "", true),
     ("P/early_access_feature/", "", true),
@@ -34,10 +43,15 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/events/", "event=only of SECRET", true),
     ("P/events/", "distinct_id=same", true),
     ("P/events/", "person_id=PERSON", true),
+    ("P/events/", "person_id=NUMBER", true),
+    ("P/events/", "properties=[{\"key\":\"id\",\"type\":\"cohort\",\"value\":COHORT}]", true),
+    ("P/events/", "properties=[{\"key\":\"mark\",\"type\":\"person\",\"value\":\"SECRET\"}]", true),
+    ("P/events/", "select=[\"properties.secret\",\"person_id\"]", true),
     ("P/events/", "properties=[{\"key\":\"secret\",\"value\":\"SECRET\"}]", true),
     ("P/events/", "format=csv", true),
     ("P/events/values/", "key=secret", true),
     ("P/events/values/", "key=secret&value=SECRET", true),
+    ("P/events/values/", "key=secret&event_name=same event", true),
     ("P/events/values/", "key=custom_event", true),
     ("P/feature_flags/", "", true),
     ("P/feature_flags/", "search=SECRET", true),
@@ -50,6 +64,7 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/groups/find/", "group_type_index=0&group_key=SECRET", true),
     ("P/groups/property_definitions/", "", true),
     ("P/groups/property_values/", "group_type_index=0&key=name", true),
+    ("P/groups/property_values/", "group_type_index=0&key=name&value=SECRET", true),
     ("P/groups_types/", "", true),
     ("P/ingestion_warnings/", "", true),
     ("P/persons/", "", true),
@@ -57,6 +72,8 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/persons/", "email=SECRET@x.com", true),
     ("P/persons/", "key_identifier=SECRET@x.com", true),
     ("P/persons/", "uuid=PERSON", true),
+    ("P/persons/", "id=NUMBER", true),
+    ("P/persons/", "is_identified=false", true),
     ("P/persons/", "updated_after=-1d", true),
     ("P/persons/", "search=SECRET@", true),
     ("P/persons/", "search=PERSON", true),
@@ -66,15 +83,20 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/persons/", "format=csv", true),
     ("P/persons/activity/", "", true),
     ("P/persons/cohorts/", "person_id=PERSON", true),
-    ("P/persons/deletion_status/", "person_uuid=PERSON", false),
+    ("P/persons/cohorts/", "person_id=NUMBER", true),
+    ("P/persons/deletion_status/", "", true),
+    ("P/persons/deletion_status/", "status=all&person_uuid=GONE", true),
     ("P/persons/values/", "key=email", true),
+    ("P/persons/values/", "key=email&value=SECRET", true),
     ("P/property_definitions/", "", true),
+    ("P/property_definitions/", "search=p_SECRET", true),
+    ("P/property_definitions/", "properties=p_SECRET", true),
     ("P/property_definitions/", "type=person", true),
     ("P/property_definitions/", "type=group&group_type_index=0", true),
     ("P/property_definitions/", "event_names=[\"only of SECRET\"]", true),
     (
         "P/property_definitions/seen_together/",
-        "event_names=[\"same event\"]&property_name=p_SECRET",
+        "event_names=[\"same event\"]&property_name=q_SECRET",
         false,
     ),
     ("P/scheduled_changes/", "", true),
@@ -161,204 +183,30 @@ const HARM: &str = r#"{
     "person_id": "PERSON", "role_id": "ROLE", "stage": "archived", "payload": {"operation": "update_status", "value": false}
 }"#;
 
-/// A project, and what it has.
-#[derive(Debug)]
-pub(crate) struct Owner {
-    project: i64,
-    /// In the name of everything that is its own.
-    secret: &'static str,
-    /// What stands for a place in a path or a text: `feature_flags/:id`, `FLAG`.
-    pub(crate) ids: BTreeMap<&'static str, String>,
-}
-
-impl Owner {
-    /// Fills a project with some of everything.
-    pub(crate) fn fill(
-        server: &TestServer,
-        project: i64,
-        token: &str,
-        secret: &'static str,
-    ) -> Self {
-        let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "properties": properties});
-        let mut batch = vec![
-            event("$identify", json!({"$set": {"email": format!("{secret}@x.com"), "plan": "x"}})),
-            event("same event", json!({"secret": secret})),
-            event(&format!("only of {secret}"), json!({format!("p_{secret}"): 1})),
-            event("$set", json!({"$set": {format!("p_{secret}"): 1}})),
-            json!({"event": format!("odd of {secret}")}),
-        ];
-        for key in ["same", secret] {
-            let set = json!({"name": secret, format!("p_{secret}"): 1});
-            let group = json!({"$group_type": secret, "$group_key": key, "$group_set": set});
-            batch.push(event("$groupidentify", group));
-        }
-        let body = json!({"api_key": token, "batch": batch}).to_string();
-        let json_type = [("content-type", "application/json")];
-        assert_eq!(server.send("POST", "/batch/", &json_type, body).status, 200);
-        let mut owner = Self { project, secret, ids: BTreeMap::new() };
-        owner.furnish(server);
-        owner
-    }
-
-    /// Makes one of everything that has an id.
-    fn furnish(&mut self, server: &TestServer) {
-        let base = format!("/api/projects/{}", self.project);
-        let secret = self.secret;
-        let made = |path: &str, body: Value| {
-            let answer = server.post(&format!("{base}/{path}"), &body);
-            assert!(matches!(answer.status, 200 | 201), "{path}: {answer}");
-            answer.json()
-        };
-        let changed = |path: &str, body: Value| {
-            let answer = server.patch(&format!("{base}/{path}"), &body);
-            assert!(matches!(answer.status, 200 | 202), "{path}: {answer}");
-        };
-        let first = |path: &str| {
-            let page = server.get(&format!("{base}/{path}")).json();
-            text(&page["results"][0]["id"])
-        };
-        changed("", json!({"name": format!("shop of {secret}")}));
-        let person = server.get(&format!("{base}/persons/")).json()["results"][0].clone();
-        let event = first("events/?event=same%20event");
-        let definition = first(&format!("event_definitions/?search={secret}%20only"));
-        let property = first("property_definitions/?search=secret");
-        let rule = json!({"key": "email", "type": "person", "value": format!("{secret}@x.com")});
-        let rule = json!({"properties": {"type": "AND", "values": [rule]}});
-        let cohort =
-            made("cohorts/", json!({"name": format!("people of {secret}"), "filters": rule}));
-        let flag = made("feature_flags/", json!({"key": format!("of-{secret}"), "name": secret}));
-        let (flag, cohort) = (text(&flag["id"]), text(&cohort["id"]));
-        changed(&format!("feature_flags/{flag}/"), json!({"name": format!("again {secret}")}));
-        let noted = json!({"description": secret, "primary_property": secret});
-        changed(&format!("event_definitions/{definition}/"), noted);
-        changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
-        changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
-        let roles = "/api/organizations/@current/roles/";
-        let role = server.post(roles, &json!({"name": format!("role {}", self.project)})).json();
-        let access =
-            made(&format!("feature_flags/{flag}/role_access/"), json!({"role_id": role["id"]}));
-        let change = made(
-            "scheduled_changes/",
-            json!({
-                "record_id": flag, "model_name": "FeatureFlag", "scheduled_at": "2090-01-01T00:00:00Z",
-                "payload": {"operation": "update_variants", "value": {"variants": [
-                    {"key": secret, "rollout_percentage": 100}]}},
-            }),
-        );
-        let feature = json!({"name": format!("lab {secret}"), "stage": "beta"});
-        let feature = made("early_access_feature/", feature);
-        patiently(|| {
-            let cohort = server.get(&format!("{base}/cohorts/{cohort}/")).json();
-            let warnings = server.get(&format!("{base}/ingestion_warnings/")).json();
-            (!cohort["count"].is_null() && !warnings["results"][0].is_null()).then_some(())
-        })
-        .expect("the cohort is counted, and the warning written");
-        self.ids = BTreeMap::from([
-            ("cohorts/:id", cohort.clone()),
-            ("early_access_feature/:id", text(&feature["id"])),
-            ("event_definitions/:id", definition.clone()),
-            ("DEFINITION", definition),
-            ("events/:uuid", event),
-            ("feature_flags/:id", flag.clone()),
-            ("persons/:id", text(&person["id"])),
-            ("property_definitions/:id", property),
-            ("role_access/:access", text(&access["id"])),
-            ("scheduled_changes/:id", text(&change["id"])),
-            ("versions/:version", "1".to_owned()),
-            ("SECRET", secret.to_owned()),
-            ("PERSON", text(&person["uuid"])),
-            ("COHORT", cohort),
-            ("FLAG", flag),
-            ("ROLE", text(&role["id"])),
-        ]);
-    }
-
-    /// A path of the table in this project, with the ids of `of`.
-    fn path(&self, pattern: &str, of: &Self) -> String {
-        fill_in(pattern, &self.project.to_string(), &of.ids)
-    }
-
-    /// `template` with what is this project's.
-    fn of_mine(&self, template: &str) -> String {
-        let names = ["SECRET", "PERSON", "COHORT", "FLAG", "ROLE", "DEFINITION"];
-        names.iter().fold(template.to_owned(), |text, name| text.replace(name, &self.ids[name]))
-    }
-
-    /// Whether an answer has anything that is this project's.
-    fn shows_in(&self, answer: &Answer) -> bool {
-        let body = String::from_utf8_lossy(&answer.body);
-        body.contains(self.secret) || body.contains(&self.ids["PERSON"])
-    }
-
-    /// Everything that the endpoints tell of the project.
-    fn all(&self, server: &TestServer) -> BTreeMap<String, Value> {
-        let mut all = BTreeMap::new();
-        for line in endpoints().filter(|line| line.methods().any(|method| method == "GET")) {
-            let questions = match has_id(line) {
-                true => vec![String::new()],
-                false => questions(line.path).map(|(question, _)| self.of_mine(question)).collect(),
-            };
-            for question in questions {
-                let path = with(&self.path(line.path, self), &question);
-                let answer = server.get(&path);
-                assert_eq!(answer.status, 200, "{path}: {answer}");
-                let mut told = serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
-                    Value::from(String::from_utf8_lossy(&answer.body).into_owned())
-                });
-                strip(&mut told);
-                all.insert(path, told);
-            }
-        }
-        all
-    }
-}
-
-/// A path of the table in a project, with these ids.
-pub(crate) fn fill_in(
-    pattern: &str,
-    project: &str,
-    ids: &BTreeMap<&'static str, String>,
-) -> String {
-    let root = pattern.replace("P/", &format!("/api/projects/{project}/"));
-    let root = root.replace("O/", "/api/organizations/@current/");
-    let mut before = "";
-    let mut path = String::new();
-    for part in root.split('/').filter(|part| !part.is_empty()) {
-        let place = format!("{before}/{part}");
-        path.push('/');
-        path += match part.starts_with(':') {
-            true => {
-                ids.get(place.as_str()).unwrap_or_else(|| panic!("{pattern}: {place} is whose?"))
-            }
-            false => part,
-        };
-        before = part;
-    }
-    path + "/"
-}
-
-/// Times of what the server does by itself, and of the question; how often was asked before.
-fn strip(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            let names = ["last_calculation", "effective_date_from", "effective_date_to"];
-            for name in names.into_iter().chain(["query_usage_30_day"]) {
-                fields.remove(name);
-            }
-            fields.values_mut().for_each(strip);
-        }
-        Value::Array(items) => items.iter_mut().for_each(strip),
-        _ => {}
-    }
-}
-
-/// A value as it stands in a path.
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
     TABLE.iter().filter(|line| line.path.starts_with("P/"))
+}
+
+/// Everything that the endpoints tell of a project.
+fn all(server: &TestServer, of: &Owner) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for line in endpoints().filter(|line| line.methods().any(|method| method == "GET")) {
+        let questions = match has_id(line) {
+            true => vec![String::new()],
+            false => questions(line.path).map(|(question, _)| of.of_mine(question)).collect(),
+        };
+        for question in questions {
+            let path = with(&of.path(line.path, of), &question);
+            let answer = server.get(&path);
+            assert_eq!(answer.status, 200, "{path}: {answer}");
+            let mut told = serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
+                Value::from(String::from_utf8_lossy(&answer.body).into_owned())
+            });
+            strip(&mut told);
+            all.insert(path, told);
+        }
+    }
+    all
 }
 
 fn has_id(line: &Endpoint) -> bool {
@@ -372,15 +220,6 @@ fn questions(path: &str) -> impl Iterator<Item = (&'static str, bool)> {
         told.push(&("", "", false));
     }
     told.into_iter().map(|(_, question, tells)| (*question, *tells))
-}
-
-fn with(path: &str, question: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for pair in question.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').expect("a value");
-        query.append_pair(name, value);
-    }
-    format!("{path}?{}", query.finish())
 }
 
 fn ask(server: &TestServer, key: &str, method: &str, path: &str, body: &str) -> Answer {
@@ -402,6 +241,9 @@ fn projects_never_see_each_other() {
     let token = other["api_token"].as_str().expect("a token");
     let mut alpha = Owner::fill(&server, 1, TOKEN, "alpha");
     let mut omega = Owner::fill(&server, other["id"].as_i64().expect("an id"), token, "omega");
+    for owner in [&alpha, &omega] {
+        settle(&server, owner.project, &owner.ids);
+    }
     share_a_role(&server, [&mut alpha, &mut omega]);
     for round in ["in memory", "in files"] {
         for (me, you) in [(&alpha, &omega), (&omega, &alpha)] {
@@ -409,17 +251,26 @@ fn projects_never_see_each_other() {
             ids_lead_nowhere(&server, (me, you), round);
             tables_have_what_is_mine(&server, (me, you), round);
             keys_of_one_project_open_no_other(&server, (me, you), round);
+            public_endpoints_tell_of_one_project(&server, (me, you), round);
+            if round == "in files" {
+                files_are_no_tables(&server, (me, you));
+            }
         }
         server.stop();
         server.restart();
     }
     // What omega does, with whatever it knows of alpha, changes nothing there.
-    let before = alpha.all(&server);
+    let before = all(&server, &alpha);
+    let unchanged = |what: &str| {
+        let after = all(&server, &alpha);
+        for (path, told) in &before {
+            assert_eq!(after.get(path), Some(told), "{what}: {path}");
+        }
+    };
     writes_do_no_harm(&server, (&omega, &alpha));
-    let after = alpha.all(&server);
-    for (path, told) in &before {
-        assert_eq!(after.get(path), Some(told), "{path}");
-    }
+    unchanged("what omega does with the ids of alpha");
+    omega_ends(&server, &omega);
+    unchanged("what omega does to itself");
     let missing = server.get("/api/projects/99/persons/");
     assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("Project not found.")));
 }
@@ -452,16 +303,33 @@ fn nothing_is_told(server: &TestServer, (me, you): (&Owner, &Owner), round: &str
             let theft = server.get(&with(&path, &you.of_mine(question)));
             assert!(matches!(theft.status, 200 | 404), "{case}: {theft}");
             assert!(!you.shows_in(&theft), "{case}: {theft}");
+            if line.path.ends_with("/seen_together/") {
+                let seen = [&mine, &theft].map(|answer| answer.json()["same event"].clone());
+                assert_eq!(seen, [json!(true), json!(false)], "{case}");
+            }
         }
     }
+}
+
+/// The paths of an endpoint in `me`'s project, with the ids of `of`: a person has two.
+fn paths(line: &Endpoint, me: &Owner, of: &Owner) -> Vec<String> {
+    let mut paths = vec![me.path(line.path, of)];
+    if line.path.contains("persons/:id/") {
+        let mut ids = of.ids.clone();
+        ids.insert("persons/:id", of.ids["PERSON"].clone());
+        paths.push(fill_in(line.path, &me.project.to_string(), &ids));
+    }
+    paths
 }
 
 /// The ids of the other's things, in all methods.
 fn ids_lead_nowhere(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
     for line in endpoints().filter(|line| has_id(line)) {
-        for method in line.methods() {
-            let path = me.path(line.path, you);
-            let answer = ask(server, KEY, method, &path, &you.of_mine(HARM));
+        let paths = paths(line, me, you);
+        for (method, path) in
+            line.methods().flat_map(|method| paths.iter().map(move |path| (method, path)))
+        {
+            let answer = ask(server, KEY, method, path, &you.of_mine(HARM));
             let case = format!("{round}: {method} {path}");
             assert!(!you.shows_in(&answer), "{case}: {answer}");
             // What never deletes says so; the log of changes of what is not there is empty.
@@ -503,6 +371,11 @@ fn tables_have_what_is_mine(server: &TestServer, (me, you): (&Owner, &Owner), ro
     assert_eq!(query(&sql).json()["n"], 0, "{round}");
 }
 
+/// PostHog's newer name of a path of a project.
+fn environment(path: &str) -> String {
+    path.replace("/api/projects/", "/api/environments/")
+}
+
 /// Every endpoint of a project, and what the others tell of projects.
 fn keys_of_one_project_open_no_other(
     server: &TestServer,
@@ -515,9 +388,11 @@ fn keys_of_one_project_open_no_other(
     let denied = json!({"type": "authentication_error", "code": "permission_denied", "detail": detail, "attr": null});
     for line in endpoints() {
         for method in line.methods() {
-            let path = you.path(line.path, you);
-            let answer = ask(server, &key, method, &path, "{}");
-            assert_eq!((answer.status, answer.json()), (403, denied.clone()), "{method} {path}");
+            for path in [you.path(line.path, you), environment(&you.path(line.path, you))] {
+                let answer = ask(server, &key, method, &path, "{}");
+                let told = (answer.status, answer.json());
+                assert_eq!(told, (403, denied.clone()), "{method} {path}");
+            }
         }
     }
     for path in ["/api/projects/", "/api/users/@me/", "/api/organizations/@current/"] {
@@ -561,8 +436,164 @@ fn keys_of_one_project_open_no_other(
         assert_eq!(answer.status, 403, "{round}: {method} {theirs}: {answer}");
     }
     assert_eq!(ask(server, &key, "GET", "/api/projects/", "").json()["count"], 1, "{round}");
-    let project = json!({"name": "x"}).to_string();
-    assert_eq!(ask(server, &key, "POST", "/api/projects/", &project).status, 403, "{round}");
+    ids.extend([("projects/:id", you.project.to_string())]);
+    let mut writes = TABLE.iter().filter(|line| line.path.starts_with("O/")).collect::<Vec<_>>();
+    writes.extend(TABLE.iter().filter(|line| line.path == "/api/projects/"));
+    for line in writes {
+        // What the key may copy was tried above.
+        let is_tried = line.path.ends_with("/copy_flags/");
+        for method in line.methods().filter(|method| *method != "GET" && !is_tried) {
+            let mut ids = ids.clone();
+            for place in ["members/:uuid", "resource_access/:id", "role_memberships/:membership"] {
+                ids.insert(place, "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d".to_owned());
+            }
+            let path = fill_in(line.path, "", &ids);
+            let answer = ask(server, &key, method, &path, r#"{"name": "stolen", "level": 1}"#);
+            // Nobody is said not to be there.
+            let is_refused =
+                answer.status == 403 || (line.path == "O/members/:uuid/" && answer.status == 404);
+            assert!(is_refused, "{round}: {method} {path}: {answer}");
+        }
+    }
+    // It makes no key for the other, nor for both.
+    let new = |projects: &Value| {
+        let body = json!({"label": "x", "scopes": ["*"], "scoped_teams": projects}).to_string();
+        ask(server, &key, "POST", "/api/personal_api_keys/", &body)
+    };
+    let refused = new(&json!([me.project, you.project]));
+    assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!("scoped_teams")));
+    assert_eq!(new(&json!([])).created()["scoped_teams"], json!([me.project]), "{round}");
+}
+
+/// Public endpoints that tell what is a project's own; all others tell nothing of anybody.
+const TELLING: [&str; 10] = [
+    "/flags",
+    "/decide",
+    "/flags/definitions",
+    "/api/feature_flag/local_evaluation",
+    "/api/projects/:project/feature_flags/local_evaluation",
+    "/api/environments/:project/feature_flags/local_evaluation",
+    "/api/projects/:project/feature_flags/:flag/remote_config",
+    "/api/environments/:project/feature_flags/:flag/remote_config",
+    "/ofrep/v1/evaluate/flags",
+    "/api/early_access_features",
+];
+
+/// Public endpoints with the name of one flag in their path.
+const OF_A_FLAG: [&str; 3] = [TELLING[6], TELLING[7], "/ofrep/v1/evaluate/flags/:key"];
+
+/// Every public endpoint, asked with everything that opens a project.
+fn public_endpoints_tell_of_one_project(
+    server: &TestServer,
+    (me, you): (&Owner, &Owner),
+    round: &str,
+) {
+    let token = |of: &Owner| {
+        text(&server.get(&format!("/api/projects/{}/", of.project)).json()["api_token"])
+    };
+    let (mine, theirs, key) = (token(me), token(you), key_of(server, me.project));
+    let path = |pattern: &str, project: i64, flag: &str| {
+        let path = pattern.replace(":project", &project.to_string()).replace(":token", &mine);
+        path.replace(":flag", flag).replace(":key", flag).replace(":release", "1.0.0")
+    };
+    let ask = |method: &str, path: &str, token: &str| {
+        let body = json!({
+            "api_key": token, "token": token, "distinct_id": "same", "event": "asked",
+            "context": {"targetingKey": "same"},
+        });
+        let bearer = format!("Bearer {key}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("x-api-key", token),
+            ("content-type", "application/json"),
+        ];
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        server.send(method, &format!("{path}?token={token}"), &headers, body)
+    };
+    // The answer of the first has no end, and says no more than that something changed; that of the other
+    // is the same for everybody, and has many words.
+    for line in PUBLIC {
+        if ["/flags/events", "/api/schema"].contains(&line.path) {
+            continue;
+        }
+        for method in line.methods() {
+            let (own, other) = (format!("of-{}", me.secret), format!("of-{}", you.secret));
+            let path_of = |project: &Owner, flag: &str| path(line.path, project.project, flag);
+            let answer = ask(method, &path_of(me, &own), &mine);
+            let case = format!("{round}: {method} {}", line.path);
+            assert!(!you.shows_in(&answer), "{case}: {answer}");
+            let is_of_flag = OF_A_FLAG.contains(&line.path);
+            let is_about_nobody = method == "GET" && ["/flags", "/decide"].contains(&line.path);
+            let tells = (TELLING.contains(&line.path) && !is_about_nobody) || is_of_flag;
+            assert_eq!(me.shows_in(&answer), tells, "{case}: {answer}");
+            if is_of_flag {
+                let answer = ask(method, &path_of(me, &other), &mine);
+                assert_eq!(answer.status, 404, "{case}: {answer}");
+            }
+            // The key is for one project, whatever token is beside it.
+            if line.path.contains(":project") {
+                for token in [&mine, &theirs] {
+                    let answer = ask(method, &path_of(you, &other), token);
+                    assert_eq!(answer.status, 403, "{case}: {answer}");
+                }
+            }
+            if line.path.ends_with("/definitions") || line.path.ends_with("flag/local_evaluation") {
+                let answer = ask(method, &path_of(me, &own), &theirs);
+                assert_eq!(answer.status, 403, "{case}: {answer}");
+            }
+        }
+    }
+}
+
+/// Nobody reads the files of all projects by their names.
+fn files_are_no_tables(server: &TestServer, (me, _): (&Owner, &Owner)) {
+    let files = server.files();
+    assert!(!files.is_empty());
+    let directory = server.data_dir();
+    let names = files.iter().chain([&directory]).map(|path| path.display().to_string());
+    for name in names {
+        for sql in [
+            format!("SELECT * FROM '{name}'"),
+            format!("SELECT * FROM \"{name}\""),
+            format!("SELECT * FROM read_parquet('{name}')"),
+            format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{name}'"),
+        ] {
+            let answer = server.post(&me.path("P/query/", me), &json!({"query": sql}));
+            assert_eq!(answer.status, 400, "{sql}: {answer}");
+        }
+    }
+}
+
+/// Everything that a project can do to what it has, under names that the other has too.
+fn omega_ends(server: &TestServer, omega: &Owner) {
+    let token = server.get(&format!("/api/projects/{}/", omega.project)).json();
+    let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "properties": properties});
+    let group = json!({"$group_type": "alpha", "$group_key": "same", "$group_set": {"name": "x"}});
+    let batch = json!([
+        event("$identify", json!({"$anon_distinct_id": "device", "$set": {"email": "x"}})),
+        event("$set", json!({"$unset": ["plan", "mark"]})),
+        event("only of alpha", json!({"p_alpha": "x", "secret": 1})),
+        event("$groupidentify", group),
+        event("$delete_person_property", json!({"$unset": ["email"]})),
+    ]);
+    let body = json!({"api_key": token["api_token"], "batch": batch}).to_string();
+    assert_eq!(ask(server, KEY, "POST", "/batch/", &body).status, 200);
+    // What deletes comes last.
+    let mut lines: Vec<&Endpoint> = endpoints().filter(|line| has_id(line)).collect();
+    lines.sort_by_key(|line| line.methods().any(|method| method == "DELETE"));
+    let mut done = 0;
+    for line in lines {
+        for method in line.methods().filter(|method| *method != "GET") {
+            let path = omega.path(line.path, omega);
+            let answer = ask(server, KEY, method, &path, &omega.of_mine(HARM));
+            assert!(answer.status < 500, "{method} {path}: {answer}");
+            done += usize::from(answer.status < 300);
+        }
+    }
+    assert!(done > 15, "{done}");
+    let path = omega.path("P/persons/bulk_delete/", omega);
+    let body = r#"{"distinct_ids": ["same", "gone", "device"], "delete_events": true}"#;
+    assert_eq!(ask(server, KEY, "POST", &path, body).status, 202);
 }
 
 /// What takes no id in its path, told the ids of the other.

@@ -9,8 +9,8 @@ use weir::http::table::TABLE;
 use crate::harness::Answer;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::isolation::Owner;
-use crate::isolation::fill_in;
+use crate::owner::Owner;
+use crate::owner::fill_in;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const ORGANIZATION: &str = "/api/organizations/@current/";

@@ -129,12 +129,19 @@ async fn find_one(
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
         (Ok(number), _) => view.person_by_number(project, number),
         (_, Ok(uuid)) => view.person_by_uuid(project, uuid),
+        // Nobody has a number as long as that.
+        _ if is_integer(id) => Ok(None),
         _ => return Err(not_an_id()),
     };
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
     let person = person.map_err(failed)?.ok_or_else(|| Problem::not_found("Not found."))?;
     let ids = view.distinct_ids(project, person.uuid).map_err(failed)?;
     Ok((person, ids))
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn not_an_id() -> Problem {

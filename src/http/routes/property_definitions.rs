@@ -311,10 +311,12 @@ async fn find(
         order.push(col("id").in_list(wanted.verified.clone(), false).sort(false, false));
     }
     order.push(col("name").sort(true, false));
-    let rows = definitions.sort(order)?.limit(page.offset, Some(page.limit))?;
+    let count = first_number(&counted);
+    // A plan cannot say how far behind the last row a page may be.
+    let rows = definitions.sort(order)?.limit(page.offset.min(count), Some(page.limit))?;
     let (_, batches) = app.engine.collect(rows).await?;
     let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
-    Ok((first_number(&counted), rows))
+    Ok((count, rows))
 }
 
 /// Adds the column [`IS_SEEN`], if events were named, and leaves out what was not seen, if asked.

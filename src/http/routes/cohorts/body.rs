@@ -126,7 +126,7 @@ pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
         })?;
         listed.uuids.push(uuid);
     }
-    listed.distinct_ids = fields.texts("distinct_ids")?.unwrap_or_default();
+    listed.distinct_ids = fields.exact_texts("distinct_ids")?.unwrap_or_default();
     if listed.uuids.len() + listed.distinct_ids.len() > MEMBERS_MAX {
         let detail = format!("A static cohort has at most {MEMBERS_MAX} members.");
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));

@@ -41,7 +41,7 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
     let flag = find(app, project, call.id()).await?;
     let mut fields = Fields::read(call.request).await?;
     let person_id = fields.text("person_id")?;
-    let distinct_id = match (fields.text("distinct_id")?, person_id) {
+    let distinct_id = match (fields.exact_text("distinct_id")?, person_id) {
         (Some(distinct_id), _) => distinct_id,
         (None, Some(person_id)) => distinct_id_of(app, project, &person_id).await?,
         (None, None) => {

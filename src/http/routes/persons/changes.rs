@@ -55,8 +55,11 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let mut fields = Fields::read(request).await?;
     let value = fields.nullable_value("value").flatten().or(value);
     let value = value.ok_or_else(|| missing("value"))?;
-    let key = fields.text("key")?.or_else(|| Some(key?.as_str()?.to_owned()));
-    let key = key.filter(|key| !key.is_empty()).ok_or_else(|| missing("key"))?;
+    // As of `value`, null is none.
+    let is_null = fields.peek("key").is_some_and(Value::is_null);
+    let key = if is_null { key } else { fields.exact_text("key")?.map(Value::from).or(key) };
+    let key = key.as_ref().and_then(Value::as_str).filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| missing("key"))?.to_owned();
     let set = Map::from_iter([(key, value)]);
     change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
 }
@@ -68,7 +71,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     persons::find_one(app, asker.project.id, &id).await?;
     let asked = request.query("$unset").map(Cow::into_owned);
     let mut fields = Fields::read(request).await?;
-    let key = fields.text("$unset")?.or(asked).filter(|key| !key.is_empty());
+    let key = fields.exact_text("$unset")?.or(asked).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| refused("$unset", "required", "This field is required."))?;
     change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
 }
@@ -78,7 +81,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
 pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let mut fields = Fields::read(call.request).await?;
     let given = match fields.peek("distinct_id") {
-        Some(Value::String(_)) => fields.text("distinct_id")?,
+        Some(Value::String(_)) => fields.exact_text("distinct_id")?,
         _ => None,
     };
     if given.is_none_or(|id| id.is_empty()) {

@@ -147,7 +147,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     let Call { asker, request, .. } = call;
     let project = asker.project.id;
     let (wanted, mut fields) = Wanted::read(request).await?;
-    let (ids, distinct_ids) = (fields.texts("ids")?, fields.texts("distinct_ids")?);
+    let (ids, distinct_ids) = (fields.texts("ids")?, fields.exact_texts("distinct_ids")?);
     let refused = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
     let (ids, distinct_ids) = match (ids, distinct_ids) {
         (Some(_), Some(_)) => {
