@@ -1,4 +1,4 @@
-//! What operators do to persons, as the log keeps it: an operation stands in the log among the
+//! What operators do to persons and groups, as the log keeps it: an operation stands in the log among the
 //! requests of senders and takes effect in its place, also in every replay.
 //!
 //! | bytes | field |
@@ -36,7 +36,7 @@ const LAYOUT: u8 = 4;
 /// First byte of one of before the user stood in it.
 const LAYOUT_WITHOUT_USER: u8 = 2;
 
-/// An operation on persons of a project.
+/// An operation on persons or a group of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The project.
@@ -68,6 +68,22 @@ pub enum Action {
     ChangePerson {
         /// Uuid of the person.
         person: String,
+        /// Properties to set.
+        #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "json::object")]
+        set: Map<String, Value>,
+        /// Properties to remove.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unset: Vec<String>,
+    },
+    /// See [`OpKind::ChangeGroup`].
+    ChangeGroup {
+        /// The name of its type.
+        group_type: String,
+        /// Its key.
+        key: String,
+        /// Whether it is to be made.
+        #[serde(default)]
+        is_new: bool,
         /// Properties to set.
         #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "json::object")]
         set: Map<String, Value>,
@@ -158,6 +174,9 @@ impl Operation {
             Action::ChangePerson { person, set, unset } => {
                 let update = Update { set, unset, ..Update::default() };
                 vec![OpKind::Change { person: uuid(&person)?, update }]
+            }
+            Action::ChangeGroup { group_type, key, is_new, set, unset } => {
+                vec![OpKind::ChangeGroup { group_type, key, is_new, set, unset }]
             }
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
@@ -276,6 +295,13 @@ mod tests {
                 set: Map::from_iter([("plan".to_owned(), Value::from("pro"))]),
                 unset: vec!["age".to_owned()],
             },
+            Action::ChangeGroup {
+                group_type: "company".to_owned(),
+                key: "acme".to_owned(),
+                is_new: true,
+                set: Map::from_iter([("plan".to_owned(), Value::from("pro"))]),
+                unset: vec!["age".to_owned()],
+            },
             Action::DeletePersons { persons: vec![person.to_owned(); 2] },
             Action::DeleteEvents { persons: vec![person.to_owned(); 2], keep_persons: false },
             Action::DeleteEvents { persons: vec![person.to_owned(); 2], keep_persons: true },
@@ -292,6 +318,16 @@ mod tests {
                     assert_eq!(uuid.to_string(), person);
                     assert_eq!(
                         (&update.set["plan"], &update.unset[..]),
+                        (&Value::from("pro"), &["age".to_owned()][..])
+                    );
+                }
+                (OpKind::ChangeGroup { group_type, key, is_new, set, unset }, 1) => {
+                    assert_eq!(
+                        (group_type.as_str(), key.as_str(), is_new),
+                        ("company", "acme", &true)
+                    );
+                    assert_eq!(
+                        (&set["plan"], &unset[..]),
                         (&Value::from("pro"), &["age".to_owned()][..])
                     );
                 }

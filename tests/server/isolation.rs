@@ -46,6 +46,7 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/feature_flags/my_flags/", "", true),
     ("P/groups/", "group_type_index=0", true),
     ("P/groups/", "group_type_index=0&search=SECRET", true),
+    ("P/groups/activity/", "group_type_index=0&group_key=same", true),
     ("P/groups/find/", "group_type_index=0&group_key=same", true),
     ("P/groups/find/", "group_type_index=0&group_key=SECRET", true),
     ("P/groups/property_definitions/", "", true),
@@ -133,6 +134,20 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         "POST",
         "P/feature_flags/user_blast_radius/",
         r#"{"condition": {"properties": [{"key": "email", "type": "person", "value": "SECRET@x.com"}]}}"#,
+        200,
+    ),
+    (
+        "POST",
+        "P/groups/",
+        r#"{"group_type_index": 0, "group_key": "stolen", "group_properties": {"stolen": 1}}"#,
+        201,
+    ),
+    ("POST", "P/groups/delete_property/", r#"{"$unset": "name"}"#, 400),
+    ("POST", "P/groups/update_property/", r#"{"key": "name", "value": "stolen"}"#, 400),
+    (
+        "PATCH",
+        "P/groups_types/update_metadata/",
+        r#"[{"group_type_index": 0, "name_singular": "stolen"}]"#,
         200,
     ),
     ("POST", "P/persons/", "{}", 405),
@@ -233,6 +248,8 @@ impl Owner {
         changed(&format!("event_definitions/{definition}/"), noted);
         changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
         changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
+        let group = "groups/update_property/?group_type_index=0&group_key=same";
+        made(group, json!({"key": "mark", "value": secret}));
         let roles = "/api/organizations/@current/roles/";
         let role = server.post(roles, &json!({"name": format!("role {}", self.project)})).json();
         let access =
