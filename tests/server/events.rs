@@ -185,7 +185,7 @@ fn events_are_found_by_cohorts_persons_and_flags() {
     }
     for (filters, detail) in [
         (
-            json!([{"key": "a", "type": "group", "group_type_index": 0, "value": 1}]),
+            json!([{"key": "a", "type": "hogql"}]),
             "Events can be filtered by properties of events and persons, and by cohorts only.",
         ),
         (json!([{"key": "1 = 1", "type": "hogql"}]), "unknown filter type 'hogql'"),

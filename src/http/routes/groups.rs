@@ -95,13 +95,17 @@ async fn find_one(
     project: ProjectId,
     request: &Request,
 ) -> Result<(u8, String, Group), Problem> {
-    let index = type_index(request)?;
-    let Some(key) = request.query("group_key").filter(|key| !key.is_empty()) else {
-        return Err(missing("group_key"));
-    };
+    let (index, key) = named(request)?;
     let group = group(app, project, (index, &key)).await?;
     let group = group.ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok((index, key.into_owned(), group))
+    Ok((index, key, group))
+}
+
+/// The index of the type and the key of a group that the query has.
+fn named(request: &Request) -> Result<(u8, String), Problem> {
+    let index = type_index(request)?;
+    let key = request.query("group_key").filter(|key| !key.is_empty());
+    Ok((index, key.ok_or_else(|| missing("group_key"))?.into_owned()))
 }
 
 async fn group(

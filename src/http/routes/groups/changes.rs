@@ -13,13 +13,14 @@ use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::groups::GroupBody;
-use crate::http::routes::groups::find_one;
 use crate::http::routes::groups::group;
+use crate::http::routes::groups::named;
 use crate::http::routes::groups::type_names;
 use crate::http::routes::groups::types_of;
 use crate::http::routes::persons::changes::carry_out;
 use crate::http::routes::store;
 use crate::identity::decide::group::is_group_name;
+use crate::identity::person::Group;
 use crate::ingest::operation::Action;
 use crate::metadata::group_types::CalledPatch;
 
@@ -68,27 +69,31 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// `POST groups/update_property/?group_type_index=&group_key=` with `key` and `value`.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let (index, key, _) = find_one(app, asker.project.id, &request).await?;
+    let named = named(&request);
     let mut fields = Fields::read(request).await?;
+    let (index, key) = named?;
+    found(app, &asker, (index, &key)).await?;
     let property = fields.nullable_text("key")?.flatten().filter(|name| !name.is_empty());
     let property = property.ok_or_else(|| refused("key", "required", REQUIRED))?;
     let value = fields.nullable_value("value").flatten();
     let value = value.ok_or_else(|| refused("value", "required", REQUIRED))?;
     let set = Map::from_iter([(property.clone(), value.clone())]);
     let done = change(app, &asker, (index, &key), (false, set, Vec::new())).await?;
-    let now = found_again(app, &asker, (index, key)).await?;
+    let now = found(app, &asker, (index, &key)).await?;
     // What is as wanted already is no change.
-    if !done && now.group_properties.get(&property) != Some(&value) {
+    if !done && now.properties.get(&property) != Some(&value) {
         return Err(too_large("value"));
     }
-    Ok(Response::json(StatusCode::OK, &now))
+    Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
 /// `POST groups/delete_property/?group_type_index=&group_key=` with `$unset`, one key.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let (index, key, before) = find_one(app, asker.project.id, &request).await?;
+    let named = named(&request);
     let fields = Fields::read(request).await?;
+    let (index, key) = named?;
+    let before = found(app, &asker, (index, &key)).await?;
     let Some(property) = fields.peek("$unset").and_then(Value::as_str) else {
         let detail = "This field is required and must be a string (the property name to delete).";
         return Err(refused("$unset", "invalid_input", detail));
@@ -99,7 +104,8 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     }
     let unset = vec![property.to_owned()];
     change(app, &asker, (index, &key), (false, Map::new(), unset)).await?;
-    Ok(Response::json(StatusCode::OK, &found_again(app, &asker, (index, key)).await?))
+    let now = found(app, &asker, (index, &key)).await?;
+    Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
 /// `PATCH groups_types/update_metadata/`: a list of types by their `group_type_index`, each with a
@@ -152,14 +158,9 @@ async fn change(
     Ok(!carry_out(app, asker, action, 1).await?.is_empty())
 }
 
-async fn found_again(
-    app: &App,
-    asker: &Principal,
-    (index, key): (u8, String),
-) -> Result<GroupBody, Problem> {
-    let now = group(app, asker.project.id, (index, &key)).await?;
-    let now = now.ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok(GroupBody::new(index, key, now))
+async fn found(app: &App, asker: &Principal, place: (u8, &str)) -> Result<Group, Problem> {
+    let group = group(app, asker.project.id, place).await?;
+    group.ok_or_else(|| Problem::not_found("Not found."))
 }
 
 fn too_large(name: &'static str) -> Problem {
