@@ -274,121 +274,94 @@ mod tests {
     /// 13:45 in Berlin on a Tuesday, two days after the clocks went forward.
     const NOW: &str = "2026-03-31T11:45:30.5Z";
 
-    fn range(zone: &str, from: &str, to: &str, interval: &str) -> Option<(String, String)> {
-        let given = |text: &'static str| (!text.is_empty()).then_some(text);
-        let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
-        let asked = Asked {
-            from: given(leak(from)),
-            to: given(leak(to)),
-            interval: given(leak(interval)),
-            is_explicit: false,
-        };
-        asked.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok().map(|range| {
-            let written = |time: UnixMicros| range.written(time);
-            (written(range.from), written(range.to))
-        })
+    const BERLIN: &str = "Europe/Berlin";
+
+    fn range(zone: &str, from: &str, to: &str, interval: &str) -> Option<[String; 2]> {
+        let [from, to, interval] =
+            [from, to, interval].map(|text| Some(text).filter(|text| !text.is_empty()));
+        let asked = Asked { from, to, interval, is_explicit: false };
+        let range = asked.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
+        Some([range.from, range.to].map(|time| range.written(time)))
     }
 
     #[test]
-    fn ranges_are_those_of_the_clocks_of_the_project() {
-        let berlin = "Europe/Berlin";
-        let today = "2026-03-31T23:59:59.999999+02:00";
-        for (zone, from, to, interval, expected) in [
+    fn spans_go_back_by_the_clocks_of_the_project() {
+        const TODAY: &str = "2026-03-31T23:59:59.999999+02:00";
+        for (asked, from, to) in [
             // Seven days and today, from midnight to midnight; the first of them in winter time.
-            (berlin, "", "", "", ("2026-03-24T00:00:00+01:00", today)),
-            ("UTC", "", "", "", ("2026-03-24T00:00:00+00:00", "2026-03-31T23:59:59.999999+00:00")),
+            (["", "", ""], "2026-03-24T00:00:00+01:00", TODAY),
+            (["-1d", "-1d", ""], "2026-03-30T00:00:00+02:00", "2026-03-30T23:59:59.999999+02:00"),
+            (["-2w", "dEnd", ""], "2026-03-17T00:00:00+01:00", TODAY),
+            (["-1q", "", ""], "2025-12-30T00:00:00+01:00", TODAY),
+            (["-24h", "", "hour"], "2026-03-30T13:00:00+02:00", "2026-03-31T13:59:59.999999+02:00"),
             (
-                berlin,
-                "-1d",
-                "-1d",
-                "",
-                ("2026-03-30T00:00:00+02:00", "2026-03-30T23:59:59.999999+02:00"),
+                ["-5M", "", "minute"],
+                "2026-03-31T13:40:00+02:00",
+                "2026-03-31T13:45:59.999999+02:00",
             ),
-            (berlin, "-2w", "dEnd", "", ("2026-03-17T00:00:00+01:00", today)),
-            (berlin, "-1q", "", "", ("2025-12-30T00:00:00+01:00", today)),
+            (["mStart", "mEnd", ""], "2026-03-01T00:00:00+01:00", TODAY),
             (
-                berlin,
-                "-24h",
-                "",
-                "hour",
-                ("2026-03-30T13:00:00+02:00", "2026-03-31T13:59:59.999999+02:00"),
+                ["-1mStart", "-1mEnd", ""],
+                "2026-02-01T00:00:00+01:00",
+                "2026-02-28T23:59:59.999999+01:00",
             ),
             (
-                berlin,
-                "-5M",
-                "",
-                "minute",
-                ("2026-03-31T13:40:00+02:00", "2026-03-31T13:45:59.999999+02:00"),
+                ["yStart", "yEnd", ""],
+                "2026-01-01T00:00:00+01:00",
+                "2026-12-31T23:59:59.999999+01:00",
             ),
-            (berlin, "mStart", "mEnd", "", ("2026-03-01T00:00:00+01:00", today)),
+        ] {
+            let [of, until, interval] = asked;
+            let expected = Some([from, to].map(str::to_owned));
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
+        }
+        let utc = ["2026-03-24T00:00:00+00:00", "2026-03-31T23:59:59.999999+00:00"];
+        assert_eq!(range("UTC", "", "", ""), Some(utc.map(str::to_owned)));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_clocks_of_the_project() {
+        for (asked, from, to) in [
             (
-                berlin,
-                "-1mStart",
-                "-1mEnd",
-                "",
-                ("2026-02-01T00:00:00+01:00", "2026-02-28T23:59:59.999999+01:00"),
-            ),
-            (
-                berlin,
-                "yStart",
-                "yEnd",
-                "",
-                ("2026-01-01T00:00:00+01:00", "2026-12-31T23:59:59.999999+01:00"),
-            ),
-            (
-                berlin,
-                "2026-1-1",
-                "2026-01-02",
-                "",
-                ("2026-01-01T00:00:00+01:00", "2026-01-02T23:59:59.999999+01:00"),
+                ["2026-1-1", "2026-01-02", ""],
+                "2026-01-01T00:00:00+01:00",
+                "2026-01-02T23:59:59.999999+01:00",
             ),
             (
-                berlin,
-                "2026-01-01 10:00",
-                "2026-01-01T12:30:00Z",
-                "hour",
-                ("2026-01-01T10:00:00+01:00", "2026-01-01T13:30:00+01:00"),
+                ["2026-01-01 10:00", "2026-01-01T12:30:00Z", "hour"],
+                "2026-01-01T10:00:00+01:00",
+                "2026-01-01T13:30:00+01:00",
             ),
             (
-                berlin,
-                "2026-01-01",
-                "2026-01-02",
-                "hour",
-                ("2026-01-01T00:00:00+01:00", "2026-01-02T23:59:59.999999+01:00"),
+                ["2026-01-01", "2026-01-02", "hour"],
+                "2026-01-01T00:00:00+01:00",
+                "2026-01-02T23:59:59.999999+01:00",
             ),
             // One point in time is the interval that begins with it; this day has 23 hours.
             (
-                berlin,
-                "2026-03-29",
-                "2026-03-29",
-                "",
-                ("2026-03-29T00:00:00+01:00", "2026-03-29T23:59:59.999999+02:00"),
+                ["2026-03-29", "2026-03-29", ""],
+                "2026-03-29T00:00:00+01:00",
+                "2026-03-29T23:59:59.999999+02:00",
             ),
             (
-                berlin,
-                "2026-03-29 10:00",
-                "2026-03-29 10:00",
-                "hour",
-                ("2026-03-29T10:00:00+02:00", "2026-03-29T10:59:59.999999+02:00"),
+                ["2026-03-29 10:00", "2026-03-29 10:00", "hour"],
+                "2026-03-29T10:00:00+02:00",
+                "2026-03-29T10:59:59.999999+02:00",
             ),
             (
-                berlin,
-                "2026-01-31",
-                "2026-01-31",
-                "week",
-                ("2026-01-31T00:00:00+01:00", "2026-02-06T23:59:59.999999+01:00"),
+                ["2026-01-31", "2026-01-31", "week"],
+                "2026-01-31T00:00:00+01:00",
+                "2026-02-06T23:59:59.999999+01:00",
             ),
             (
-                berlin,
-                "2026-02-01",
-                "2026-02-01",
-                "month",
-                ("2026-02-01T00:00:00+01:00", "2026-02-28T23:59:59.999999+01:00"),
+                ["2026-02-01", "2026-02-01", "month"],
+                "2026-02-01T00:00:00+01:00",
+                "2026-02-28T23:59:59.999999+01:00",
             ),
         ] {
-            let (from_expected, to_expected) = expected;
-            let expected = Some((from_expected.to_owned(), to_expected.to_owned()));
-            assert_eq!(range(zone, from, to, interval), expected, "{zone} {from} {to} {interval}");
+            let [of, until, interval] = asked;
+            let expected = Some([from, to].map(str::to_owned));
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
         }
         for (from, to) in
             [("soon", ""), ("", "soon"), ("-10000d", ""), ("-d7", ""), ("2026-13-01", "")]
