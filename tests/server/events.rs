@@ -185,8 +185,8 @@ fn events_are_found_by_cohorts_persons_and_flags() {
     }
     for (filters, detail) in [
         (
-            json!([{"key": "a", "type": "hogql"}]),
-            "Events can be filtered by properties of events and persons, and by cohorts only.",
+            json!([{"key": "a", "type": "group", "value": 1}]),
+            "A filter of the type group needs a group_type_index.",
         ),
         (json!([{"key": "1 = 1", "type": "hogql"}]), "unknown filter type 'hogql'"),
     ] {
