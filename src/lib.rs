@@ -55,7 +55,7 @@
 //!    replaced. Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
-//! An [`ingest::operation::Operation`] on persons, such as the split of
+//! An [`ingest::operation::Operation`] on persons or groups, such as the split of
 //! [`http::routes::persons::split`], takes the same road from step 5 on
 //! ([`ingest::Pipeline::operate`]), so it has its place among the events. What it does is logged
 //! ([`metadata::Metadata::log_elsewhere`]) before it is done.
@@ -119,7 +119,7 @@
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
 //! | There is no change of a flag, a feature, a cohort, a definition or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
-//! | Nor of a person by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs` |
+//! | Nor of a person or a group by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs`, `tests/server/groups.rs` |
 //! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
 //! | Who may only look at flags changes none, by no endpoint of the table. | `tests/server/rights.rs`, `tests/server/flag_rights.rs` |
 //! | Who was removed keeps no key, no role and nothing that is scheduled. | `metadata/tests/rights.rs` |
@@ -147,7 +147,7 @@
 //! | place that reads JSON of others | `event/json.rs`: `read` what was sent, `restore` what was stored |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
-//! | operation on persons, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |
+//! | operation on persons or groups, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |

@@ -5,7 +5,12 @@
 
 use std::fmt;
 
+use arrow::array::timezone::Tz;
 use chrono::DateTime;
+use chrono::Duration;
+use chrono::LocalResult;
+use chrono::NaiveDateTime;
+use chrono::TimeZone;
 
 use crate::clock::UnixMicros;
 
@@ -55,6 +60,19 @@ impl From<Option<UnixMicros>> for Claimed {
     /// What became of a value that was given: see [`parse_timestamp`].
     fn from(parsed: Option<UnixMicros>) -> Self {
         parsed.map_or(Self::Unreadable, Self::At)
+    }
+}
+
+/// The moment at which the clocks of `zone` show `local`. A time that they skip is an hour later, one that
+/// they show twice the first of both; `None` at the ends of the calendar.
+pub fn at_wall(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
+    let found = |found: DateTime<Tz>| Some(UnixMicros(found.timestamp_micros()));
+    match zone.from_local_datetime(&local) {
+        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => found(time),
+        LocalResult::None => {
+            let later = local.checked_add_signed(Duration::hours(1))?;
+            zone.from_local_datetime(&later).earliest().and_then(found)
+        }
     }
 }
 

@@ -288,7 +288,7 @@ impl<'d> Evaluation<'d, '_> {
             }
             (Scope::Group(None), Aggregation::Person) => predicate.matches_value(None, now),
             // There is no event.
-            (Scope::Event, _) => false,
+            (Scope::Event | Scope::EventMetadata, _) => false,
         }
     }
 

@@ -194,7 +194,8 @@ impl Evaluation<'_, '_> {
             (Scope::Group(Some(index)), _) | (Scope::Group(None), Aggregation::Group(index)) => {
                 self.subject.group(index)?.property(&predicate.key).map(Cow::Borrowed)
             }
-            (Scope::Group(None), Aggregation::Person) | (Scope::Event, _) => None,
+            (Scope::Group(None), Aggregation::Person)
+            | (Scope::Event | Scope::EventMetadata, _) => None,
         }
     }
 }

@@ -52,6 +52,16 @@ impl Fields {
         Self::parse(&content_type, &body)
     }
 
+    /// Reads the body of `request`, a list of objects; one alone counts as such a list.
+    pub async fn read_many(request: Request) -> Result<Vec<Self>, Problem> {
+        let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        let body = request.body.read(BODY_MAX_BYTES).await?;
+        match document(&content_type, &body)? {
+            Some(Value::Array(items)) => items.into_iter().map(Self::of).collect(),
+            one => Ok(vec![one.map_or_else(|| Ok(Self(Map::new())), Self::of)?]),
+        }
+    }
+
     /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The
     /// body can be read afterwards.
     pub async fn peek_text(request: &mut Request, name: &str) -> Option<String> {
@@ -63,15 +73,11 @@ impl Fields {
 
     /// Reads a JSON object; nothing at all counts as an empty one. An empty media type is JSON.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
-        if body.is_empty() {
-            return Ok(Self(Map::new()));
-        }
-        let media_type = content_type.split(';').next().unwrap_or_default().trim();
-        if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
-            return Err(Problem::unsupported_media_type(content_type));
-        }
-        let value = json::read_within(DEPTH_MAX, body);
-        match value.map_err(|error| Problem::parse_error(&error))? {
+        document(content_type, body)?.map_or_else(|| Ok(Self(Map::new())), Self::of)
+    }
+
+    fn of(value: Value) -> Result<Self, Problem> {
+        match value {
             Value::Object(fields) => Ok(Self(fields)),
             other => {
                 let kind = python_type(&other);
@@ -250,6 +256,19 @@ impl Fields {
             }
         }
     }
+}
+
+/// The JSON of a body; `None` if there is nothing at all.
+fn document(content_type: &str, body: &[u8]) -> Result<Option<Value>, Problem> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::unsupported_media_type(content_type));
+    }
+    let value = json::read_within(DEPTH_MAX, body);
+    value.map(Some).map_err(|error| Problem::parse_error(&error))
 }
 
 fn text(name: impl Into<Cow<'static, str>>, value: &Value) -> Result<String, Problem> {

@@ -180,10 +180,15 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/feature_flags/:id/versions/:version/revert/", "feature_flag:write", of_project!(actions::revert)),
 
     at("GET",       "P/groups/",                "group:read",            of_project!(groups::list)),
+    at("POST",      "P/groups/",                "group:write",           of_project!(groups::changes::create)),
+    at("GET",       "P/groups/activity/",       "group:read",            of_project!(groups::activity)),
+    at("POST",      "P/groups/delete_property/", "group:write",          of_project!(groups::changes::delete_property)),
     at("GET",       "P/groups/find/",           "group:read",            of_project!(groups::find)),
     at("GET",       "P/groups/property_definitions/", "group:read", of_project!(groups::property_definitions)),
     at("GET",       "P/groups/property_values/", "group:read",           of_project!(groups::property_values)),
+    at("POST",      "P/groups/update_property/", "group:write",          of_project!(groups::changes::update_property)),
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
+    at("PATCH",     "P/groups_types/update_metadata/", "group:write",    of_project!(groups::changes::update_types)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
     at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted().analytics(),

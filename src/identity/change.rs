@@ -81,6 +81,19 @@ pub enum OpKind {
         /// The changes.
         update: Update,
     },
+    /// An operator makes a group, or changes its properties. The op's own distinct id is empty.
+    ChangeGroup {
+        /// The name of its type, which there has to be.
+        group_type: String,
+        /// Its key.
+        key: String,
+        /// Whether it is to be made. If it is there then, or otherwise is not, nothing happens.
+        is_new: bool,
+        /// Properties to set.
+        set: Map<String, Value>,
+        /// Properties to remove.
+        unset: Vec<String>,
+    },
     /// An operator deletes a person, its events, or both. The op's own distinct id is empty.
     Delete {
         /// The person. If it is gone, nothing happens.
@@ -125,26 +138,45 @@ pub enum Keep {
     AllBut(Vec<String>),
 }
 
-/// What an operation of an operator did to a person: who it is about, and what was before.
+/// What an operation of an operator did to a person or a group: who it is about, and what was before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// Whose person.
+    /// Whose person or group.
     pub project: ProjectId,
     /// Sequence of the record of the operation.
     pub sequence: u64,
     /// When the operation was asked for.
     pub at: UnixMicros,
-    /// The person's integer id.
-    pub person: i64,
-    /// The person's uuid before.
-    pub uuid: Uuid,
+    /// Who it is about.
+    pub whom: Whom,
     /// What was done.
     pub done: Done,
 }
 
-/// What was done to a person.
+/// Who an operation is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// A person.
+    Person {
+        /// Its integer id.
+        number: i64,
+        /// Its uuid before.
+        uuid: Uuid,
+    },
+    /// A group.
+    Group {
+        /// The index of its type.
+        type_index: u8,
+        /// Its key.
+        key: String,
+    },
+}
+
+/// What was done to a person or a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
+    /// A group was made, with these properties.
+    Made(Map<String, Value>),
     /// Properties were set or removed. Both have only what differs.
     Changed {
         /// Values of before; a key that is not here was absent.
@@ -152,14 +184,14 @@ pub enum Done {
         /// Values of after; a key that is not here was removed.
         after: Map<String, Value>,
     },
-    /// Distinct ids got persons of their own. Both are in the order in which they had come.
+    /// Distinct ids of a person got persons of their own. Both are in the order in which they had come.
     Split {
         /// All of before.
         before: Vec<String>,
         /// Those that are left.
         after: Vec<String>,
     },
-    /// The person was deleted, or its events, or both.
+    /// A person was deleted, or its events, or both.
     Deleted {
         /// What of it.
         extent: Extent,

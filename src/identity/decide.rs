@@ -216,6 +216,7 @@ pub fn decide<'op>(
         | OpKind::GroupTypes(_)
         | OpKind::Split { .. }
         | OpKind::Change { .. }
+        | OpKind::ChangeGroup { .. }
         | OpKind::Delete { .. } => nothing(),
     }
 }

@@ -253,6 +253,7 @@ impl<'s> Overlay<'s> {
             OpKind::Change { person, update } => {
                 return self.change(project, op, *person, update);
             }
+            OpKind::ChangeGroup { .. } => return self.change_group(project, op),
             OpKind::Delete { person, extent } => {
                 return self.delete(project, op, *person, *extent);
             }
@@ -548,7 +549,7 @@ impl<'s> Overlay<'s> {
                 }))
             }
         };
-        if !group::merge_group(&mut group.properties, set) {
+        if !group::merge_group(&mut group.properties, set, &[]) {
             self.warn(project, op, WarningKind::PropertiesTooLarge);
         }
         Ok(())

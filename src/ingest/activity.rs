@@ -1,10 +1,11 @@
-//! What operators' operations did to persons, as entries of the activity log.
+//! What operators' operations did to persons and groups, as entries of the activity log.
 //!
 //! Of a person that was deleted only that, by whom and when: who asks for a deletion wants nothing
 //! to be left.
 
 use std::collections::HashSet;
 
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
@@ -14,11 +15,13 @@ use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
+use crate::identity::change::Whom;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
 use crate::metadata::forgetting::Forgotten;
 use crate::storage::wal::Sequence;
 
@@ -51,10 +54,12 @@ pub(super) fn entries(
 
 /// What the metadata store knows of a person that is deleted.
 fn forgotten(effect: &Effect) -> Option<Forgotten> {
-    match &effect.done {
-        Done::Deleted { extent, distinct_ids } if extent.has_person() => {
+    match (&effect.whom, &effect.done) {
+        (Whom::Person { uuid, .. }, Done::Deleted { extent, distinct_ids })
+            if extent.has_person() =>
+        {
             let merged = distinct_ids.iter().map(|id| PersonId::of(effect.project, id).0);
-            let uuids = merged.chain([effect.uuid]).collect();
+            let uuids = merged.chain([*uuid]).collect();
             Some(Forgotten { uuids, distinct_ids: distinct_ids.clone() })
         }
         _ => None,
@@ -79,6 +84,36 @@ fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, usize))
 }
 
 fn change(effect: &Effect) -> Change {
+    match &effect.whom {
+        Whom::Person { number, uuid } => of_person(*number, uuid.to_string(), &effect.done),
+        Whom::Group { type_index, key } => of_group(*type_index, key, &effect.done),
+    }
+}
+
+/// As PostHog tells of groups: of one property by its name, and each is a field. The item is the index
+/// of the type and the key.
+fn of_group(type_index: u8, key: &str, done: &Done) -> Change {
+    let none = Map::new();
+    let (before, after) = match done {
+        Done::Changed { before, after } => (before, after),
+        Done::Made(properties) => (&none, properties),
+        Done::Split { .. } | Done::Deleted { .. } => (&none, &none),
+    };
+    let mut names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    let (verb, name) = match (done, names.next(), names.next()) {
+        (Done::Changed { .. }, Some(name), None) if before.is_empty() => {
+            (Verb::CreateProperty, name.as_str())
+        }
+        (Done::Changed { .. }, Some(name), None) => (Verb::UpdateProperty, name.as_str()),
+        (Done::Made(_), ..) => (Verb::CreateGroup, key),
+        _ => (Verb::UpdateProperty, key),
+    };
+    let fields = diff(Scope::Group, before, after);
+    let item = format!("{type_index}:{key}");
+    Change { scope: Scope::Group, item, verb, name: name.to_owned(), fields }
+}
+
+fn of_person(number: i64, uuid: String, done: &Done) -> Change {
     let field = |action: &str, field: Option<&str>, before: Value, after: Value| {
         vec![json!({
             "type": Scope::Person.name(),
@@ -88,8 +123,9 @@ fn change(effect: &Effect) -> Change {
             "after": after,
         })]
     };
-    let uuid = effect.uuid.to_string();
-    let (verb, name, fields) = match &effect.done {
+    let (verb, name, fields) = match done {
+        // Persons come into being by events.
+        Done::Made(_) => (Verb::Created, uuid, Vec::new()),
         Done::Changed { before, after } => {
             let (before, after) = (Value::from(before.clone()), Value::from(after.clone()));
             let is_removal = after == json!({});
@@ -115,7 +151,7 @@ fn change(effect: &Effect) -> Change {
             (verb, uuid, if extent.has_events() { events } else { Vec::new() })
         }
     };
-    Change { scope: Scope::Person, item: effect.person.to_string(), verb, name, fields }
+    Change { scope: Scope::Person, item: number.to_string(), verb, name, fields }
 }
 
 #[cfg(test)]
@@ -134,13 +170,70 @@ mod tests {
     use crate::identity::change::Done;
     use crate::identity::change::Effect;
     use crate::identity::change::Extent;
+    use crate::identity::change::Whom;
     use crate::metadata::accounts::UserId;
+    use crate::metadata::activity::Scope;
+    use crate::metadata::activity::Verb;
     use crate::metadata::forgetting::Forgotten;
     use crate::storage::wal::Sequence;
 
     fn effect(sequence: u64, done: Done) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
-        Effect { project, sequence, at, person: 3, uuid, done }
+        Effect { project, sequence, at, whom: Whom::Person { number: 3, uuid }, done }
+    }
+
+    /// PostHog tells of each property of a group by itself.
+    #[test]
+    fn changes_of_groups_are_told_by_property() {
+        let whom = Whom::Group { type_index: 2, key: "acme".to_owned() };
+        let told = |done: Done| {
+            let effect = Effect { whom: whom.clone(), ..effect(1, done) };
+            let entry = entries(&[effect], |_| Some(UserId(9))).remove(0);
+            assert_eq!((entry.change.scope, entry.change.item.as_str()), (Scope::Group, "2:acme"));
+            assert_eq!(entry.forgotten, None);
+            let field = |field: &Value| [field["action"].clone(), field["field"].clone()];
+            let fields: Vec<_> = entry.change.fields.iter().map(field).collect();
+            (entry.change.verb, entry.change.name, json!(fields))
+        };
+        let changed = |before: Value, after: Value| Done::Changed {
+            before: object(before),
+            after: object(after),
+        };
+        for (done, verb, name, fields) in [
+            (
+                Done::Made(object(json!({"plan": "free", "seats": 3}))),
+                Verb::CreateGroup,
+                "acme",
+                json!([["created", "plan"], ["created", "seats"]]),
+            ),
+            (Done::Made(Map::new()), Verb::CreateGroup, "acme", json!([])),
+            (
+                changed(json!({}), json!({"plan": "pro"})),
+                Verb::CreateProperty,
+                "plan",
+                json!([["created", "plan"]]),
+            ),
+            (
+                changed(json!({"plan": "free"}), json!({"plan": "pro"})),
+                Verb::UpdateProperty,
+                "plan",
+                json!([["changed", "plan"]]),
+            ),
+            (
+                changed(json!({"plan": "free"}), json!({})),
+                Verb::UpdateProperty,
+                "plan",
+                json!([["deleted", "plan"]]),
+            ),
+            (
+                changed(json!({"plan": "free"}), json!({"seats": 1})),
+                Verb::UpdateProperty,
+                "acme",
+                json!([["deleted", "plan"], ["created", "seats"]]),
+            ),
+        ] {
+            assert_eq!(told(done), (verb, name.to_owned(), fields));
+        }
     }
 
     fn deleted(extent: Extent, ids: &[&str]) -> Done {

@@ -4,7 +4,7 @@
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
 //! `lifts` (properties that say something of the person), `properties` (what is stored of them),
 //! `persons`, `groups`, `place` (the address, and what is known of it), and `v1`, the other way into
-//! the road.
+//! the road. `told` reads afterwards what stored events said of their persons.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -19,6 +19,7 @@ mod names;
 mod persons;
 mod place;
 mod properties;
+pub mod told;
 pub(super) mod v1;
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What operators do to persons, as the log keeps it: an operation stands in the log among the
+//! What operators do to persons and groups, as the log keeps it: an operation stands in the log among the
 //! requests of senders and takes effect in its place, also in every replay.
 //!
 //! | bytes | field |
@@ -36,7 +36,7 @@ const LAYOUT: u8 = 4;
 /// First byte of one of before the user stood in it.
 const LAYOUT_WITHOUT_USER: u8 = 2;
 
-/// An operation on persons of a project.
+/// An operation on persons or a group of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The project.
@@ -68,6 +68,22 @@ pub enum Action {
     ChangePerson {
         /// Uuid of the person.
         person: String,
+        /// Properties to set.
+        #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "json::object")]
+        set: Map<String, Value>,
+        /// Properties to remove.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unset: Vec<String>,
+    },
+    /// See [`OpKind::ChangeGroup`].
+    ChangeGroup {
+        /// The name of its type.
+        group_type: String,
+        /// Its key.
+        key: String,
+        /// Whether it is to be made.
+        #[serde(default)]
+        is_new: bool,
         /// Properties to set.
         #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "json::object")]
         set: Map<String, Value>,
@@ -159,6 +175,9 @@ impl Operation {
                 let update = Update { set, unset, ..Update::default() };
                 vec![OpKind::Change { person: uuid(&person)?, update }]
             }
+            Action::ChangeGroup { group_type, key, is_new, set, unset } => {
+                vec![OpKind::ChangeGroup { group_type, key, is_new, set, unset }]
+            }
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
                 let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)?, extent });
@@ -230,6 +249,38 @@ mod tests {
         let (deep, other) = (record(&nested(300)), record(&json!(1)));
         assert!(deep.clone().replayed(&deep.encode()).is_err());
         assert!(deep.replayed(&other.encode()).is_err());
+    }
+
+    #[test]
+    fn changes_of_groups_read_back() {
+        for (is_new, unset) in [(true, vec![]), (false, vec!["age".to_owned()])] {
+            let set = Map::from_iter([("plan".to_owned(), Value::from("pro"))]);
+            let (group_type, key) = ("company".to_owned(), "acme".to_owned());
+            let action = Action::ChangeGroup {
+                group_type: group_type.clone(),
+                key: key.clone(),
+                is_new,
+                set: set.clone(),
+                unset: unset.clone(),
+            };
+            let operation =
+                Operation { project: ProjectId(7), at: UnixMicros(1), by: Some(UserId(1)), action };
+            let read = Operation::decode(&operation.encode()).unwrap();
+            assert_eq!(read, operation);
+            let ops = read.prepare().unwrap().ops;
+            let [op] = &ops[..] else { panic!("{ops:?}") };
+            let OpKind::ChangeGroup {
+                group_type: of,
+                key: named,
+                is_new: new,
+                set: put,
+                unset: gone,
+            } = &op.kind
+            else {
+                panic!("{op:?}")
+            };
+            assert_eq!((of, named, *new, put, gone), (&group_type, &key, is_new, &set, &unset));
+        }
     }
 
     #[test]

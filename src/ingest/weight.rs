@@ -146,6 +146,9 @@ fn of_op(op: &Op) -> usize {
         OpKind::GroupUpdate { group_type, key, set } => {
             of_text(group_type) + of_text(key) + of_map(set)
         }
+        OpKind::ChangeGroup { group_type, key, set, unset, .. } => {
+            of_text(group_type) + of_text(key) + of_map(set) + of_texts(unset)
+        }
         OpKind::GroupTypes(names) => of_texts(names),
         OpKind::Split { keep, .. } => match keep {
             Keep::Own => 0,

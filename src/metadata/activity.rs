@@ -43,6 +43,8 @@ pub enum Scope {
     Role,
     /// A person.
     Person,
+    /// A group, or a type of groups.
+    Group,
     /// An event definition.
     EventDefinition,
     /// A property definition.
@@ -66,6 +68,12 @@ pub enum Verb {
     SplitPerson,
     /// Properties of a person were removed.
     DeleteProperty,
+    /// A group is new.
+    CreateGroup,
+    /// A property of a group is new.
+    CreateProperty,
+    /// A property of a group is another, or was removed.
+    UpdateProperty,
     /// It is gone for good. What is deleted but can be restored was updated.
     Deleted,
 }
@@ -142,12 +150,13 @@ pub struct EntryPage {
 }
 
 impl Scope {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::FeatureFlag,
         Self::EarlyAccessFeature,
         Self::Cohort,
         Self::Role,
         Self::Person,
+        Self::Group,
         Self::EventDefinition,
         Self::PropertyDefinition,
         Self::Project,
@@ -162,6 +171,7 @@ impl Scope {
             Self::Cohort => "Cohort",
             Self::Role => "Role",
             Self::Person => "Person",
+            Self::Group => "Group",
             Self::EventDefinition => "EventDefinition",
             Self::PropertyDefinition => "PropertyDefinition",
             Self::Project => "Project",
@@ -183,6 +193,9 @@ impl Verb {
             Self::Changed => "changed",
             Self::SplitPerson => "split_person",
             Self::DeleteProperty => "delete_property",
+            Self::CreateGroup => "create_group",
+            Self::CreateProperty => "create_property",
+            Self::UpdateProperty => "update_property",
             Self::Deleted => "deleted",
         }
     }

@@ -1,10 +1,50 @@
 //! The group types of a project: names in the order of first sight, whose position is the number of
-//! the column that holds the group's key. A name never moves and never leaves.
+//! the column that holds the group's key. A name never moves and never leaves. What people call such groups
+//! ([`Called`]) stands beside it.
+
+use std::collections::HashMap;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+
+/// What people call the groups of a type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Called {
+    /// One of them.
+    pub name_singular: Option<String>,
+    /// Several.
+    pub name_plural: Option<String>,
+}
+
+/// Other words for the groups of a type; `None` leaves one as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CalledPatch {
+    /// Position of the type.
+    pub position: u8,
+    /// For one of them.
+    pub name_singular: Option<Option<String>>,
+    /// For several.
+    pub name_plural: Option<Option<String>>,
+}
+
+impl Called {
+    fn fields(&self) -> Map<String, Value> {
+        activity::fields(
+            json!({"name_singular": self.name_singular, "name_plural": self.name_plural}),
+        )
+    }
+}
 
 impl Metadata {
     /// Gives each of `names` that is new the next free position, as long as there are any; the
@@ -37,5 +77,75 @@ impl Metadata {
             next.put_group_type(project, name.clone());
         }
         write.commit(next).await
+    }
+
+    /// What people call the groups of each type of a project, by the name of the type.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn group_types_called(
+        &self,
+        project: ProjectId,
+    ) -> Result<HashMap<String, Called>, MetadataError> {
+        #[derive(sqlx::FromRow)]
+        struct Row {
+            name: String,
+            #[sqlx(flatten)]
+            called: Called,
+        }
+        let select =
+            "SELECT name, name_singular, name_plural FROM group_types WHERE project_id = $1";
+        let rows = sqlx::query_as(select).bind(project.0).fetch_all(self.shared.db.readers());
+        let rows: Vec<Row> = rows.await?;
+        Ok(rows.into_iter().map(|row| (row.name, row.called)).collect())
+    }
+
+    /// Changes what people call groups, in the name of the user `by`; all types or none.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if there is no such type, [`MetadataError::Database`].
+    pub async fn call_group_types(
+        &self,
+        project: ProjectId,
+        by: UserId,
+        patches: &[CalledPatch],
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        for patch in patches {
+            let types = write.base.group_types(project);
+            let name = types.get(usize::from(patch.position)).cloned();
+            let name = name.ok_or(MetadataError::NotFound("group type"))?;
+            let select = "SELECT name_singular, name_plural FROM group_types
+                          WHERE project_id = $1 AND position = $2";
+            let position = i64::from(patch.position);
+            let stored = sqlx::query_as(select).bind(project.0).bind(position);
+            let before: Called = stored.fetch_one(write.connection()).await?;
+            let mut called = before.clone();
+            if let Some(singular) = &patch.name_singular {
+                called.name_singular.clone_from(singular);
+            }
+            if let Some(plural) = &patch.name_plural {
+                called.name_plural.clone_from(plural);
+            }
+            if called == before {
+                continue;
+            }
+            let update = "UPDATE group_types SET name_singular = $3, name_plural = $4
+                          WHERE project_id = $1 AND position = $2";
+            sqlx::query(update)
+                .bind(project.0)
+                .bind(position)
+                .bind(&called.name_singular)
+                .bind(&called.name_plural)
+                .execute(write.connection())
+                .await?;
+            let fields = activity::diff(Scope::Group, &before.fields(), &called.fields());
+            let item = patch.position.to_string();
+            let change = Change { scope: Scope::Group, item, verb: Verb::Updated, name, fields };
+            write.log(project, Some(by), change).await?;
+        }
+        write.commit_unseen().await
     }
 }

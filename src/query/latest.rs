@@ -6,7 +6,10 @@
 //! last one wanted is found first, going back from the newest event in windows that grow, and
 //! reading nothing but times and what the filters need. Files, row groups and pages outside of a
 //! window are left out by their bounds. Only then are the rows since that time read whole. Both
-//! steps see the same snapshot. Of one person all events are looked for at once.
+//! steps see the same snapshot. Of one person all events are looked for at once, and shown in the order of
+//! time by [`history`].
+
+pub mod history;
 
 use std::sync::Arc;
 
@@ -31,7 +34,6 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::event::schema::promoted_column_name;
 use crate::identity::deletions::Deletions;
-use crate::query::Answer;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::events;
@@ -64,7 +66,7 @@ pub struct EventsQuestion {
     pub distinct_id: Option<String>,
     /// The person, as of now.
     pub person: Option<Uuid>,
-    /// Filters on properties of the event, and on its person and the cohorts of that.
+    /// Filters on the event, on its person and the cohorts of that, and on its groups.
     pub properties: Option<Tree>,
     /// Answers for cohorts; without it nobody is in one.
     pub in_cohort: Option<InCohort>,
@@ -99,6 +101,11 @@ pub struct EventRow {
     pub properties: String,
 }
 
+/// Whether filters of the type `event_metadata` know something of an event by this name.
+pub fn is_metadata(key: &str) -> bool {
+    matches::metadata_column(key).is_some()
+}
+
 /// Which values are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct ValuesQuestion {
@@ -110,17 +117,6 @@ pub struct ValuesQuestion {
     pub events: Vec<String>,
     /// Only later events.
     pub after: Option<UnixMicros>,
-}
-
-/// Events as they come.
-#[derive(Debug)]
-pub struct History(Answer);
-
-impl History {
-    /// The next events; `None` at the end.
-    pub async fn next(&mut self) -> Option<Result<Vec<EventRow>, QueryError>> {
-        Some(self.0.next().await?.map(|batch| event_rows(&batch)))
-    }
 }
 
 /// One project's events as of one snapshot.
@@ -190,26 +186,6 @@ impl Engine {
         Ok(self.event_rows(rows).await?.pop())
     }
 
-    /// The events of a person up to a time, oldest first, as they come.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`]; more may come with the events.
-    pub async fn history(
-        &self,
-        project: ProjectId,
-        person: Uuid,
-        until: UnixMicros,
-    ) -> Result<History, QueryError> {
-        self.wait().await?;
-        let source = self.source(project, Some(col("person_id").eq(lit(person.to_string()))));
-        let rows = source.table(&source.files(i64::MIN, until.0, None))?;
-        let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until.0)))?)?;
-        let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
-        let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
-        Ok(History(self.stream(rows.sort(order)?.select(columns)?).await?))
-    }
-
     /// Values that the property has in a sample of the events, as texts; those that are no text are
     /// compact JSON.
     ///
@@ -250,8 +226,8 @@ impl Engine {
         let in_cohort = question.in_cohort;
         let tree = question.properties.map(|tree| {
             let now = self.shared.clock.now();
-            let persons = self.identities().view();
-            matches::condition(Filters { tree, project, persons, in_cohort, now })
+            let view = self.identities().view();
+            matches::condition(Filters { tree, project, view, in_cohort, now })
         });
         let conditions = [
             equal("event", question.event),

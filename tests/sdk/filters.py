@@ -230,13 +230,11 @@ def condition(p, operator, value):
 def leaf(filter):
     p = Property(filter["key"])
     operator, value = filter.get("operator") or "exact", filter.get("value")
+    operator = {"in": "exact", "not_in": "is_not"}.get(operator, operator)
     if operator == "is_set":
         sql = p.exists
     elif operator == "is_not_set":
         sql = f"NOT {p.exists}"
-    elif operator in ("in", "not_in") or value is None:
-        # They ask for cohorts; and nothing asks for nothing.
-        sql = "false"
     elif operator in NEGATED:
         held = condition(p, NEGATED[operator], value)
         sql = f"(NOT {p.exists} OR coalesce(NOT ({held}), false))"

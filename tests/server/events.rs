@@ -185,8 +185,8 @@ fn events_are_found_by_cohorts_persons_and_flags() {
     }
     for (filters, detail) in [
         (
-            json!([{"key": "a", "type": "group", "group_type_index": 0, "value": 1}]),
-            "Events can be filtered by properties of events and persons, and by cohorts only.",
+            json!([{"key": "a", "type": "group", "value": 1}]),
+            "A filter of the type group needs a group_type_index.",
         ),
         (json!([{"key": "1 = 1", "type": "hogql"}]), "unknown filter type 'hogql'"),
     ] {
@@ -243,6 +243,70 @@ fn values_of_properties_are_those_of_the_last_days() {
     assert_eq!(values(&[("key", "kind"), ("event_name", "view")]), json!([]));
     assert_eq!(values(&[("key", "custom_event")]), json!([{"name": "click"}]));
     assert_eq!(values(&[]), json!([]));
+}
+
+/// Properties of the groups as they are now, and the row of the event itself.
+#[test]
+fn events_are_filtered_by_their_groups_and_by_their_rows() {
+    let server = TestServer::start();
+    let group = |key: &str, set: Value| json!({"event": "$groupidentify", "distinct_id": "a", "properties": {"$group_type": "company", "$group_key": key, "$group_set": set}});
+    let event = |n: u32, properties: Value| {
+        let mut event = event(n);
+        let own = event["properties"].as_object_mut().expect("an object");
+        own.extend(properties.as_object().expect("an object").clone());
+        event
+    };
+    let sent = json!([
+        group("acme", json!({"plan": "free", "seats": 3})),
+        event(0, json!({"$groups": {"company": "acme"}})),
+        event(1, json!({"$groups": {"company": "umbrella"}, "$session_id": "s1"})),
+        event(2, json!({"$groups": {"team": "acme"}})),
+        event(3, json!({})),
+        group("acme", json!({"plan": "pro"})),
+        group("umbrella", json!({"plan": "free"})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let of_group = |operator: &str, key: &str, value: Value| json!({"key": key, "operator": operator, "value": value, "type": "group", "group_type_index": 0});
+    let row = |operator: &str, key: &str, value: Value| json!({"key": key, "operator": operator, "value": value, "type": "event_metadata"});
+    let own = json!([{"key": "n", "operator": "is_set"}]);
+    for (filters, expected) in [
+        (json!([of_group("exact", "plan", json!("pro"))]), vec![0]),
+        (json!([of_group("in", "plan", json!(["pro", "free"]))]), vec![1, 0]),
+        (json!([of_group("gt", "seats", json!(2))]), vec![0]),
+        // Who has no such group, or one without the property, has another.
+        (json!([own[0], of_group("is_not", "plan", json!("free"))]), vec![3, 2, 0]),
+        (json!([own[0], of_group("not_in", "plan", json!(["pro", "free"]))]), vec![3, 2]),
+        (json!([{"key": "plan", "value": "pro", "type": "group", "group_type_index": 1}]), vec![]),
+        (
+            json!({"type": "OR", "values": [of_group("exact", "plan", json!("pro")), {"key": "n", "value": 3}]}),
+            vec![3, 0],
+        ),
+        (json!([row("exact", "event", json!("odd"))]), vec![3, 1]),
+        (json!([row("in", "distinct_id", json!(["person 0", "person 2"]))]), vec![3, 2, 0]),
+        (json!([row("exact", "$group_0", json!("umbrella"))]), vec![1]),
+        (json!([own[0], row("is_set", "$group_1", json!(null))]), vec![2]),
+        (json!([row("is_set", "$session_id", json!(null))]), vec![1]),
+        (
+            json!([own[0], row("is_date_before", "timestamp", json!("2026-03-01T01:30:00Z"))]),
+            vec![1, 0],
+        ),
+    ] {
+        let filters = filters.to_string();
+        assert_eq!(numbers(&list(&server, &[("properties", &filters)])), expected, "{filters}");
+    }
+    for filters in [
+        json!([{"key": "plan", "value": "pro", "type": "group"}]),
+        json!([{"key": "nothing", "value": 1, "type": "event_metadata"}]),
+        json!([{"key": "plan", "operator": "exact"}]),
+        json!([{"key": "text", "value": "Buy", "type": "element"}]),
+    ] {
+        let answer = server.get(&with(EVENTS, &[("properties", &filters.to_string())]));
+        assert_eq!(
+            (answer.status, &answer.json()["attr"]),
+            (400, &json!("properties")),
+            "{filters}"
+        );
+    }
 }
 
 #[test]

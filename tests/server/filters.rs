@@ -42,8 +42,8 @@ const SINGLE: usize = 20;
 /// Trees of several filters.
 const TREES: usize = 150;
 
-/// Every operator of properties; the last two are for cohorts and match none.
-const OPERATORS: [&str; 34] = [
+/// Every operator of properties.
+const OPERATORS: [&str; 36] = [
     "exact",
     "is_not",
     "icontains",
@@ -78,9 +78,9 @@ const OPERATORS: [&str; 34] = [
     "semver_tilde",
     "semver_caret",
     "semver_wildcard",
+    "in",
+    "not_in",
 ];
-
-const COHORT_OPERATORS: [&str; 2] = ["in", "not_in"];
 
 /// Keys of rows; what they hold for the most part, and some that are hard to write.
 const KEYS: [(&str, Kind); 8] = [
@@ -234,7 +234,7 @@ impl Maker {
             _ if operator.starts_with("semver_") => Kind::Version,
             _ if operator.starts_with("is_date_") => Kind::Date,
             "gt" | "gte" | "min" | "lt" | "lte" | "max" | "between" | "not_between" => Kind::Number,
-            "exact" | "is_not" | "is_set" | "is_not_set" => self.pick(&KINDS),
+            "exact" | "is_not" | "in" | "not_in" | "is_set" | "is_not_set" => self.pick(&KINDS),
             _ => Kind::Text,
         }
     }
@@ -261,8 +261,10 @@ impl Maker {
         if self.chance(0.1) {
             return self.any_value();
         }
-        if matches!(operator, "exact" | "is_not" | "icontains_multi" | "not_icontains_multi")
-            && self.chance(0.4)
+        if matches!(
+            operator,
+            "exact" | "is_not" | "in" | "not_in" | "icontains_multi" | "not_icontains_multi"
+        ) && self.chance(0.4)
         {
             return Value::Array(
                 (0..self.random.random_range(0..4)).map(|_| self.value(kind)).collect(),
@@ -270,7 +272,7 @@ impl Maker {
         }
         match (operator, self.value(kind)) {
             // A part of a text says more than the whole.
-            ("exact" | "is_not", value) => value,
+            ("exact" | "is_not" | "in" | "not_in", value) => value,
             (_, Value::String(text)) if kind == Kind::Text => {
                 let start = self.random.random_range(0..=text.chars().count().min(3));
                 let length = self.random.random_range(1..=3);
@@ -297,8 +299,11 @@ impl Maker {
         if operator == "exact" && self.chance(0.3) {
             fields.remove("operator");
         }
-        if operator.starts_with("is_set") || self.chance(0.02) {
+        if matches!(operator, "is_set" | "is_not_set") {
             fields.remove("value");
+        } else if fields["value"].is_null() {
+            // Refused: there is nothing to compare with.
+            fields.insert("value".to_owned(), json!(""));
         }
         if self.chance(0.1) {
             fields.insert("negation".to_owned(), json!(true));
@@ -307,8 +312,7 @@ impl Maker {
     }
 
     fn any_leaf(&mut self) -> Value {
-        let operators = [&OPERATORS[..], &COHORT_OPERATORS].concat();
-        let operator = self.pick(&operators);
+        let operator = self.pick(&OPERATORS);
         self.leaf(operator)
     }
 

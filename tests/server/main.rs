@@ -31,6 +31,7 @@ mod flag_states;
 mod flags;
 mod fuzz;
 mod geoip;
+mod groups;
 mod harness;
 mod identity;
 mod isolation;

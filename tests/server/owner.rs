@@ -95,6 +95,8 @@ impl Owner {
         changed(&format!("event_definitions/{definition}/"), noted);
         changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
         changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
+        let group = "groups/update_property/?group_type_index=0&group_key=same";
+        made(group, json!({"key": "mark", "value": secret}));
         let roles = "/api/organizations/@current/roles/";
         let role = server.post(roles, &json!({"name": format!("role {}", self.project)})).json();
         let access =

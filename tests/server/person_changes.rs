@@ -279,24 +279,140 @@ fn the_timeline_begins_a_point_with_every_change() {
                 {"timestamp": "2026-01-01T03:00:00.000000Z", "properties": {"plan": "pro"}, "relevant_event_count": 2},
             ],
             "crucial_property_keys": ["plan"],
-            "effective_date_from": "2026-01-01T00:00:00.000000Z",
-            "effective_date_to": "2026-01-02T00:00:00.000000Z",
+            "effective_date_from": "2026-01-01T00:00:00+00:00",
+            "effective_date_to": "2026-01-02T23:59:59.999999+00:00",
         })
     );
     for (interval, to) in [
-        ("", "2026-02-01T00:00:00.000000Z"),
-        ("&interval=hour", "2026-01-31T01:00:00.000000Z"),
-        ("&interval=week", "2026-02-07T00:00:00.000000Z"),
-        ("&interval=month", "2026-02-28T00:00:00.000000Z"),
+        ("", "2026-01-31T23:59:59.999999+00:00"),
+        ("&interval=hour", "2026-01-31T00:59:59.999999+00:00"),
+        ("&interval=week", "2026-02-06T23:59:59.999999+00:00"),
+        ("&interval=month", "2026-02-27T23:59:59.999999+00:00"),
     ] {
         let query = format!("date_from=2026-01-31&date_to=2026-01-31{interval}");
         let timeline = server.get(&format!("{path}properties_timeline/?{query}")).json();
         assert_eq!(timeline["effective_date_to"], to, "one interval from one point in time");
     }
+    for (query, attr) in [
+        ("date_from=soon", "date_from"),
+        ("properties=x", "properties"),
+        ("events=[1", "events"),
+        ("events=[{%22id%22:4,%22type%22:%22actions%22}]", "events"),
+        ("actions=[{%22id%22:4}]", "actions"),
+        ("aggregation_group_type_index=5", "aggregation_group_type_index"),
+    ] {
+        let refused = server.get(&format!("{path}properties_timeline/?{query}"));
+        assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!(attr)), "{query}");
+    }
+}
+
+fn timeline(server: &TestServer, path: &str, query: &[(&str, &str)]) -> Value {
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    let answer = server.get(&format!("{path}properties_timeline/?{query}"));
+    assert_eq!(answer.status, 200, "{answer}");
+    answer.json()
+}
+
+/// Time of the day, a property and the number of events of each point.
+fn points(timeline: &Value, key: &str) -> Vec<(String, Value, u64)> {
+    let points = timeline["points"].as_array().expect("points").iter();
+    points
+        .map(|point| {
+            let time = &point["timestamp"].as_str().expect("a time")[11..16];
+            let count = point["relevant_event_count"].as_u64().expect("a number");
+            (time.to_owned(), point["properties"][key].clone(), count)
+        })
+        .collect()
+}
+
+/// Whatever says something of a person when it arrives does so in its timeline, and a day is one of the
+/// project's clocks.
+#[test]
+fn the_timeline_knows_what_events_say_and_the_time_zone_of_the_project() {
+    let server = TestServer::start();
+    let berlin = json!({"timezone": "Europe/Berlin"});
+    assert_eq!(server.patch("/api/projects/@current/", &berlin).status, 200);
+    let view = |time: &str, properties: Value| json!({"event": "$pageview", "distinct_id": "ann", "timestamp": time, "properties": properties});
+    let sent = json!([
+        // The first of May in Berlin, the last of April in London.
+        view("2026-04-30T22:30:00Z", json!({"$browser": "Firefox", "utm_source": "mail"})),
+        view("2026-05-01T10:00:00Z", json!({"$browser": "Firefox"})),
+        view("2026-05-01T11:00:00Z", json!({"$browser": "Safari", "utm_source": "ad"})),
+        // The second.
+        view("2026-05-01T22:30:00Z", json!({"utm_source": "friend"})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let path = path_of(&server, "ann");
+    let day = [("date_from", "2026-05-01"), ("date_to", "2026-05-01")];
+    let by_source =
+        [&day[..], &[("breakdown_type", "person"), ("breakdown", "utm_source")]].concat();
+    let told = timeline(&server, &path, &by_source);
+    let expected = [("22:30".into(), json!("mail"), 2), ("11:00".into(), json!("ad"), 1)];
+    assert_eq!(points(&told, "utm_source"), expected);
+    assert_eq!(told["effective_date_from"], "2026-05-01T00:00:00+02:00");
+    assert_eq!(told["effective_date_to"], "2026-05-01T23:59:59.999999+02:00");
+    // All that the person had, not the crucial alone.
+    let first = &told["points"][0]["properties"];
     assert_eq!(
-        server.get(&format!("{path}properties_timeline/?date_from=soon")).json()["attr"],
-        "date_from"
+        (&first["$initial_browser"], &first["$initial_utm_source"]),
+        (&json!("Firefox"), &json!("mail"))
     );
+    let listed =
+        [&day[..], &[("breakdown_type", "person"), ("breakdown", r#"["utm_source", "plan"]"#)]]
+            .concat();
+    assert_eq!(
+        timeline(&server, &path, &listed)["crucial_property_keys"],
+        json!(["plan", "utm_source"])
+    );
+}
+
+#[test]
+fn the_timeline_of_groups_is_of_those_that_the_events_belong_to() {
+    let server = TestServer::start();
+    let at = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
+    let group = |hour: u32, kind: &str, key: Value, set: Value| json!({"event": "$groupidentify", "distinct_id": "backend", "timestamp": at(hour), "properties": {"$group_type": kind, "$group_key": key, "$group_set": set}});
+    let event = |hour: u32, groups: Value| json!({"event": "view", "distinct_id": "ann", "timestamp": at(hour), "properties": {"$groups": groups}});
+    let sent = json!([
+        group(1, "company", json!("acme"), json!({"plan": "free", "seats": 3})),
+        group(1, "company", json!(7), json!({"plan": "team"})),
+        event(2, json!({"company": "acme", "channel": "general"})),
+        group(3, "channel", json!("acme"), json!({"plan": "of another type"})),
+        event(4, json!({"company": "acme"})),
+        group(5, "company", json!("acme"), json!({"plan": "pro"})),
+        group(5, "company", json!("umbrella"), json!({"plan": "evil"})),
+        event(5, json!({"company": "acme"})),
+        event(6, json!({"company": 7})),
+        event(7, json!({})),
+        event(8, json!({"company": "acme"})),
+        group(9, "company", json!("acme"), json!({"plan": "later"})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let path = path_of(&server, "ann");
+    let plan = r#"[{"key": "plan", "value": "pro", "type": "group", "group_type_index": 0}, {"key": "own", "value": 1, "type": "person"}]"#;
+    let query = [
+        ("date_from", "2026-01-01"),
+        ("date_to", "2026-01-02"),
+        ("properties", plan),
+        ("aggregation_group_type_index", "0"),
+    ];
+    let told = timeline(&server, &path, &query);
+    assert_eq!(told["crucial_property_keys"], json!(["plan"]));
+    let expected = [
+        ("02:00", json!("free"), 2),
+        ("05:00", json!("pro"), 1),
+        ("06:00", json!("team"), 1),
+        ("07:00", json!(null), 1),
+        ("08:00", json!("pro"), 1),
+    ];
+    assert_eq!(
+        points(&told, "plan"),
+        expected.map(|(time, plan, count)| (time.into(), plan, count))
+    );
+    assert_eq!(told["points"][1]["properties"], json!({"plan": "pro", "seats": 3}));
+    // A type that there is not: no event belongs to one.
+    let other = [&query[..3], &[("aggregation_group_type_index", "4")]].concat();
+    let told = timeline(&server, &path, &other);
+    assert_eq!(points(&told, "plan"), [("02:00".into(), json!(null), 6)]);
 }
 
 /// The way back from merges that joined too many: some ids leave, the others stay together.

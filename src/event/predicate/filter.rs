@@ -47,6 +47,8 @@ pub enum Scope {
     Group(Option<u8>),
     /// The event's.
     Event,
+    /// The event's row itself, as `distinct_id`.
+    EventMetadata,
 }
 
 /// Which members of a cohort match.

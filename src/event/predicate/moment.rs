@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use chrono::Days;
+use chrono::FixedOffset;
 use chrono::Months;
 use chrono::NaiveDate;
 use chrono::NaiveDateTime;
@@ -73,6 +74,40 @@ impl Moment {
     }
 }
 
+/// A date, or a date and time, as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// With an offset.
+    Instant(UnixMicros),
+    /// Without: what a clock on the wall shows.
+    Wall(NaiveDateTime),
+}
+
+impl Written {
+    /// Reads it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let instant = |time: DateTime<FixedOffset>| Self::Instant(UnixMicros::from(time.to_utc()));
+        if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+            return Some(instant(time));
+        }
+        if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+            return Some(Self::Wall(date.and_time(NaiveTime::MIN)));
+        }
+        for format in
+            ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
+        {
+            if let Ok(time) = NaiveDateTime::parse_from_str(text, format) {
+                return Some(Self::Wall(time));
+            }
+        }
+        // Offsets without a colon, as databases print them.
+        ["%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z"]
+            .into_iter()
+            .find_map(|format| DateTime::parse_from_str(text, format).ok())
+            .map(instant)
+    }
+}
+
 /// The time that a property value names at the time `now`: any form of [`Moment`], or seconds since
 /// 1970 as a number or the text of one.
 pub fn time_of(value: &Value, now: UnixMicros) -> Option<UnixMicros> {
@@ -105,26 +140,10 @@ fn span(text: &str) -> Option<Moment> {
 }
 
 fn instant(text: &str) -> Option<UnixMicros> {
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Some(UnixMicros::from(time.to_utc()));
-    }
-    if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-        return Some(UnixMicros::from(date.and_time(NaiveTime::MIN).and_utc()));
-    }
-    for format in
-        ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
-    {
-        if let Ok(time) = NaiveDateTime::parse_from_str(text, format) {
-            return Some(UnixMicros::from(time.and_utc()));
-        }
-    }
-    // Offsets without a colon, as databases print them.
-    for format in ["%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z"] {
-        if let Ok(time) = DateTime::parse_from_str(text, format) {
-            return Some(UnixMicros::from(time.to_utc()));
-        }
-    }
-    None
+    Written::parse(text).map(|written| match written {
+        Written::Instant(instant) => instant,
+        Written::Wall(time) => UnixMicros::from(time.and_utc()),
+    })
 }
 
 /// `None` for what is not a number and for what does not fit.

@@ -53,6 +53,9 @@ pub enum TreeError {
     /// A pattern does not compile.
     #[error("Invalid regular expression for the property '{0}'.")]
     Regex(String),
+    /// The operator compares with a value, and there is none.
+    #[error("Value must be set for the property '{0}' and its operator.")]
+    MissingValue(String),
     /// One filter.
     #[error(transparent)]
     Filter(#[from] PredicateError),
@@ -167,19 +170,33 @@ impl Reader<'_> {
         if json.get("type").is_none_or(Value::is_null) {
             json.insert("type".to_owned(), Value::from(self.scope));
         }
-        // A cohort has a type of its own for each way in which its members are known.
-        if matches!(
-            json.get("type").and_then(Value::as_str),
-            Some("static-cohort" | "precalculated-cohort")
-        ) {
-            json.insert("type".to_owned(), Value::from("cohort"));
+        let mut is_of_row = false;
+        match json.get("type").and_then(Value::as_str) {
+            // A cohort has a type of its own for each way in which its members are known.
+            Some("static-cohort" | "precalculated-cohort") => {
+                json.insert("type".to_owned(), Value::from("cohort"));
+            }
+            Some("cohort" | "flag") => {}
+            kind => {
+                is_of_row = kind == Some("event_metadata");
+                among_properties(&mut json, is_of_row);
+            }
         }
-        let filter = Filter::parse(&Value::Object(json), self.matching)?;
-        if let Filter::Property { predicate, .. } = &filter
-            && let Test::Is(Condition::Invalid(Invalid::Regex))
-            | Test::IsNot(Condition::Invalid(Invalid::Regex)) = &predicate.test
-        {
-            return Err(TreeError::Regex(predicate.key.to_string()));
+        let has_value = json.get("value").is_some_and(|value| !value.is_null());
+        let mut filter = Filter::parse(&Value::Object(json), self.matching)?;
+        if let Filter::Property { scope, predicate } = &mut filter {
+            if is_of_row {
+                *scope = Scope::EventMetadata;
+            }
+            match &predicate.test {
+                Test::Is(Condition::Invalid(Invalid::Regex))
+                | Test::IsNot(Condition::Invalid(Invalid::Regex)) => {
+                    return Err(TreeError::Regex(predicate.key.to_string()));
+                }
+                Test::Set | Test::NotSet => {}
+                _ if has_value => {}
+                _ => return Err(TreeError::MissingValue(predicate.key.to_string())),
+            }
         }
         Ok(Tree::Leaf { filter, negated })
     }
@@ -200,6 +217,22 @@ impl Reader<'_> {
     }
 }
 
+/// A filter on a property as [`Filter::parse`] reads it. Lists know operators for cohorts that properties
+/// have as well, and a type for the row of an event.
+fn among_properties(json: &mut Map<String, Value>, is_of_row: bool) {
+    let same = match json.get("operator").and_then(Value::as_str) {
+        Some("in") => Some("exact"),
+        Some("not_in") => Some("is_not"),
+        _ => None,
+    };
+    if let Some(same) = same {
+        json.insert("operator".to_owned(), Value::from(same));
+    }
+    if is_of_row {
+        json.insert("type".to_owned(), Value::from("event"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
@@ -211,6 +244,7 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::predicate::Matching;
     use crate::event::predicate::filter::Filter;
+    use crate::event::predicate::filter::Scope;
 
     fn parse(json: &Value) -> Result<Tree, TreeError> {
         Tree::parse(json, "person", Matching::Legacy)
@@ -250,6 +284,10 @@ mod tests {
             (json!({"email": "ANN@corp.com", "age__gt": 40}), true),
             (json!({"email__icontains": "nobody"}), false),
             (json!([{"key": "nothing", "operator": "is_not_set"}]), true),
+            (json!([{"key": "plan", "operator": "in", "value": ["free", "pro"]}]), true),
+            (json!([{"key": "plan", "operator": "not_in", "value": ["free", "pro"]}]), false),
+            (json!([{"key": "plan", "operator": "not_in", "value": ["free"]}]), true),
+            (json!([{"key": "nothing", "operator": "not_in", "value": ["free"]}]), true),
         ] {
             let tree = parse(&filters).unwrap();
             assert_eq!(holds(&tree, who), expected, "{filters}");
@@ -273,6 +311,12 @@ mod tests {
                 json!([{"key": "a", "operator": "regex", "value": "("}]),
                 TreeError::Regex("a".into()),
             ),
+            (json!([{"key": "a"}]), TreeError::MissingValue("a".into())),
+            (json!({"a__gt": null}), TreeError::MissingValue("a".into())),
+            (
+                json!([{"key": "a", "operator": "not_in", "value": null, "type": "event"}]),
+                TreeError::MissingValue("a".into()),
+            ),
             (deep, TreeError::TooLarge),
             (many, TreeError::TooLarge),
         ] {
@@ -281,6 +325,14 @@ mod tests {
         for filters in [json!([{"type": "person"}]), json!([{"key": "a", "operator": "like"}])] {
             assert!(matches!(parse(&filters), Err(TreeError::Filter(_))), "{filters}");
         }
+    }
+
+    #[test]
+    fn the_row_of_an_event_is_asked_for_by_a_type_of_its_own() {
+        let tree = parse(&json!([{"key": "event", "value": "a", "type": "event_metadata"}]));
+        let tree = tree.unwrap();
+        let [Filter::Property { scope, .. }] = tree.filters()[..] else { panic!("{tree:?}") };
+        assert_eq!(*scope, Scope::EventMetadata);
     }
 
     #[test]

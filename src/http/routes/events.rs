@@ -36,6 +36,7 @@ use crate::http::routes::query;
 use crate::query::latest::EventRow;
 use crate::query::latest::EventsQuestion;
 use crate::query::latest::ValuesQuestion;
+use crate::query::latest::is_metadata;
 
 /// How far back values of properties are looked for (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -222,23 +223,25 @@ async fn question(
     Ok(Some(question))
 }
 
-/// Filters on the properties of events, on their persons, and on the cohorts of those.
+/// Filters on events, on their persons and the cohorts of those, and on their groups.
 fn properties(text: &str) -> Result<Tree, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let tree = Tree::parse(&sent, "event", Matching::Legacy)
         .map_err(|error| wrong("properties", error.to_string()))?;
-    let can_be_asked = |filter: &&Filter| {
-        let is_known = |scope: &Scope| !matches!(scope, Scope::Group(_));
-        match filter {
-            Filter::Property { scope, .. } => is_known(scope),
-            Filter::Cohort { .. } => true,
-            Filter::Flag { .. } => false,
-        }
-    };
-    if !tree.filters().iter().all(can_be_asked) {
-        let detail =
-            "Events can be filtered by properties of events and persons, and by cohorts only.";
+    for filter in tree.filters() {
+        let detail = match filter {
+            Filter::Property { scope: Scope::Group(None), .. } => {
+                "A filter of the type group needs a group_type_index.".to_owned()
+            }
+            Filter::Property { scope: Scope::EventMetadata, predicate }
+                if !is_metadata(&predicate.key) =>
+            {
+                format!("Events have no \"{}\" besides their properties.", predicate.key)
+            }
+            Filter::Flag { .. } => "Events cannot be filtered by the values of flags.".to_owned(),
+            Filter::Property { .. } | Filter::Cohort { .. } => continue,
+        };
         return Err(wrong("properties", detail));
     }
     Ok(tree)

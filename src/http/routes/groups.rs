@@ -1,5 +1,7 @@
 //! Groups, such as companies: listed by type, found by key, and what is known of their properties.
-//! They come into being by events alone.
+//! Most come into being by events.
+
+pub mod changes;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,8 +21,11 @@ use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::activity;
 use crate::http::routes::query;
+use crate::http::routes::store::problem;
 use crate::identity::person::Group;
+use crate::metadata::activity::Scope;
 use crate::query::groups::Counts;
 use crate::query::people::Part;
 
@@ -41,7 +46,7 @@ struct GroupBody {
 struct TypeBody {
     group_type: String,
     group_type_index: usize,
-    /// Nobody named them otherwise.
+    /// Null if nobody named them otherwise.
     name_singular: Option<String>,
     name_plural: Option<String>,
 }
@@ -74,15 +79,43 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
 
 /// `GET groups/find/?group_type_index=&group_key=`.
 pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let index = type_index(&call.request)?;
-    let Some(key) = call.request.query("group_key").filter(|key| !key.is_empty()) else {
-        return Err(missing("group_key"));
-    };
-    app.engine.wait().await.map_err(query::problem)?;
-    let group = app.identities.group(call.asker.project.id, index, &key);
-    let group = group.map_err(|error| Problem::of(error.kind(), &error))?;
+    let (index, key, group) = find_one(app, call.asker.project.id, &call.request).await?;
+    Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, group)))
+}
+
+/// `GET groups/activity/?group_type_index=&group_key=`: what operators did to a group.
+pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (index, key, _) = find_one(app, call.asker.project.id, &call.request).await?;
+    activity::of_item(app, call, Scope::Group, Some(format!("{index}:{key}"))).await
+}
+
+/// The group that the query names, as of every event acknowledged so far.
+async fn find_one(
+    app: &App,
+    project: ProjectId,
+    request: &Request,
+) -> Result<(u8, String, Group), Problem> {
+    let (index, key) = named(request)?;
+    let group = group(app, project, (index, &key)).await?;
     let group = group.ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key.into_owned(), group)))
+    Ok((index, key, group))
+}
+
+/// The index of the type and the key of a group that the query has.
+fn named(request: &Request) -> Result<(u8, String), Problem> {
+    let index = type_index(request)?;
+    let key = request.query("group_key").filter(|key| !key.is_empty());
+    Ok((index, key.ok_or_else(|| missing("group_key"))?.into_owned()))
+}
+
+async fn group(
+    app: &App,
+    project: ProjectId,
+    (index, key): (u8, &str),
+) -> Result<Option<Group>, Problem> {
+    app.engine.wait().await.map_err(query::problem)?;
+    let group = app.identities.group(project, index, key);
+    group.map_err(|error| Problem::of(error.kind(), &error))
 }
 
 /// `GET groups/property_definitions/`: the properties of each type of groups, the most frequent
@@ -114,13 +147,21 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
 
 /// `GET groups_types/`, in the order of their indexes.
 pub async fn types(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    types_of(app, call.asker.project.id).await
+}
+
+async fn types_of(app: &App, project: ProjectId) -> Result<Response, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let names = type_names(app, call.asker.project.id);
-    let body = |(group_type_index, group_type): (usize, &String)| TypeBody {
-        group_type: group_type.clone(),
-        group_type_index,
-        name_singular: None,
-        name_plural: None,
+    let mut called = app.metadata.group_types_called(project).await.map_err(problem)?;
+    let names = type_names(app, project);
+    let body = |(group_type_index, group_type): (usize, &String)| {
+        let called = called.remove(group_type).unwrap_or_default();
+        TypeBody {
+            group_type: group_type.clone(),
+            group_type_index,
+            name_singular: called.name_singular,
+            name_plural: called.name_plural,
+        }
     };
     let bodies: Vec<TypeBody> = names.iter().enumerate().map(body).collect();
     Ok(Response::json(StatusCode::OK, &bodies))

@@ -42,12 +42,17 @@ pub fn is_group_name(name: &str) -> bool {
     !name.is_empty() && name.chars().nth(GROUP_NAME_MAX_CHARS).is_none()
 }
 
-/// Merges the properties of a `$groupidentify` into those of its group, shallowly. False,
-/// and no change, if the group would become too large.
-pub fn merge_group(properties: &mut Map<String, Value>, set: &Map<String, Value>) -> bool {
+/// Merges the properties of a `$groupidentify` into those of its group, shallowly; or what an operator
+/// sets and removes. False, and no change, if the group would become too large.
+pub fn merge_group(
+    properties: &mut Map<String, Value>,
+    set: &Map<String, Value>,
+    unset: &[String],
+) -> bool {
     let set = set.iter().filter(|(key, value)| properties.get(*key) != Some(*value));
     let set = set.map(|(key, value)| (key.as_str(), value.clone())).collect();
-    let changes = PropertyChanges { set, unset: Vec::new() };
+    let unset = unset.iter().map(String::as_str).collect();
+    let changes = PropertyChanges { set, unset };
     let fits = !is_too_large(properties, &changes);
     if fits {
         changes.apply(properties);

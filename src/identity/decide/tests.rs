@@ -480,10 +480,10 @@ fn group_types_get_indexes_in_order_of_sight() {
 #[test]
 fn groups_merge_shallowly_and_within_the_limit() {
     let mut group = object(json!({"a": {"x": 1}, "b": 1}));
-    assert!(merge_group(&mut group, &object(json!({"a": {"y": 1}, "c": null}))));
+    assert!(merge_group(&mut group, &object(json!({"a": {"y": 1}, "c": null})), &[]));
     assert_eq!(Value::Object(group.clone()), json!({"a": {"y": 1}, "b": 1, "c": null}));
     let huge = object(json!({"a": "x".repeat(PROPERTIES_MAX_BYTES)}));
-    assert!(!merge_group(&mut group, &huge));
+    assert!(!merge_group(&mut group, &huge, &[]));
     assert_eq!(group.get("a"), Some(&json!({"y": 1})));
 }
 

@@ -1,4 +1,4 @@
-//! What operators do to one person, carried out: changes of properties, and the end.
+//! What operators do to one person or group, carried out: changes of properties, and the end.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -12,14 +12,18 @@ use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::identity::change::Extent;
 use crate::identity::change::Op;
+use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
+use crate::identity::change::Whom;
 use crate::identity::decide;
 use crate::identity::decide::Change;
+use crate::identity::decide::group;
 use crate::identity::deletions::Mark;
 use crate::identity::deletions::Place;
 use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
+use crate::identity::person::Group;
 use crate::identity::person::Person;
 
 impl Overlay<'_> {
@@ -46,8 +50,54 @@ impl Overlay<'_> {
             without(&after.properties, &person.properties),
         );
         if !before.is_empty() || !after.is_empty() {
-            self.has_effect((project, op), &person, Done::Changed { before, after });
+            self.has_effect((project, op), whom(&person), Done::Changed { before, after });
         }
+        Ok(())
+    }
+
+    /// Makes a group, or changes its properties. Like the rest of a group, what it becomes is written
+    /// whole.
+    pub(super) fn change_group(
+        &mut self,
+        project: ProjectId,
+        op: &Op,
+    ) -> Result<(), IdentityError> {
+        let OpKind::ChangeGroup { group_type, key, is_new, set, unset } = &op.kind else {
+            return Ok(());
+        };
+        let known = self.types.get(&project).and_then(|types| {
+            types.iter().position(|name| name == group_type).and_then(|at| u8::try_from(at).ok())
+        });
+        let Some(type_index) = known.filter(|_| group::is_group_name(key)) else {
+            return Ok(());
+        };
+        let place = (project, type_index, key.clone());
+        let before = match self.groups.get(&place) {
+            Some(group) => Some(group.clone()),
+            None => self.view.group(project, type_index, key)?,
+        };
+        if before.is_some() == *is_new {
+            return Ok(());
+        }
+        let new = || Group { created_at: op.timestamp, properties: Map::new() };
+        let before = before.unwrap_or_else(new);
+        let mut group = before.clone();
+        if !group::merge_group(&mut group.properties, set, unset) {
+            self.warn(project, op, WarningKind::PropertiesTooLarge);
+            return Ok(());
+        }
+        let done = if *is_new {
+            Done::Made(group.properties.clone())
+        } else if group == before {
+            return Ok(());
+        } else {
+            Done::Changed {
+                before: without(&before.properties, &group.properties),
+                after: without(&group.properties, &before.properties),
+            }
+        };
+        self.groups.insert(place, group);
+        self.has_effect((project, op), Whom::Group { type_index, key: key.clone() }, done);
         Ok(())
     }
 
@@ -67,7 +117,7 @@ impl Overlay<'_> {
         let ids = self.ids_of(project, number)?;
         let told = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
         let done = Done::Deleted { extent, distinct_ids: told.collect() };
-        self.has_effect((project, op), &before, done);
+        self.has_effect((project, op), whom(&before), done);
         drop(before);
         if extent.has_events() {
             self.mark(project, op, (uuid, ids.into_values().collect()));
@@ -101,17 +151,16 @@ impl Overlay<'_> {
         self.marks.push(Mark { place, person, asked_at: op.timestamp, ids });
     }
 
-    /// Notes what an operation did to a person, which was `before`.
-    pub(super) fn has_effect(
-        &mut self,
-        (project, op): (ProjectId, &Op),
-        before: &Person,
-        done: Done,
-    ) {
+    /// Notes what an operation did.
+    pub(super) fn has_effect(&mut self, (project, op): (ProjectId, &Op), whom: Whom, done: Done) {
         let (sequence, at) = (self.counters.applied, op.timestamp);
-        let (person, uuid) = (before.number, before.uuid);
-        self.effects.push(Effect { project, sequence, at, person, uuid, done });
+        self.effects.push(Effect { project, sequence, at, whom, done });
     }
+}
+
+/// A person as an operation found it.
+pub(super) fn whom(before: &Person) -> Whom {
+    Whom::Person { number: before.number, uuid: before.uuid }
 }
 
 /// The properties of `all` that `other` has not with the same value.

@@ -13,6 +13,7 @@ use crate::identity::change::Op;
 use crate::identity::change::WarningKind;
 use crate::identity::decide::split;
 use crate::identity::overlay::Overlay;
+use crate::identity::overlay::operator::whom;
 use crate::identity::person::Person;
 
 impl Overlay<'_> {
@@ -76,7 +77,7 @@ impl Overlay<'_> {
             person.version = version;
             person.changed_sequence = sequence;
         }
-        self.has_effect((project, op), &before, done);
+        self.has_effect((project, op), whom(&before), done);
         Ok(())
     }
 

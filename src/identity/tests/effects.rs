@@ -5,6 +5,8 @@ use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::identity::change::Extent;
 use crate::identity::change::Keep;
+use crate::identity::change::WarningKind;
+use crate::identity::change::Whom;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))
@@ -61,11 +63,71 @@ fn effects_are_what_operations_did() {
     ];
     assert_eq!(told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(), expected);
     for effect in &told {
-        let who = (effect.project, effect.sequence, effect.person, effect.uuid);
-        assert_eq!(who, (PROJECTS[0], 2, 1, uuid_of(PROJECTS[0], "a")));
+        let whom = Whom::Person { number: 1, uuid: uuid_of(PROJECTS[0], "a") };
+        let who = (effect.project, effect.sequence, effect.whom.clone());
+        assert_eq!(who, (PROJECTS[0], 2, whom));
     }
     let again = |_: &[Effect]| -> bool { panic!("it was told already") };
     identities.apply_noting(&records, again).expect("skips");
+}
+
+/// Goal: groups are made and changed as they were found, and what changes nothing is none.
+#[test]
+fn groups_are_made_and_changed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    let groups = |key: &str, is_new: bool, set: Value, unset: &[&str]| {
+        let unset = unset.iter().map(|key| (*key).to_owned()).collect();
+        let (group_type, key) = ("company".to_owned(), key.to_owned());
+        op("", OpKind::ChangeGroup { group_type, key, is_new, set: object(set), unset })
+    };
+    let plan = |plan: &str| json!({"plan": plan});
+    let long = "x".repeat(401);
+    let records = [
+        // There is no such type yet.
+        record(1, vec![groups("acme", true, plan("free"), &[])]),
+        record(2, vec![op("", OpKind::GroupTypes(vec!["team".into(), "company".into()]))]),
+        record(
+            3,
+            vec![
+                groups("acme", false, plan("none"), &[]),
+                groups("acme", true, plan("free"), &[]),
+                groups("acme", true, plan("again"), &[]),
+                groups("acme", false, json!({"plan": "pro", "seats": 3}), &["nothing"]),
+                groups("acme", false, plan("pro"), &["nothing"]),
+                groups("acme", false, json!({}), &["plan"]),
+                groups(&long, true, plan("free"), &[]),
+                groups("large", true, json!({"a": "x".repeat(700_000)}), &[]),
+            ],
+        ),
+    ];
+    let mut told = Vec::new();
+    let note = |effects: &[Effect]| {
+        told.extend_from_slice(effects);
+        true
+    };
+    let warnings = identities.apply_noting(&records, note).expect("applies").warnings;
+    let kinds: Vec<_> = warnings.iter().map(|warning| warning.kind).collect();
+    assert_eq!(kinds, [WarningKind::PropertiesTooLarge]);
+    let whom = Whom::Group { type_index: 1, key: "acme".to_owned() };
+    assert!(told.iter().all(|effect| effect.whom == whom && effect.sequence == 3), "{told:?}");
+    let changed = |before: Value, after: Value| Done::Changed {
+        before: object(before),
+        after: object(after),
+    };
+    assert_eq!(
+        told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(),
+        [
+            Done::Made(object(plan("free"))),
+            changed(plan("free"), json!({"plan": "pro", "seats": 3})),
+            changed(plan("pro"), json!({})),
+        ]
+    );
+    let group = identities.group(PROJECTS[0], 1, "acme").expect("reads").expect("a group");
+    assert_eq!(group.properties, object(json!({"seats": 3})));
+    for key in ["large", long.as_str()] {
+        assert_eq!(identities.group(PROJECTS[0], 1, key).expect("reads"), None);
+    }
 }
 
 /// Goal: what is not written down is not done, and is told again the same, as after a crash.

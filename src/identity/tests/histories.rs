@@ -114,6 +114,11 @@ fn kinds() -> impl Strategy<Value = OpKind> {
         }),
         1 => (one_of(&TYPES), one_of(&GROUP_KEYS), objects())
             .prop_map(|(group_type, key, set)| OpKind::GroupUpdate { group_type, key, set }),
+        1 => (one_of(&TYPES), one_of(&GROUP_KEYS), any::<bool>(), objects(), objects())
+            .prop_map(|(group_type, key, is_new, set, gone)| {
+                let unset = gone.into_iter().map(|(key, _)| key).collect();
+                OpKind::ChangeGroup { group_type, key, is_new, set, unset }
+            }),
         1 => types.prop_map(OpKind::GroupTypes),
     ]
 }

@@ -152,6 +152,18 @@ impl Model {
                 }
             }
             OpKind::Delete { person, extent } => self.delete(project, op, *person, *extent),
+            OpKind::ChangeGroup { group_type, key, is_new, set, unset } => {
+                let types = self.types.get(&project).map_or(&[][..], |types| types);
+                let Some(index) = types.iter().position(|name| name == group_type) else { return };
+                let place = (project, index, key.clone());
+                if self.groups.contains_key(&place) != *is_new {
+                    let group = self.groups.entry(place);
+                    let group =
+                        group.or_insert(Group { created_at: op.timestamp, properties: Map::new() });
+                    group.properties.extend(set.clone());
+                    group.properties.retain(|key, _| !unset.contains(key));
+                }
+            }
             OpKind::Merge { other, force, update } => {
                 if other == me {
                     self.ordinary(project, op, update);

@@ -322,7 +322,8 @@ impl Project {
                     }
                     update.lifted.iter().flatten().for_each(|lifted| self.lifted(lifted, new));
                 }
-                OpKind::GroupUpdate { group_type, set, .. } => {
+                OpKind::GroupUpdate { group_type, set, .. }
+                | OpKind::ChangeGroup { group_type, set, .. } => {
                     let index = group_types.iter().position(|known| known == group_type);
                     let known = index.and_then(|index| self.groups.get_mut(index));
                     let index = index.and_then(|index| u8::try_from(index).ok());

@@ -74,6 +74,16 @@ const OS: usize = 0;
 const OS_NAME: usize = 1;
 const OS_VERSION: usize = 2;
 
+/// Of events of which kind a property is left alone that not all lift: the system of a server is not the
+/// person's, and `$os_name` of others is another name of `$os`. True: lifted from those of servers alone.
+pub(super) fn is_of_server(key: &str) -> Option<bool> {
+    match key {
+        "$os" | "$os_version" => Some(false),
+        "$os_name" => Some(true),
+        _ => None,
+    }
+}
+
 /// The liftable properties of one event. Kept from event to event for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Lifts<'a> {

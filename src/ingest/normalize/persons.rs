@@ -171,14 +171,17 @@ impl<'a> Batch<'a, '_> {
             set_once: merged(&fields.set_once, &inner.set_once),
             unset,
             lifted: [self.lifts.lifted(self.body, self.keys), place],
-            occasion: match event.name {
-                "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => {
-                    Occasion::PersonEvent
-                }
-                "$exception" | "$$heatmap" => Occasion::Creation,
-                _ => Occasion::OtherEvent,
-            },
+            occasion: occasion(event.name),
         })
+    }
+}
+
+/// What kind of event one with this name is to a person.
+pub(super) fn occasion(name: &str) -> Occasion {
+    match name {
+        "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Occasion::PersonEvent,
+        "$exception" | "$$heatmap" => Occasion::Creation,
+        _ => Occasion::OtherEvent,
     }
 }
 

@@ -6,15 +6,11 @@
 //! every cron.
 
 use arrow::array::timezone::Tz;
-use chrono::DateTime;
 use chrono::Datelike;
-use chrono::Duration;
-use chrono::LocalResult;
 use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::TimeZone;
 
 use crate::clock::UnixMicros;
+use crate::event::time::at_wall;
 
 /// Days that are searched: over the longest time between two 29ths of February.
 const DAYS_MAX: usize = 366 * 9;
@@ -81,7 +77,7 @@ impl Cron {
         let times = hours.flat_map(|hour| (0..60).map(move |minute| (hour, minute)));
         times
             .filter(|(_, minute)| has(self.minutes, *minute))
-            .filter_map(|(hour, minute)| instant(date.and_hms_opt(hour, minute, 0)?, zone))
+            .filter_map(|(hour, minute)| at_wall(date.and_hms_opt(hour, minute, 0)?, zone))
             .find(|time| *time > after)
     }
 
@@ -97,18 +93,6 @@ impl Cron {
 
 fn has(bits: u64, value: u32) -> bool {
     (bits >> value) & 1 == 1
-}
-
-/// The moment at which the clocks of `zone` show `local`.
-fn instant(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
-    let found = |found: DateTime<Tz>| Some(UnixMicros(found.timestamp_micros()));
-    match zone.from_local_datetime(&local) {
-        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => found(time),
-        LocalResult::None => {
-            let later = local.checked_add_signed(Duration::hours(1))?;
-            zone.from_local_datetime(&later).earliest().and_then(found)
-        }
-    }
 }
 
 /// The values of one field, whose names count from `names.1`.

@@ -2,7 +2,7 @@
 //! time that has passed.
 //!
 //! Of the past are the time itself, for relative dates, and the properties of the person: those that
-//! the `$set`, `$set_once` and `$unset` of its events had made by then. Properties that no event of the
+//! its events had made by then. Properties that no event of the
 //! person sets stand as they are stored, and so do flags, cohorts and groups: no log tells what those
 //! were.
 
@@ -31,6 +31,8 @@ use crate::http::routes::feature_flags::questions::Plain;
 use crate::http::routes::feature_flags::questions::value;
 use crate::http::routes::query;
 use crate::identity::person::Person;
+use crate::ingest::normalize::told;
+use crate::ingest::normalize::told::Told;
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -115,13 +117,13 @@ async fn properties_at(
     person: &Person,
     as_of: UnixMicros,
 ) -> Result<Map<String, Value>, Problem> {
-    let mut past = Past { as_of, then: person.properties.clone(), told: Map::new() };
+    let mut past = Past { as_of, then: person.properties.clone(), told: Told::default() };
     let now = app.clock.now();
     let mut events = app.engine.history(project, person.uuid, now).await.map_err(query::problem)?;
     while let Some(rows) = events.next().await {
         for row in rows.map_err(query::problem)? {
             let properties = json::read(row.properties.as_bytes()).unwrap_or_default();
-            past.step(row.timestamp, &properties);
+            past.step(row.timestamp, &row.event, &properties);
         }
     }
     Ok(past.properties())
@@ -133,37 +135,22 @@ struct Past {
     /// The stored properties, without those that events tell of.
     then: Map<String, Value>,
     /// What the events up to `as_of` told.
-    told: Map<String, Value>,
+    told: Told,
 }
 
 impl Past {
-    fn step(&mut self, at: UnixMicros, event: &Map<String, Value>) {
-        let is_past = at <= self.as_of;
-        let sets = |name: &str| event.get(name).and_then(Value::as_object).into_iter().flatten();
-        for (key, value) in sets("$set_once") {
+    fn step(&mut self, at: UnixMicros, name: &str, event: &Map<String, Value>) {
+        let Some(update) = told::update(name, event) else { return };
+        for key in update.set.keys().chain(update.set_once.keys()) {
             self.then.remove(key);
-            if is_past && !self.told.contains_key(key) {
-                self.told.insert(key.clone(), value.clone());
-            }
         }
-        for (key, value) in sets("$set") {
-            self.then.remove(key);
-            if is_past {
-                self.told.insert(key.clone(), value.clone());
-            }
-        }
-        let unset: Vec<&str> = match event.get("$unset") {
-            Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).collect(),
-            Some(Value::Object(keys)) => keys.keys().map(String::as_str).collect(),
-            _ => Vec::new(),
-        };
-        for key in unset.into_iter().filter(|_| is_past) {
-            self.told.remove(key);
+        if at <= self.as_of {
+            self.told.step(update);
         }
     }
 
     fn properties(mut self) -> Map<String, Value> {
-        self.then.extend(self.told);
+        self.then.extend(self.told.into_properties());
         self.then
     }
 }
@@ -175,6 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::Past;
+    use super::Told;
     use crate::clock::UnixMicros;
 
     fn object(value: Value) -> Map<String, Value> {
@@ -185,22 +173,33 @@ mod tests {
     fn properties_were_what_events_had_made_of_them() {
         let events = [
             (10, json!({"$set_once": {"first": 1}, "$set": {"plan": "free"}})),
+            (15, json!({"utm_source": "mail"})),
             (20, json!({"$set_once": {"first": 2}, "$set": {"plan": "pro", "seats": 5}})),
             (30, json!({"$unset": ["seats"]})),
             (40, json!({"$unset": {"plan": null}, "$set": "no object"})),
         ];
-        let stored = json!({"first": 1, "of_no_event": true});
+        let source = json!({"utm_source": "mail", "$initial_utm_source": "mail"});
+        let mut stored = json!({"first": 1, "of_no_event": true});
+        stored.as_object_mut().unwrap().extend(object(source));
         for (as_of, expected) in [
             (5, json!({"of_no_event": true})),
             (10, json!({"of_no_event": true, "first": 1, "plan": "free"})),
-            (25, json!({"of_no_event": true, "first": 1, "plan": "pro", "seats": 5})),
-            (30, json!({"of_no_event": true, "first": 1, "plan": "pro"})),
+            (
+                25,
+                json!({"of_no_event": true, "first": 1, "plan": "pro", "seats": 5,
+                       "utm_source": "mail", "$initial_utm_source": "mail"}),
+            ),
+            (
+                30,
+                json!({"of_no_event": true, "first": 1, "plan": "pro",
+                       "utm_source": "mail", "$initial_utm_source": "mail"}),
+            ),
             (99, stored.clone()),
         ] {
             let (as_of, then) = (UnixMicros(as_of), object(stored.clone()));
-            let mut past = Past { as_of, then, told: Map::new() };
+            let mut past = Past { as_of, then, told: Told::default() };
             for (at, event) in &events {
-                past.step(UnixMicros(*at), &object(event.clone()));
+                past.step(UnixMicros(*at), "x", &object(event.clone()));
             }
             assert_eq!(Value::Object(past.properties()), expected, "{as_of:?}");
         }

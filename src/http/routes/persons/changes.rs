@@ -100,6 +100,17 @@ pub(super) async fn operate(
     action: Action,
     persons: usize,
 ) -> Result<HashSet<i64>, Problem> {
+    let changed = carry_out(app, asker, action, persons).await?;
+    Ok(changed.iter().filter_map(|number| number.parse().ok()).collect())
+}
+
+/// As [`operate`], for persons or groups; which of them by their items in the log of changes.
+pub(in crate::http::routes) async fn carry_out(
+    app: &App,
+    asker: &Principal,
+    action: Action,
+    subjects: usize,
+) -> Result<HashSet<String>, Problem> {
     let (project, by, at) = (asker.project.id, Some(asker.user.id), app.clock.now());
     let operation = Operation { project, at, by, action };
     let pipeline = app.pipeline.clone();
@@ -109,9 +120,8 @@ pub(super) async fn operate(
     let sequence = done.map_err(|error| Problem::of(error.kind(), &error))?;
     app.engine.wait().await.map_err(query::problem)?;
     // No effect without an entry in the log of changes, which was written before it.
-    let entries = activity::entry_ids(project, at, sequence, persons);
-    let changed = app.metadata.items_logged(&entries).await.map_err(problem)?;
-    Ok(changed.iter().filter_map(|number| number.parse().ok()).collect())
+    let entries = activity::entry_ids(project, at, sequence, subjects);
+    app.metadata.items_logged(&entries).await.map_err(problem)
 }
 
 /// A person after an operation that did something to it: as it is now, or who it was merged into

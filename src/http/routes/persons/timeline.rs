@@ -1,14 +1,20 @@
 //! `GET persons/:id/properties_timeline/`: when the properties that a question asks about changed for
-//! a person, and how many of the question's events fall between two changes.
+//! a person, or with `aggregation_group_type_index` for the groups that its events belong to, and how
+//! many of the question's events fall between two changes.
 //!
-//! Events do not carry the properties that their person had. What a person was like at an event is
-//! told by the `$set`, `$set_once` and `$unset` of its events up to then.
+//! Events do not carry the properties that their person or group had. What a person was like at an event
+//! is told by its events up to then ([`told`]), and what a group was like by those that say so. As in
+//! PostHog the names of a question's series choose the events that count, their filters only which
+//! properties are crucial.
+
+mod range;
+mod walk;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::collections::HashSet;
 
-use chrono::Months;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Map;
@@ -16,12 +22,9 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
 use crate::event::json;
-use crate::event::predicate::Matching;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Moment;
-use crate::event::predicate::tree::Tree;
+use crate::event::schema::GROUP_TYPES_MAX;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
@@ -30,195 +33,276 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons;
+use crate::http::routes::persons::timeline::range::Range;
+use crate::http::routes::persons::timeline::walk::Point;
+use crate::http::routes::persons::timeline::walk::Walk;
 use crate::http::routes::query;
+use crate::identity::person::Person;
+use crate::ingest::normalize::told;
+use crate::ingest::normalize::told::Told;
+use crate::query::QueryError;
 use crate::query::latest::EventRow;
 
-/// How far back the timeline goes unless the request says otherwise (PostHog's figure).
-const FROM_DEFAULT: &str = "-7d";
+/// Groups inside groups of filters, at most.
+const DEPTH_MAX: usize = 20;
 
-/// Changes that are told at most.
-const POINTS_MAX: usize = 10_000;
+/// Groups that the events of one timeline may belong to.
+const GROUPS_MAX: usize = 100;
+
+/// Events that one timeline of groups may have.
+const GROUP_EVENTS_MAX: usize = 1_000_000;
 
 /// The answer; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct TimelineBody {
     points: Vec<Point>,
-    crucial_property_keys: Vec<String>,
+    crucial_property_keys: BTreeSet<String>,
     effective_date_from: String,
     effective_date_to: String,
 }
 
-/// From here on the crucial properties were these.
-#[derive(Debug, PartialEq, Serialize)]
-struct Point {
-    timestamp: String,
-    properties: Map<String, Value>,
-    relevant_event_count: usize,
-}
-
 /// What the question asks about.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Question {
-    /// Names of the events that count; none takes all.
-    events: Vec<String>,
-    /// Person properties that are filtered or broken down by.
+    /// Names of the events that count; `None` takes all.
+    events: Option<HashSet<String>>,
+    /// Properties that are filtered or broken down by.
     keys: BTreeSet<String>,
+    /// The type of the groups whose properties they are; of the person's own without.
+    group_type: Option<u8>,
 }
 
 /// The timeline of one person.
 pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let (person, _) = persons::find_one(app, project, call.id()).await?;
-    let question = question(&call.request)?;
-    app.engine.note_events_named(project, question.events.iter().map(String::as_str));
-    let (from, to) = range(&call.request, app.clock.now())?;
-    let mut walk = Walk::new(question, (from, to));
-    let mut events = app.engine.history(project, person.uuid, to).await.map_err(query::problem)?;
-    while let Some(rows) = events.next().await {
-        rows.map_err(query::problem)?.iter().for_each(|row| walk.step(row));
-    }
+    let project = &call.asker.project;
+    let (person, _) = persons::find_one(app, project.id, call.id()).await?;
+    let question = Question::of(&call.request)?;
+    let range = Range::of(&call.request, project, app.clock.now())?;
+    app.engine.note_events_named(project.id, question.events.iter().flatten().map(String::as_str));
+    let points = match question.group_type {
+        Some(index) => of_groups(app, (project.id, &person), (&question, index), &range).await?,
+        None => of_person(app, (project.id, &person), &question, &range).await?,
+    };
     let body = TimelineBody {
-        points: walk.points,
-        crucial_property_keys: walk.question.keys.into_iter().collect(),
-        effective_date_from: from.to_rfc3339(),
-        effective_date_to: to.to_rfc3339(),
+        points,
+        crucial_property_keys: question.keys,
+        effective_date_from: range.written(range.from),
+        effective_date_to: range.written(range.to),
     };
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// The way along the events of a person, oldest first.
-#[derive(Debug)]
-struct Walk {
-    question: Question,
-    range: (UnixMicros, UnixMicros),
-    /// The crucial properties as of the last event.
-    now: Map<String, Value>,
-    points: Vec<Point>,
+/// Where the person's own properties changed.
+async fn of_person(
+    app: &App,
+    (project, person): (ProjectId, &Person),
+    question: &Question,
+    range: &Range,
+) -> Result<Vec<Point>, Problem> {
+    let (mut walk, mut told) = (Walk::new(&question.keys), Told::default());
+    let events = app.engine.history(project, person.uuid, range.to).await;
+    let mut events = events.map_err(query::problem)?;
+    while let Some(rows) = events.next().await {
+        for row in rows.map_err(query::problem)? {
+            if let Some(update) = told::update(&row.event, &properties(&row)) {
+                told.step(update);
+            }
+            if question.counts(&row, range) {
+                walk.count(row.timestamp, told.properties())?;
+            }
+        }
+    }
+    Ok(walk.points())
 }
 
-impl Walk {
-    fn new(question: Question, range: (UnixMicros, UnixMicros)) -> Self {
-        Self { question, range, now: Map::new(), points: Vec::new() }
+/// Where the properties changed of the groups of a type that the person's events belong to. An event of
+/// none has none.
+async fn of_groups(
+    app: &App,
+    (project, person): (ProjectId, &Person),
+    (question, index): (&Question, u8),
+    range: &Range,
+) -> Result<Vec<Point>, Problem> {
+    let (seen, keys) = groups_seen(app, (project, person), (question, index), range).await?;
+    let places: HashMap<&str, usize> = keys.iter().map(String::as_str).zip(0..).collect();
+    let (mut groups, nobody) = (vec![Map::new(); keys.len()], Map::new());
+    let (mut walk, mut seen) = (Walk::new(&question.keys), seen.into_iter().peekable());
+    let types = app.identities.group_types(project);
+    if let Some(name) = types.get(usize::from(index)).filter(|_| !keys.is_empty()) {
+        let says = app.engine.group_history(project, (name, &keys), range.to).await;
+        let mut says = says.map_err(query::problem)?;
+        while let Some(rows) = says.next().await {
+            for row in rows.map_err(query::problem)? {
+                while let Some((at, place)) = seen.next_if(|(at, _)| *at < row.timestamp) {
+                    walk.count(at, place.and_then(|place| groups.get(place)).unwrap_or(&nobody))?;
+                }
+                let event = properties(&row);
+                let place = text(event.get("$group_key")).and_then(|key| places.get(&*key));
+                if let (Some(group), Some(Value::Object(set))) =
+                    (place.and_then(|place| groups.get_mut(*place)), event.get("$group_set"))
+                {
+                    group.extend(set.clone());
+                }
+            }
+        }
     }
+    for (at, place) in seen {
+        walk.count(at, place.and_then(|place| groups.get(place)).unwrap_or(&nobody))?;
+    }
+    Ok(walk.points())
+}
 
-    fn step(&mut self, row: &EventRow) {
-        let properties: Map<String, Value> =
-            json::read(row.properties.as_bytes()).unwrap_or_default();
-        self.change(&properties);
-        let counts = self.question.events.is_empty() || self.question.events.contains(&row.event);
-        if !counts || row.timestamp < self.range.0 || row.timestamp > self.range.1 {
-            return;
-        }
-        let is_full = self.points.len() >= POINTS_MAX;
-        match self.points.last_mut() {
-            Some(point) if point.properties == self.now => point.relevant_event_count += 1,
-            _ if is_full => {}
-            _ => self.points.push(Point {
-                timestamp: row.timestamp.to_rfc3339(),
-                properties: self.now.clone(),
-                relevant_event_count: 1,
-            }),
+/// When an event was, and the place of its group among the keys.
+type Seen = (UnixMicros, Option<usize>);
+
+/// The events of a person that count, and the keys of their groups of one type.
+async fn groups_seen(
+    app: &App,
+    (project, person): (ProjectId, &Person),
+    (question, index): (&Question, u8),
+    range: &Range,
+) -> Result<(Vec<Seen>, Vec<String>), Problem> {
+    let (mut seen, mut places) = (Vec::new(), HashMap::new());
+    let property = format!("$group_{index}");
+    let events = app.engine.history(project, person.uuid, range.to).await;
+    let mut events = events.map_err(query::problem)?;
+    while let Some(rows) = events.next().await {
+        for row in rows.map_err(query::problem)? {
+            if !question.counts(&row, range) {
+                continue;
+            }
+            let next = places.len();
+            let place = text(properties(&row).get(&property))
+                .map(|key| *places.entry(key.into_owned()).or_insert(next));
+            seen.push((row.timestamp, place));
+            if places.len() > GROUPS_MAX {
+                let detail =
+                    format!("The events of the person are of more than {GROUPS_MAX} groups.");
+                return Err(refused("aggregation_group_type_index", "invalid_input", detail));
+            }
+            if seen.len() > GROUP_EVENTS_MAX {
+                return Err(query::problem(QueryError::TooManyRows(GROUP_EVENTS_MAX)));
+            }
         }
     }
+    let mut keys: Vec<(String, usize)> = places.into_iter().collect();
+    keys.sort_unstable_by_key(|(_, place)| *place);
+    Ok((seen, keys.into_iter().map(|(key, _)| key).collect()))
+}
 
-    /// What an event does to the crucial properties.
-    fn change(&mut self, properties: &Map<String, Value>) {
-        let object = |name: &str| properties.get(name).and_then(Value::as_object);
-        for key in &self.question.keys {
-            if let Some(value) = object("$set_once").and_then(|set| set.get(key))
-                && !self.now.contains_key(key)
-            {
-                self.now.insert(key.clone(), value.clone());
-            }
-            if let Some(value) = object("$set").and_then(|set| set.get(key)) {
-                self.now.insert(key.clone(), value.clone());
-            }
-            let is_unset = match properties.get("$unset") {
-                Some(Value::Array(keys)) => keys.iter().any(|unset| unset == key.as_str()),
-                Some(Value::Object(keys)) => keys.contains_key(key),
-                _ => false,
-            };
-            if is_unset {
-                self.now.remove(key);
-            }
-        }
+/// The properties of an event, as they are stored.
+fn properties(row: &EventRow) -> Map<String, Value> {
+    json::read(row.properties.as_bytes()).unwrap_or_default()
+}
+
+/// The key of a group: a text, or a number, which lost its quotes.
+fn text(key: Option<&Value>) -> Option<Cow<'_, str>> {
+    match key? {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        _ => None,
     }
 }
 
-/// Reads the parts of an insight's filter that matter here.
-fn question(request: &Request) -> Result<Question, Problem> {
-    let sent = |name: &'static str| {
-        let text = request.query(name).filter(|text| !text.is_empty());
-        let read = |text: Cow<'_, str>| json::read::<Value>(text.as_bytes());
-        text.map(read).transpose().map_err(|_| refused(name, "invalid_input", "Expected JSON."))
-    };
-    let mut question = Question::default();
-    if let Some(properties) = sent("properties")? {
-        note_keys(&mut question, "properties", &properties)?;
+impl Question {
+    /// Reads the parts of an insight's filter that matter here.
+    fn of(request: &Request) -> Result<Self, Problem> {
+        let sent = |name: &'static str| {
+            let text = request.query(name).filter(|text| !text.is_empty());
+            let read = |text: Cow<'_, str>| json::read::<Value>(text.as_bytes());
+            text.map(read).transpose().map_err(|_| refused(name, "invalid_input", "Expected JSON."))
+        };
+        let index = request.query("aggregation_group_type_index");
+        let group_type = index.filter(|text| !text.is_empty()).map(|text| group_type(&text));
+        let mut question = Self { group_type: group_type.transpose()?, ..Self::default() };
+        for name in ["events", "actions"] {
+            if let Some(series) = sent(name)? {
+                question.note_series(name, &series)?;
+            }
+        }
+        if let Some(properties) = sent("properties")? {
+            question.note_keys("properties", &properties, DEPTH_MAX)?;
+        }
+        if request.query("breakdown_type").as_deref() == Some("person")
+            && let Some(breakdown) = request.query("breakdown").filter(|key| !key.is_empty())
+        {
+            match json::read::<Vec<String>>(breakdown.as_bytes()) {
+                Ok(keys) => question.keys.extend(keys),
+                Err(_) => _ = question.keys.insert(breakdown.into_owned()),
+            }
+        }
+        Ok(question)
     }
-    let series = sent("events")?;
-    let series = series.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for event in series {
+
+    /// Takes note of the events of the series, and of their filters.
+    fn note_series(&mut self, name: &'static str, series: &Value) -> Result<(), Problem> {
+        let Some(series) = series.as_array() else {
+            return Err(refused(name, "invalid_input", "Expected a JSON list of series."));
+        };
+        for one in series {
+            if name == "actions" || one.get("type").and_then(Value::as_str) == Some("actions") {
+                let id = one.get("id").unwrap_or(one);
+                let detail = format!("Action ID {id} does not exist!");
+                return Err(refused(name, "invalid_input", detail));
+            }
+            if let Some(properties) = one.get("properties") {
+                self.note_keys(name, properties, DEPTH_MAX)?;
+            }
+        }
+        let named = |one: &Value| {
+            ["id", "name"].iter().find_map(|key| one.get(*key)?.as_str().map(str::to_owned))
+        };
         // A series without a name is about all events.
-        let name = ["id", "name"].iter().find_map(|key| event.get(*key)?.as_str());
-        question.events.extend(name.map(str::to_owned));
-        if let Some(properties) = event.get("properties") {
-            note_keys(&mut question, "events", properties)?;
+        let names: Option<HashSet<String>> = series.iter().map(named).collect();
+        self.events = names.filter(|names| !names.is_empty());
+        Ok(())
+    }
+
+    /// Takes note of the properties in filters that are those of whom the question is about.
+    fn note_keys(
+        &mut self,
+        name: &'static str,
+        filters: &Value,
+        depth: usize,
+    ) -> Result<(), Problem> {
+        let unparsable = || refused(name, "invalid_input", "Properties are unparsable!");
+        let inner = depth.checked_sub(1).ok_or_else(unparsable)?;
+        match filters {
+            Value::Array(filters) => {
+                filters.iter().try_for_each(|filter| self.note_keys(name, filter, inner))
+            }
+            Value::Object(filter) => {
+                if let Some(values) = filter.get("values") {
+                    return self.note_keys(name, values, inner);
+                }
+                let kind = filter.get("type").and_then(Value::as_str);
+                let index = filter.get("group_type_index").and_then(Value::as_u64);
+                let is_crucial = match self.group_type {
+                    None => kind == Some("person"),
+                    Some(own) => kind == Some("group") && index == Some(own.into()),
+                };
+                let key = filter.get("key").and_then(Value::as_str).filter(|_| is_crucial);
+                self.keys.extend(key.map(str::to_owned));
+                Ok(())
+            }
+            _ => Err(unparsable()),
         }
     }
-    let is_of_person = request.query("breakdown_type").as_deref() == Some("person");
-    if let Some(key) = request.query("breakdown").filter(|key| is_of_person && !key.is_empty()) {
-        question.keys.insert(key.into_owned());
+
+    /// Whether an event is one that the question asks for.
+    fn counts(&self, row: &EventRow, range: &Range) -> bool {
+        self.events.as_ref().is_none_or(|names| names.contains(&row.event))
+            && row.timestamp >= range.from
+            && row.timestamp <= range.to
     }
-    Ok(question)
 }
 
-fn note_keys(
-    question: &mut Question,
-    name: &'static str,
-    properties: &Value,
-) -> Result<(), Problem> {
-    let tree = Tree::parse(properties, "event", Matching::Legacy)
-        .map_err(|error| refused(name, "invalid_input", error.to_string()))?;
-    for filter in tree.filters() {
-        if let Filter::Property { scope: Scope::Person, predicate } = filter {
-            question.keys.insert(predicate.key.to_string());
-        }
-    }
-    Ok(())
-}
-
-/// `date_from` and `date_to`: dates, or spans back from now; `all` is from the first event. If both are the
-/// same it is one `interval` from there, as in PostHog.
-fn range(request: &Request, now: UnixMicros) -> Result<(UnixMicros, UnixMicros), Problem> {
-    let time = |name: &'static str, default: &str| {
-        let text = request.query(name).filter(|text| !text.is_empty());
-        let text = text.unwrap_or(Cow::Borrowed(default));
-        if text == "all" {
-            return Ok(UnixMicros(0));
-        }
-        let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
-        time.ok_or_else(|| refused(name, "invalid_input", "Expected a date or a span such as -7d."))
-    };
-    let (from, to) = (time("date_from", FROM_DEFAULT)?, time("date_to", "-0d")?);
-    // One point in time is the interval that begins with it.
-    let to = if from == to { after(to, request.query("interval").as_deref()) } else { to };
-    Ok((from, to))
-}
-
-/// The time one interval later; a day unless it is a known one.
-fn after(time: UnixMicros, interval: Option<&str>) -> UnixMicros {
-    let span = match interval {
-        Some("month") => {
-            let later = time.to_datetime().checked_add_months(Months::new(1));
-            return later.map_or(time, UnixMicros::from);
-        }
-        Some("minute") => Duration::from_mins(1),
-        Some("hour") => Duration::from_hours(1),
-        Some("week") => Duration::from_hours(7 * 24),
-        _ => Duration::from_hours(24),
-    };
-    time.saturating_add(span)
+fn group_type(text: &str) -> Result<u8, Problem> {
+    let index = text.parse::<u8>().ok();
+    index.filter(|index| usize::from(*index) < GROUP_TYPES_MAX).ok_or_else(|| {
+        let detail = "A valid group type index is required.";
+        refused("aggregation_group_type_index", "invalid_input", detail)
+    })
 }
 
 #[cfg(test)]
@@ -226,56 +310,57 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
+    use super::DEPTH_MAX;
     use super::Question;
-    use super::Walk;
-    use crate::clock::UnixMicros;
-    use crate::query::latest::EventRow;
 
-    fn points(keys: &[&str], events: &[&str]) -> Vec<(i64, Value, usize)> {
-        let question = Question {
-            events: events.iter().map(|name| (*name).to_owned()).collect(),
-            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-        };
-        let mut walk = Walk::new(question, (UnixMicros(2_000_000), UnixMicros(9_000_000)));
-        for (second, event, properties) in [
-            (1, "view", json!({"$set": {"plan": "free"}})),
-            (2, "view", json!({})),
-            (3, "buy", json!({"$set": {"plan": "pro", "age": 3}})),
-            (4, "view", json!({"$set_once": {"plan": "never"}})),
-            (5, "view", json!({"$unset": ["plan"]})),
-            (6, "view", json!({"$set": {"plan": "pro"}})),
-            (10, "view", json!({})),
-        ] {
-            walk.step(&EventRow {
-                uuid: String::new(),
-                event: event.to_owned(),
-                distinct_id: String::new(),
-                person: String::new(),
-                timestamp: UnixMicros(second * 1_000_000),
-                elements_chain: None,
-                properties: properties.to_string(),
-            });
-        }
-        let second = |text: &str| text[17..19].parse().unwrap();
-        let told = walk.points.into_iter();
-        told.map(|p| (second(&p.timestamp), Value::Object(p.properties), p.relevant_event_count))
-            .collect()
+    fn keys(group_type: Option<u8>, filters: &Value) -> Option<Vec<String>> {
+        let mut question = Question { group_type, ..Question::default() };
+        question.note_keys("properties", filters, DEPTH_MAX).ok()?;
+        Some(question.keys.into_iter().collect())
     }
 
-    /// PostHog's rule: a point wherever the crucial values differ from those of the event before.
     #[test]
-    fn points_begin_where_crucial_properties_change() {
-        assert_eq!(
-            points(&["plan"], &[]),
-            [
-                (2, json!({"plan": "free"}), 1),
-                (3, json!({"plan": "pro"}), 2),
-                (5, json!({}), 1),
-                (6, json!({"plan": "pro"}), 1),
-            ]
-        );
-        assert_eq!(points(&[], &[]), [(2, json!({}), 5)], "one point without crucial keys");
-        assert_eq!(points(&["plan"], &["buy"]), [(3, json!({"plan": "pro"}), 1)]);
-        assert_eq!(points(&["age"], &["view"]).len(), 2);
+    fn crucial_keys_are_those_of_whom_is_asked_about() {
+        let of = |kind: &str, key: &str| json!({"key": key, "type": kind, "value": 1});
+        let group =
+            |key: &str, index: u8| json!({"key": key, "type": "group", "group_type_index": index});
+        let filters = json!({"type": "AND", "values": [
+            {"type": "OR", "values": [of("person", "plan"), of("event", "price"), of("person", "age")]},
+            {"type": "AND", "values": [of("hogql", "1 = 1"), group("size", 1), group("seats", 0)]},
+            {"key": "of events unless said otherwise", "value": 1},
+        ]});
+        for (group_type, expected) in
+            [(None, vec!["age", "plan"]), (Some(0), vec!["seats"]), (Some(1), vec!["size"])]
+        {
+            assert_eq!(keys(group_type, &filters).unwrap(), expected);
+        }
+        assert_eq!(keys(None, &json!([])), Some(Vec::new()));
+        let deep = (0..30).fold(json!([]), |inside, _| json!([inside]));
+        for filters in [json!("x"), json!([1]), deep, json!({"values": 1})] {
+            assert_eq!(keys(None, &filters), None, "{filters}");
+        }
+    }
+
+    #[test]
+    fn series_name_the_events_that_count() {
+        let events = |series: &Value| {
+            let mut question = Question::default();
+            question.note_series("events", series).ok()?;
+            let mut names: Vec<_> = question.events.into_iter().flatten().collect();
+            names.sort_unstable();
+            Some(names)
+        };
+        for (series, expected) in [
+            (json!([]), Some(vec![])),
+            (json!([{"id": "buy"}, {"id": "view", "type": "events"}]), Some(vec!["buy", "view"])),
+            (json!([{"name": "buy"}]), Some(vec!["buy"])),
+            // One is about all events, and so are both.
+            (json!([{"id": "buy"}, {"id": null}]), Some(vec![])),
+            (json!([{"id": 4, "type": "actions"}]), None),
+            (json!({"id": "buy"}), None),
+        ] {
+            let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
+            assert_eq!(events(&series), expected, "{series}");
+        }
     }
 }

@@ -26,6 +26,9 @@ pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
         OpKind::Split { person, keep } => format!("split {person} {keep:?}"),
         OpKind::Change { person, update } => format!("change {person} {}", said(update)),
         OpKind::Delete { person, .. } => format!("delete {person}"),
+        OpKind::ChangeGroup { group_type, key, set, .. } => {
+            format!("change group {group_type} {key} {}", Json::Object(set.clone()))
+        }
         OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),
         OpKind::Merge { other, force: Force::Yes, .. } => format!("merge {other} by force"),
         OpKind::GroupUpdate { group_type, key, set } => {

@@ -1,0 +1,390 @@
+//! From when to when a timeline goes: [`Range`], from the `date_from`, `date_to` and `interval` of its
+//! request, in the time zone of the project. The rules are those of PostHog's insights.
+//!
+//! A date is written out, or a span back from now: `-7d`, `-1mStart`. Spans go back from whole days, or
+//! hours; unless `explicit_date` is set, the end is that of its day, or of its hour or minute.
+
+use arrow::array::timezone::Tz;
+use chrono::Datelike;
+use chrono::Days;
+use chrono::Months;
+use chrono::NaiveDate;
+use chrono::NaiveDateTime;
+use chrono::NaiveTime;
+use chrono::TimeDelta;
+use chrono::Timelike;
+
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::event::predicate::moment::Written;
+use crate::event::time::at_wall;
+use crate::http::fields::refused;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::routes::definition_questions::boolean;
+use crate::metadata::accounts::Project;
+
+/// How far back a timeline goes unless the request says otherwise (PostHog's figure).
+const FROM_DEFAULT: &str = "-7d";
+
+/// Spans of this count and more are no dates. The figure is PostHog's; it keeps years in range.
+const SPAN_LIMIT: u32 = 10_000;
+
+/// From when to when, both included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) from: UnixMicros,
+    pub(super) to: UnixMicros,
+    zone: Tz,
+}
+
+impl Range {
+    /// What a request asks for. A parameter that is empty is absent.
+    pub(super) fn of(
+        request: &Request,
+        project: &Project,
+        now: UnixMicros,
+    ) -> Result<Self, Problem> {
+        let zone = project.timezone.parse::<Tz>();
+        let zone = zone.map_err(|error| Problem::of(Kind::Internal, &error))?;
+        let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
+        let [from, to, interval] = ["date_from", "date_to", "interval"].map(text);
+        let asked = Asked {
+            from: from.as_deref(),
+            to: to.as_deref(),
+            interval: interval.as_deref(),
+            is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
+        };
+        asked.range(zone, now).map_err(|name| {
+            refused(name, "invalid_input", "Expected a date, or a span such as -7d.")
+        })
+    }
+
+    /// A time as PostHog writes it here: with the offset of the project, and a fraction if there is one.
+    pub(super) fn written(&self, time: UnixMicros) -> String {
+        let time = time.to_datetime().with_timezone(&self.zone);
+        match time.nanosecond() {
+            0 => time.format("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            _ => time.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string(),
+        }
+    }
+}
+
+/// The parameters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked<'r> {
+    from: Option<&'r str>,
+    to: Option<&'r str>,
+    interval: Option<&'r str>,
+    is_explicit: bool,
+}
+
+impl Asked<'_> {
+    /// The range; the name of the parameter that cannot be read.
+    fn range(&self, zone: Tz, now: UnixMicros) -> Result<Range, &'static str> {
+        let wall = now.to_datetime().with_timezone(&zone).naive_local();
+        let from = self.start(zone, wall).ok_or("date_from")?;
+        // The interval that begins with one point in time.
+        let to = match (self.from, self.to) {
+            (Some(from_text), Some(to)) if from_text == to => self.after(from, zone),
+            _ => self.end(zone, wall),
+        };
+        Ok(Range { from, to: to.ok_or("date_to")?, zone })
+    }
+
+    fn start(&self, zone: Tz, now: NaiveDateTime) -> Option<UnixMicros> {
+        let text = self.from.unwrap_or(FROM_DEFAULT);
+        if text == "all" {
+            return Some(UnixMicros(0));
+        }
+        let Some(span) = Span::parse(text) else { return written(text, zone) };
+        let time = span.before(now)?;
+        let time = match span.unit {
+            _ if self.is_explicit => time,
+            Unit::Seconds => time,
+            Unit::Minutes => whole(time, Unit::Minutes)?,
+            Unit::Hours => whole(time, Unit::Hours)?,
+            _ => whole(time, Unit::Days)?,
+        };
+        at_wall(time, zone)
+    }
+
+    fn end(&self, zone: Tz, now: NaiveDateTime) -> Option<UnixMicros> {
+        let interval = match self.interval {
+            Some("minute") => Unit::Minutes,
+            Some("hour") => Unit::Hours,
+            _ => Unit::Days,
+        };
+        let Some(text) = self.to else {
+            return at_wall(if self.is_explicit { now } else { end_of(now, interval)? }, zone);
+        };
+        if let Some(span) = Span::parse(text) {
+            let time = span.before(now)?;
+            return at_wall(if self.is_explicit { time } else { end_of(time, interval)? }, zone);
+        }
+        let time = written(text, zone)?;
+        // Of hours and minutes only a date without a time is its whole day.
+        let is_date = NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok();
+        if self.is_explicit || (interval != Unit::Days && !is_date) {
+            return Some(time);
+        }
+        let wall = time.to_datetime().with_timezone(&zone).naive_local();
+        at_wall(end_of(wall, Unit::Days)?, zone)
+    }
+
+    /// The last moment of the interval that begins at a time; of a day unless it is a known one.
+    fn after(&self, from: UnixMicros, zone: Tz) -> Option<UnixMicros> {
+        let wall = from.to_datetime().with_timezone(&zone).naive_local();
+        let next = match self.interval {
+            Some("month") => wall.checked_add_months(Months::new(1)),
+            Some("week") => wall.checked_add_days(Days::new(7)),
+            Some("hour") => wall.checked_add_signed(TimeDelta::hours(1)),
+            Some("minute") => wall.checked_add_signed(TimeDelta::minutes(1)),
+            _ => wall.checked_add_days(Days::new(1)),
+        };
+        at_wall(next?, zone).map(|next| UnixMicros(next.0.saturating_sub(1)))
+    }
+}
+
+/// A date that is written out. Without an offset it is what clocks of the project show.
+fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
+    match Written::parse(text)? {
+        Written::Instant(instant) => Some(instant),
+        Written::Wall(wall) => at_wall(wall, zone),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Minutes,
+    Hours,
+    Days,
+    Weeks,
+    Months,
+    /// Thirteen weeks.
+    Quarters,
+    Years,
+}
+
+/// Where within the unit a span ends up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Start,
+    End,
+}
+
+/// So long before now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    count: u32,
+    unit: Unit,
+    edge: Option<Edge>,
+}
+
+impl Span {
+    /// Reads `-7d`, `1mStart` and the like; the sign says nothing, and without a count it is 0.
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('-').unwrap_or(text);
+        let (text, edge) = match (text.strip_suffix("Start"), text.strip_suffix("End")) {
+            (Some(text), _) => (text, Some(Edge::Start)),
+            (_, Some(text)) => (text, Some(Edge::End)),
+            _ => (text, None),
+        };
+        let mut letters = text.chars();
+        let unit = match letters.next_back()? {
+            's' | 'S' => Unit::Seconds,
+            'M' => Unit::Minutes,
+            'h' | 'H' => Unit::Hours,
+            'd' | 'D' => Unit::Days,
+            'w' | 'W' => Unit::Weeks,
+            'm' => Unit::Months,
+            'q' | 'Q' => Unit::Quarters,
+            'y' | 'Y' => Unit::Years,
+            _ => return None,
+        };
+        let digits = letters.as_str();
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let count = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+        (count < SPAN_LIMIT).then_some(Self { count, unit, edge })
+    }
+
+    /// The time that a clock on the wall showed so long before `now`.
+    fn before(self, now: NaiveDateTime) -> Option<NaiveDateTime> {
+        let (count, days) = (i64::from(self.count), u64::from(self.count));
+        let time = match self.unit {
+            Unit::Seconds => now.checked_sub_signed(TimeDelta::seconds(count)),
+            Unit::Minutes => now.checked_sub_signed(TimeDelta::minutes(count)),
+            Unit::Hours => now.checked_sub_signed(TimeDelta::hours(count)),
+            Unit::Days => now.checked_sub_days(Days::new(days)),
+            Unit::Weeks => now.checked_sub_days(Days::new(days * 7)),
+            Unit::Quarters => now.checked_sub_days(Days::new(days * 7 * 13)),
+            Unit::Months => now.checked_sub_months(Months::new(self.count)),
+            Unit::Years => now.checked_sub_months(Months::new(self.count * 12)),
+        }?;
+        match (self.edge, self.unit) {
+            (None, _) => Some(time),
+            (Some(Edge::Start), Unit::Months) => time.with_day(1),
+            (Some(Edge::Start), Unit::Years) => time.with_day(1)?.with_month(1),
+            (Some(Edge::Start), unit) => whole(time, unit),
+            (Some(Edge::End), Unit::Months) => last_day(time),
+            (Some(Edge::End), Unit::Years) => last_day(time.with_day(1)?.with_month(12)?),
+            (Some(Edge::End), unit) => end_of(time, unit),
+        }
+    }
+}
+
+/// The last day of the month of a time.
+fn last_day(time: NaiveDateTime) -> Option<NaiveDateTime> {
+    time.with_day(1)?.checked_add_months(Months::new(1))?.checked_sub_days(Days::new(1))
+}
+
+/// The first moment of the minute, hour or day of a time; of no other unit than the time itself.
+fn whole(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
+    match unit {
+        Unit::Minutes => time.with_second(0)?.with_nanosecond(0),
+        Unit::Hours => time.with_minute(0)?.with_second(0)?.with_nanosecond(0),
+        Unit::Days => Some(time.date().and_time(NaiveTime::MIN)),
+        _ => Some(time),
+    }
+}
+
+/// The last moment of the minute, hour or day of a time.
+fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
+    let length = match unit {
+        Unit::Minutes => TimeDelta::minutes(1),
+        Unit::Hours => TimeDelta::hours(1),
+        Unit::Days => TimeDelta::days(1),
+        _ => return Some(time),
+    };
+    whole(time, unit)?.checked_add_signed(length - TimeDelta::microseconds(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::timezone::Tz;
+
+    use super::Asked;
+    use super::Span;
+    use crate::clock::UnixMicros;
+    use crate::event::time::parse_rfc3339;
+
+    /// 13:45 in Berlin on a Tuesday, two days after the clocks went forward.
+    const NOW: &str = "2026-03-31T11:45:30.5Z";
+
+    const BERLIN: &str = "Europe/Berlin";
+
+    fn range(zone: &str, from: &str, to: &str, interval: &str) -> Option<[String; 2]> {
+        let [from, to, interval] =
+            [from, to, interval].map(|text| Some(text).filter(|text| !text.is_empty()));
+        let asked = Asked { from, to, interval, is_explicit: false };
+        let range = asked.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
+        Some([range.from, range.to].map(|time| range.written(time)))
+    }
+
+    #[test]
+    fn spans_go_back_by_the_clocks_of_the_project() {
+        const TODAY: &str = "2026-03-31T23:59:59.999999+02:00";
+        for (asked, from, to) in [
+            // Seven days and today, from midnight to midnight; the first of them in winter time.
+            (["", "", ""], "2026-03-24T00:00:00+01:00", TODAY),
+            (["-1d", "-1d", ""], "2026-03-30T00:00:00+02:00", "2026-03-30T23:59:59.999999+02:00"),
+            (["-2w", "dEnd", ""], "2026-03-17T00:00:00+01:00", TODAY),
+            (["-1q", "", ""], "2025-12-30T00:00:00+01:00", TODAY),
+            (["-24h", "", "hour"], "2026-03-30T13:00:00+02:00", "2026-03-31T13:59:59.999999+02:00"),
+            (
+                ["-5M", "", "minute"],
+                "2026-03-31T13:40:00+02:00",
+                "2026-03-31T13:45:59.999999+02:00",
+            ),
+            (["mStart", "mEnd", ""], "2026-03-01T00:00:00+01:00", TODAY),
+            (
+                ["-1mStart", "-1mEnd", ""],
+                "2026-02-01T00:00:00+01:00",
+                "2026-02-28T23:59:59.999999+01:00",
+            ),
+            (
+                ["yStart", "yEnd", ""],
+                "2026-01-01T00:00:00+01:00",
+                "2026-12-31T23:59:59.999999+01:00",
+            ),
+        ] {
+            let [of, until, interval] = asked;
+            let expected = Some([from, to].map(str::to_owned));
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
+        }
+        let utc = ["2026-03-24T00:00:00+00:00", "2026-03-31T23:59:59.999999+00:00"];
+        assert_eq!(range("UTC", "", "", ""), Some(utc.map(str::to_owned)));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_clocks_of_the_project() {
+        for (asked, from, to) in [
+            (
+                ["2026-1-1", "2026-01-02", ""],
+                "2026-01-01T00:00:00+01:00",
+                "2026-01-02T23:59:59.999999+01:00",
+            ),
+            (
+                ["2026-01-01 10:00", "2026-01-01T12:30:00Z", "hour"],
+                "2026-01-01T10:00:00+01:00",
+                "2026-01-01T13:30:00+01:00",
+            ),
+            (
+                ["2026-01-01", "2026-01-02", "hour"],
+                "2026-01-01T00:00:00+01:00",
+                "2026-01-02T23:59:59.999999+01:00",
+            ),
+            // One point in time is the interval that begins with it; this day has 23 hours.
+            (
+                ["2026-03-29", "2026-03-29", ""],
+                "2026-03-29T00:00:00+01:00",
+                "2026-03-29T23:59:59.999999+02:00",
+            ),
+            (
+                ["2026-03-29 10:00", "2026-03-29 10:00", "hour"],
+                "2026-03-29T10:00:00+02:00",
+                "2026-03-29T10:59:59.999999+02:00",
+            ),
+            (
+                ["2026-01-31", "2026-01-31", "week"],
+                "2026-01-31T00:00:00+01:00",
+                "2026-02-06T23:59:59.999999+01:00",
+            ),
+            (
+                ["2026-02-01", "2026-02-01", "month"],
+                "2026-02-01T00:00:00+01:00",
+                "2026-02-28T23:59:59.999999+01:00",
+            ),
+        ] {
+            let [of, until, interval] = asked;
+            let expected = Some([from, to].map(str::to_owned));
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
+        }
+        for (from, to) in
+            [("soon", ""), ("", "soon"), ("-10000d", ""), ("-d7", ""), ("2026-13-01", "")]
+        {
+            assert_eq!(range("UTC", from, to, ""), None, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn explicit_dates_are_taken_as_they_are() {
+        let asked = Asked { from: Some("-1d"), is_explicit: true, ..Asked::default() };
+        let now = parse_rfc3339(NOW).unwrap();
+        let range = asked.range("UTC".parse().unwrap(), now).unwrap();
+        assert_eq!((range.to, range.from), (now, UnixMicros(now.0 - 86_400_000_000)));
+        let asked = Asked { to: Some("2026-01-02 10:00"), ..asked };
+        let range = asked.range("Europe/Berlin".parse().unwrap(), now).unwrap();
+        assert_eq!(range.written(range.to), "2026-01-02T10:00:00+01:00");
+    }
+
+    #[test]
+    fn spans_have_a_unit() {
+        for text in ["", "-", "7", "d7", "7x", "--7d", "7d ", "Start", "é"] {
+            assert_eq!(Span::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The way along events, oldest first, and where what is asked about changes on it: [`Walk`].
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use serde_json::value::to_raw_value;
+
+use crate::clock::UnixMicros;
+use crate::error::Kind;
+use crate::http::response::Problem;
+
+/// Changes that are told at most.
+const POINTS_MAX: usize = 10_000;
+
+/// Bytes of the properties that are told with them, at most.
+const POINTS_BYTES_MAX: usize = 32 << 20;
+
+/// From here on the crucial properties were these; the names are PostHog's.
+#[derive(Debug, Serialize)]
+pub(super) struct Point {
+    pub(super) timestamp: String,
+    /// All properties, crucial or not, as of its first event.
+    pub(super) properties: Box<RawValue>,
+    /// Events until the next point.
+    pub(super) relevant_event_count: usize,
+}
+
+/// The way so far.
+#[derive(Debug)]
+pub(super) struct Walk<'q> {
+    keys: &'q BTreeSet<String>,
+    /// The crucial properties as of the last event.
+    last: Option<Vec<Option<Value>>>,
+    points: Vec<Point>,
+    bytes: usize,
+    /// Nothing more is told.
+    is_full: bool,
+}
+
+impl<'q> Walk<'q> {
+    /// Of a question that asks about these properties.
+    pub(super) fn new(keys: &'q BTreeSet<String>) -> Self {
+        Self { keys, last: None, points: Vec::new(), bytes: 0, is_full: false }
+    }
+
+    /// The next event that counts, and what the person or the group had then.
+    pub(super) fn count(
+        &mut self,
+        at: UnixMicros,
+        properties: &Map<String, Value>,
+    ) -> Result<(), Problem> {
+        if self.is_full {
+            return Ok(());
+        }
+        let now = || self.keys.iter().map(|key| properties.get(key));
+        if let (Some(last), Some(point)) = (&self.last, self.points.last_mut())
+            && now().eq(last.iter().map(Option::as_ref))
+        {
+            point.relevant_event_count += 1;
+            return Ok(());
+        }
+        let told = to_raw_value(properties).map_err(|error| Problem::of(Kind::Internal, &error))?;
+        self.last = Some(now().map(Option::<&Value>::cloned).collect());
+        self.bytes = self.bytes.saturating_add(told.get().len());
+        self.is_full = self.points.len() >= POINTS_MAX || self.bytes > POINTS_BYTES_MAX;
+        if !self.is_full {
+            let timestamp = at.to_rfc3339();
+            self.points.push(Point { timestamp, properties: told, relevant_event_count: 1 });
+        }
+        Ok(())
+    }
+
+    /// Where something changed.
+    pub(super) fn points(self) -> Vec<Point> {
+        self.points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::POINTS_BYTES_MAX;
+    use super::POINTS_MAX;
+    use super::Walk;
+    use crate::clock::UnixMicros;
+
+    fn points(keys: &[&str], states: &[Value]) -> Vec<(i64, Value, usize)> {
+        let keys: BTreeSet<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        let mut walk = Walk::new(&keys);
+        for (second, state) in (0..).zip(states) {
+            walk.count(UnixMicros(second * 1_000_000), state.as_object().unwrap()).unwrap();
+        }
+        let second = |text: &str| text[17..19].parse().unwrap();
+        let told = walk.points().into_iter();
+        told.map(|point| {
+            let properties = serde_json::from_str(point.properties.get()).unwrap();
+            (second(&point.timestamp), properties, point.relevant_event_count)
+        })
+        .collect()
+    }
+
+    /// PostHog's rule: a point wherever the crucial values differ from those of the event before.
+    #[test]
+    fn points_begin_where_crucial_properties_change() {
+        let states = [
+            json!({"plan": "free"}),
+            json!({"plan": "pro", "age": 3}),
+            json!({"plan": "pro", "age": 4}),
+            json!({"age": 4}),
+            json!({"age": 4, "plan": null}),
+            json!({"plan": "pro"}),
+        ];
+        assert_eq!(
+            points(&["plan"], &states),
+            [
+                (0, json!({"plan": "free"}), 1),
+                (1, json!({"plan": "pro", "age": 3}), 2),
+                (3, json!({"age": 4}), 1),
+                (4, json!({"age": 4, "plan": null}), 1),
+                (5, json!({"plan": "pro"}), 1),
+            ]
+        );
+        assert_eq!(points(&[], &states), [(0, json!({"plan": "free"}), 6)], "one without keys");
+        assert_eq!(points(&["plan", "age"], &states).len(), 6);
+        assert_eq!(points(&["plan"], &[]), []);
+    }
+
+    #[test]
+    fn what_is_told_is_bounded() {
+        let many: Vec<Value> = (0..=POINTS_MAX).map(|n| json!({"n": n})).collect();
+        assert_eq!(points(&["n"], &many).len(), POINTS_MAX);
+        let large = "x".repeat(POINTS_BYTES_MAX / 2);
+        let large: Vec<Value> = (0..4).map(|n| json!({"n": n, "large": large})).collect();
+        assert_eq!(points(&["n"], &large).len(), 1);
+    }
+}
