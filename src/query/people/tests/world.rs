@@ -153,7 +153,8 @@ impl World {
         let operator = *operators.choose(&mut self.random).unwrap();
         let value = match operator {
             "regex" | "not_regex" => json!("^[a-z]+@|1"),
-            _ => self.value(),
+            // Null is refused.
+            _ => Some(self.value()).filter(|value| !value.is_null()).unwrap_or(json!("null")),
         };
         let negation = self.random.random_bool(0.2);
         match self.random.random_range(0..10) {
