@@ -36,8 +36,8 @@ const OF_PROJECT: [&str; 2] = ["P/", "P/reset_token/"];
 const OF_ORGANIZATION: [&str; 3] = ["O/", "O/members/", "O/projects/"];
 
 /// The shapes of objects: names of fields, and what they hold. A `?` is for what may be null, brackets
-/// for lists; `text`, `int`, `bool`, `object`, `time`, `uuid` and `any` are themselves, all else is
-/// another shape.
+/// for lists; `text`, `int`, `bool`, `object`, `time`, `uuid` and `any` are themselves, a `moment` is a time
+/// in the zone of the project, all else is another shape.
 const SHAPES: &[(&str, &str)] = &[
     ("user", "id:int uuid:uuid distinct_id:text first_name:text email:text is_email_verified:bool"),
     ("person", "id:int name:text distinct_ids:[text] properties:object created_at:time uuid:uuid"),
@@ -61,7 +61,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("detail", "changes:any trigger:any name:text? short_id:text? type:text?"),
     (
         "timeline",
-        "points:[point] crucial_property_keys:[text] effective_date_from:time effective_date_to:time",
+        "points:[point] crucial_property_keys:[text] effective_date_from:moment \
+         effective_date_to:moment",
     ),
     ("point", "timestamp:time properties:object relevant_event_count:int"),
     ("cohorts", "results:[cohort]"),
@@ -144,7 +145,7 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
         200,
         "group",
     ),
-    ("GET", "P/groups/activity/", "group_type_index=0&group_key=new", "", 200, "log"),
+    ("GET", "P/groups/activity/", "group_type_index=0&group_key=same", "", 200, "log"),
     ("GET", "P/groups_types/", "", "", 200, "[group_type]"),
     (
         "PATCH",
@@ -289,6 +290,7 @@ fn wrong(value: &Value, shape: &str) -> Option<String> {
         "text" => told(value.is_string()),
         "object" => told(value.is_object()),
         "uuid" => told(Uuid::try_parse(as_text()).is_ok()),
+        "moment" => told(parses(as_text())),
         "time" => told(parses(as_text()) && as_text().ends_with('Z')),
         _ => {
             let fields = SHAPES.iter().find(|(name, _)| *name == shape);
