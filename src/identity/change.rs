@@ -82,18 +82,7 @@ pub enum OpKind {
         update: Update,
     },
     /// An operator makes a group, or changes its properties. The op's own distinct id is empty.
-    ChangeGroup {
-        /// The name of its type, which there has to be.
-        group_type: String,
-        /// Its key.
-        key: String,
-        /// Whether it is to be made. If it is there then, or otherwise is not, nothing happens.
-        is_new: bool,
-        /// Properties to set.
-        set: Map<String, Value>,
-        /// Properties to remove.
-        unset: Vec<String>,
-    },
+    ChangeGroup(GroupChange),
     /// An operator deletes a person, its events, or both. The op's own distinct id is empty.
     Delete {
         /// The person. If it is gone, nothing happens.
@@ -138,6 +127,21 @@ pub enum Keep {
     AllBut(Vec<String>),
 }
 
+/// What an operator wants of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupChange {
+    /// The name of its type, which there has to be.
+    pub group_type: String,
+    /// Its key.
+    pub key: String,
+    /// Whether it is to be made. If it is there then, or otherwise is not, nothing happens.
+    pub is_new: bool,
+    /// Properties to set.
+    pub set: Map<String, Value>,
+    /// Properties to remove.
+    pub unset: Vec<String>,
+}
+
 /// What an operation of an operator did to a person or a group: who it is about, and what was before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
@@ -147,51 +151,75 @@ pub struct Effect {
     pub sequence: u64,
     /// When the operation was asked for.
     pub at: UnixMicros,
-    /// Who it is about.
-    pub whom: Whom,
     /// What was done.
     pub done: Done,
 }
 
-/// Who an operation is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// A person.
+/// What was done, and to whom.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// To a person.
     Person {
         /// Its integer id.
         number: i64,
         /// Its uuid before.
         uuid: Uuid,
+        /// What was done to it.
+        done: PersonDone,
     },
-    /// A group.
+    /// To a group: it was made, or properties were set or removed.
     Group {
         /// The index of its type.
         type_index: u8,
         /// Its key.
         key: String,
+        /// Whether it was made.
+        is_new: bool,
+        /// Its properties.
+        properties: Difference,
     },
 }
 
-/// What was done to a person or a group.
+/// Properties before and after. Both have only what differs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Done {
-    /// A group was made, with these properties.
-    Made(Map<String, Value>),
-    /// Properties were set or removed. Both have only what differs.
-    Changed {
-        /// Values of before; a key that is not here was absent.
-        before: Map<String, Value>,
-        /// Values of after; a key that is not here was removed.
-        after: Map<String, Value>,
-    },
-    /// Distinct ids of a person got persons of their own. Both are in the order in which they had come.
+pub struct Difference {
+    /// Values of before; a key that is not here was absent.
+    pub before: Map<String, Value>,
+    /// Values of after; a key that is not here was removed.
+    pub after: Map<String, Value>,
+}
+
+impl Difference {
+    /// Between two states of an object.
+    pub fn between(before: &Map<String, Value>, after: &Map<String, Value>) -> Self {
+        Self { before: without(before, after), after: without(after, before) }
+    }
+
+    /// Whether both were the same.
+    pub fn is_none(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+}
+
+/// The properties of `all` that `other` has not with the same value.
+fn without(all: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
+    let differ = all.iter().filter(|(key, value)| other.get(*key) != Some(*value));
+    differ.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// What was done to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PersonDone {
+    /// Properties were set or removed.
+    Changed(Difference),
+    /// Distinct ids got persons of their own. Both are in the order in which they had come.
     Split {
         /// All of before.
         before: Vec<String>,
         /// Those that are left.
         after: Vec<String>,
     },
-    /// A person was deleted, or its events, or both.
+    /// It was deleted, or its events, or both.
     Deleted {
         /// What of it.
         extent: Extent,

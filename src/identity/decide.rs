@@ -216,7 +216,7 @@ pub fn decide<'op>(
         | OpKind::GroupTypes(_)
         | OpKind::Split { .. }
         | OpKind::Change { .. }
-        | OpKind::ChangeGroup { .. }
+        | OpKind::ChangeGroup(_)
         | OpKind::Delete { .. } => nothing(),
     }
 }

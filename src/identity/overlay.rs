@@ -253,7 +253,7 @@ impl<'s> Overlay<'s> {
             OpKind::Change { person, update } => {
                 return self.change(project, op, *person, update);
             }
-            OpKind::ChangeGroup { .. } => return self.change_group(project, op),
+            OpKind::ChangeGroup(change) => return self.change_group(project, op, change),
             OpKind::Delete { person, extent } => {
                 return self.delete(project, op, *person, *extent);
             }

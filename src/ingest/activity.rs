@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 
-use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
@@ -13,9 +12,10 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::identity::change::Difference;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
-use crate::identity::change::Whom;
+use crate::identity::change::PersonDone;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
@@ -54,8 +54,8 @@ pub(super) fn entries(
 
 /// What the metadata store knows of a person that is deleted.
 fn forgotten(effect: &Effect) -> Option<Forgotten> {
-    match (&effect.whom, &effect.done) {
-        (Whom::Person { uuid, .. }, Done::Deleted { extent, distinct_ids })
+    match &effect.done {
+        Done::Person { uuid, done: PersonDone::Deleted { extent, distinct_ids }, .. }
             if extent.has_person() =>
         {
             let merged = distinct_ids.iter().map(|id| PersonId::of(effect.project, id).0);
@@ -84,36 +84,39 @@ fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, usize))
 }
 
 fn change(effect: &Effect) -> Change {
-    match &effect.whom {
-        Whom::Person { number, uuid } => of_person(*number, uuid.to_string(), &effect.done),
-        Whom::Group { type_index, key } => of_group(*type_index, key, &effect.done),
+    match &effect.done {
+        Done::Person { number, uuid, done } => of_person(*number, uuid.to_string(), done),
+        Done::Group { type_index, key, is_new, properties } => {
+            of_group(*type_index, key, *is_new, properties)
+        }
     }
 }
 
-/// As PostHog tells of groups: of one property by its name, and each is a field. The item is the index
-/// of the type and the key.
-fn of_group(type_index: u8, key: &str, done: &Done) -> Change {
-    let none = Map::new();
-    let (before, after) = match done {
-        Done::Changed { before, after } => (before, after),
-        Done::Made(properties) => (&none, properties),
-        Done::Split { .. } | Done::Deleted { .. } => (&none, &none),
-    };
+/// As PostHog tells of groups: of one property by its name, and each is a field.
+fn of_group(
+    type_index: u8,
+    key: &str,
+    is_new: bool,
+    Difference { before, after }: &Difference,
+) -> Change {
     let mut names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let (verb, name) = match (done, names.next(), names.next()) {
-        (Done::Changed { .. }, Some(name), None) if before.is_empty() => {
-            (Verb::CreateProperty, name.as_str())
-        }
-        (Done::Changed { .. }, Some(name), None) => (Verb::UpdateProperty, name.as_str()),
-        (Done::Made(_), ..) => (Verb::CreateGroup, key),
+    let (verb, name) = match (names.next(), names.next()) {
+        _ if is_new => (Verb::CreateGroup, key),
+        (Some(name), None) if before.is_empty() => (Verb::CreateProperty, name.as_str()),
+        (Some(name), None) => (Verb::UpdateProperty, name.as_str()),
         _ => (Verb::UpdateProperty, key),
     };
     let fields = diff(Scope::Group, before, after);
-    let item = format!("{type_index}:{key}");
+    let item = group_item(type_index, key);
     Change { scope: Scope::Group, item, verb, name: name.to_owned(), fields }
 }
 
-fn of_person(number: i64, uuid: String, done: &Done) -> Change {
+/// What the log of changes calls a group: the index of its type, and its key.
+pub fn group_item(type_index: u8, key: &str) -> String {
+    format!("{type_index}:{key}")
+}
+
+fn of_person(number: i64, uuid: String, done: &PersonDone) -> Change {
     let field = |action: &str, field: Option<&str>, before: Value, after: Value| {
         vec![json!({
             "type": Scope::Person.name(),
@@ -124,9 +127,7 @@ fn of_person(number: i64, uuid: String, done: &Done) -> Change {
         })]
     };
     let (verb, name, fields) = match done {
-        // Persons come into being by events.
-        Done::Made(_) => (Verb::Created, uuid, Vec::new()),
-        Done::Changed { before, after } => {
+        PersonDone::Changed(Difference { before, after }) => {
             let (before, after) = (Value::from(before.clone()), Value::from(after.clone()));
             let is_removal = after == json!({});
             let fields = field("changed", Some("properties"), before, after);
@@ -135,7 +136,7 @@ fn of_person(number: i64, uuid: String, done: &Done) -> Change {
                 false => (Verb::Updated, String::new(), fields),
             }
         }
-        Done::Split { before, after } => {
+        PersonDone::Split { before, after } => {
             let kept: HashSet<&String> = after.iter().collect();
             let left: Vec<&String> = before.iter().filter(|id| !kept.contains(id)).collect();
             let (before, after) = (
@@ -145,7 +146,7 @@ fn of_person(number: i64, uuid: String, done: &Done) -> Change {
             );
             (Verb::SplitPerson, uuid, field("split", None, before, after))
         }
-        Done::Deleted { extent, .. } => {
+        PersonDone::Deleted { extent, .. } => {
             let events = field("deleted", Some("events"), Value::Null, Value::Null);
             let verb = if extent.has_person() { Verb::Deleted } else { Verb::Updated };
             (verb, uuid, if extent.has_events() { events } else { Vec::new() })
@@ -167,27 +168,31 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::id::PersonId;
     use crate::event::id::ProjectId;
+    use crate::identity::change::Difference;
     use crate::identity::change::Done;
     use crate::identity::change::Effect;
     use crate::identity::change::Extent;
-    use crate::identity::change::Whom;
+    use crate::identity::change::PersonDone;
     use crate::metadata::accounts::UserId;
     use crate::metadata::activity::Scope;
     use crate::metadata::activity::Verb;
     use crate::metadata::forgetting::Forgotten;
     use crate::storage::wal::Sequence;
 
-    fn effect(sequence: u64, done: Done) -> Effect {
+    fn effect(sequence: u64, done: PersonDone) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
-        Effect { project, sequence, at, whom: Whom::Person { number: 3, uuid }, done }
+        Effect { project, sequence, at, done: Done::Person { number: 3, uuid, done } }
     }
 
     /// PostHog tells of each property of a group by itself.
     #[test]
     fn changes_of_groups_are_told_by_property() {
-        let whom = Whom::Group { type_index: 2, key: "acme".to_owned() };
-        let told = |done: Done| {
-            let effect = Effect { whom: whom.clone(), ..effect(1, done) };
+        let told = |is_new: bool, before: Value, after: Value| {
+            let properties = Difference { before: object(before), after: object(after) };
+            let key = "acme".to_owned();
+            let done = Done::Group { type_index: 2, key, is_new, properties };
+            let (project, at) = (ProjectId(1), UnixMicros(5));
+            let effect = Effect { project, sequence: 1, at, done };
             let entry = entries(&[effect], |_| Some(UserId(9))).remove(0);
             assert_eq!((entry.change.scope, entry.change.item.as_str()), (Scope::Group, "2:acme"));
             assert_eq!(entry.forgotten, None);
@@ -195,18 +200,18 @@ mod tests {
             let fields: Vec<_> = entry.change.fields.iter().map(field).collect();
             (entry.change.verb, entry.change.name, json!(fields))
         };
-        let changed = |before: Value, after: Value| Done::Changed {
-            before: object(before),
-            after: object(after),
-        };
-        for (done, verb, name, fields) in [
+        let (made, changed) = (
+            |after: Value| (true, json!({}), after),
+            |before: Value, after: Value| (false, before, after),
+        );
+        for ((is_new, before, after), verb, name, fields) in [
             (
-                Done::Made(object(json!({"plan": "free", "seats": 3}))),
+                made(json!({"plan": "free", "seats": 3})),
                 Verb::CreateGroup,
                 "acme",
                 json!([["created", "plan"], ["created", "seats"]]),
             ),
-            (Done::Made(Map::new()), Verb::CreateGroup, "acme", json!([])),
+            (made(json!({})), Verb::CreateGroup, "acme", json!([])),
             (
                 changed(json!({}), json!({"plan": "pro"})),
                 Verb::CreateProperty,
@@ -232,13 +237,13 @@ mod tests {
                 json!([["deleted", "plan"], ["created", "seats"]]),
             ),
         ] {
-            assert_eq!(told(done), (verb, name.to_owned(), fields));
+            assert_eq!(told(is_new, before, after), (verb, name.to_owned(), fields));
         }
     }
 
-    fn deleted(extent: Extent, ids: &[&str]) -> Done {
+    fn deleted(extent: Extent, ids: &[&str]) -> PersonDone {
         let distinct_ids = ids.iter().map(|id| (*id).to_owned()).collect();
-        Done::Deleted { extent, distinct_ids }
+        PersonDone::Deleted { extent, distinct_ids }
     }
 
     fn object(value: Value) -> Map<String, Value> {
@@ -253,15 +258,21 @@ mod tests {
             effect(2, deleted(Extent::Person, &[])),
             effect(
                 4,
-                Done::Changed {
+                PersonDone::Changed(Difference {
                     before: object(json!({"plan": "free"})),
                     after: object(json!({"plan": "pro", "age": 4})),
-                },
+                }),
             ),
-            effect(5, Done::Changed { before: object(json!({"age": 4})), after: Map::new() }),
+            effect(
+                5,
+                PersonDone::Changed(Difference {
+                    before: object(json!({"age": 4})),
+                    after: Map::new(),
+                }),
+            ),
             effect(
                 6,
-                Done::Split { before: vec!["a".into(), "b".into()], after: vec!["b".into()] },
+                PersonDone::Split { before: vec!["a".into(), "b".into()], after: vec!["b".into()] },
             ),
         ];
         let user = |sequence| (sequence > 1).then_some(UserId(9));

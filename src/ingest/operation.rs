@@ -22,6 +22,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::json;
 use crate::identity::change::Extent;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -176,7 +177,7 @@ impl Operation {
                 vec![OpKind::Change { person: uuid(&person)?, update }]
             }
             Action::ChangeGroup { group_type, key, is_new, set, unset } => {
-                vec![OpKind::ChangeGroup { group_type, key, is_new, set, unset }]
+                vec![OpKind::ChangeGroup(GroupChange { group_type, key, is_new, set, unset })]
             }
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
@@ -214,6 +215,7 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
     use crate::identity::change::Extent;
+    use crate::identity::change::GroupChange;
     use crate::identity::change::Keep;
     use crate::identity::change::OpKind;
     use crate::metadata::accounts::UserId;
@@ -269,17 +271,8 @@ mod tests {
             assert_eq!(read, operation);
             let ops = read.prepare().unwrap().ops;
             let [op] = &ops[..] else { panic!("{ops:?}") };
-            let OpKind::ChangeGroup {
-                group_type: of,
-                key: named,
-                is_new: new,
-                set: put,
-                unset: gone,
-            } = &op.kind
-            else {
-                panic!("{op:?}")
-            };
-            assert_eq!((of, named, *new, put, gone), (&group_type, &key, is_new, &set, &unset));
+            let OpKind::ChangeGroup(change) = &op.kind else { panic!("{op:?}") };
+            assert_eq!(*change, GroupChange { group_type, key, is_new, set, unset });
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::id::EventKey;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -146,7 +147,7 @@ fn of_op(op: &Op) -> usize {
         OpKind::GroupUpdate { group_type, key, set } => {
             of_text(group_type) + of_text(key) + of_map(set)
         }
-        OpKind::ChangeGroup { group_type, key, set, unset, .. } => {
+        OpKind::ChangeGroup(GroupChange { group_type, key, set, unset, .. }) => {
             of_text(group_type) + of_text(key) + of_map(set) + of_texts(unset)
         }
         OpKind::GroupTypes(names) => of_texts(names),

@@ -25,6 +25,7 @@ use crate::http::routes::activity;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
 use crate::identity::person::Group;
+use crate::ingest::activity::group_item;
 use crate::metadata::activity::Scope;
 use crate::query::groups::Counts;
 use crate::query::people::Part;
@@ -86,7 +87,7 @@ pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem>
 /// `GET groups/activity/?group_type_index=&group_key=`: what operators did to a group.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (index, key, _) = find_one(app, call.asker.project.id, &call.request).await?;
-    activity::of_item(app, call, Scope::Group, Some(format!("{index}:{key}"))).await
+    activity::of_item(app, call, Scope::Group, Some(group_item(index, &key))).await
 }
 
 /// The group that the query names, as of every event acknowledged so far.

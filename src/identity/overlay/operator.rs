@@ -1,21 +1,21 @@
 //! What operators do to one person or group, carried out: changes of properties, and the end.
 
 use serde_json::Map;
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
+use crate::identity::change::Difference;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::identity::change::Extent;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Op;
-use crate::identity::change::OpKind;
+use crate::identity::change::PersonDone;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
-use crate::identity::change::Whom;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::decide::group;
@@ -45,12 +45,9 @@ impl Overlay<'_> {
         let Change::Update(revision) = decision.change else { return Ok(()) };
         self.revise(project, revision)?;
         let after = self.find_person(project, number)?;
-        let (before, after) = (
-            without(&person.properties, &after.properties),
-            without(&after.properties, &person.properties),
-        );
-        if !before.is_empty() || !after.is_empty() {
-            self.has_effect((project, op), whom(&person), Done::Changed { before, after });
+        let properties = Difference::between(&person.properties, &after.properties);
+        if !properties.is_none() {
+            self.has_effect((project, op), to_person(&person, PersonDone::Changed(properties)));
         }
         Ok(())
     }
@@ -61,10 +58,8 @@ impl Overlay<'_> {
         &mut self,
         project: ProjectId,
         op: &Op,
+        GroupChange { group_type, key, is_new, set, unset }: &GroupChange,
     ) -> Result<(), IdentityError> {
-        let OpKind::ChangeGroup { group_type, key, is_new, set, unset } = &op.kind else {
-            return Ok(());
-        };
         let known = self.types.get(&project).and_then(|types| {
             types.iter().position(|name| name == group_type).and_then(|at| u8::try_from(at).ok())
         });
@@ -86,18 +81,12 @@ impl Overlay<'_> {
             self.warn(project, op, WarningKind::PropertiesTooLarge);
             return Ok(());
         }
-        let done = if *is_new {
-            Done::Made(group.properties.clone())
-        } else if group == before {
-            return Ok(());
-        } else {
-            Done::Changed {
-                before: without(&before.properties, &group.properties),
-                after: without(&group.properties, &before.properties),
-            }
-        };
-        self.groups.insert(place, group);
-        self.has_effect((project, op), Whom::Group { type_index, key: key.clone() }, done);
+        let properties = Difference::between(&before.properties, &group.properties);
+        if *is_new || !properties.is_none() {
+            self.groups.insert(place, group);
+            let done = Done::Group { type_index, key: key.clone(), is_new: *is_new, properties };
+            self.has_effect((project, op), done);
+        }
         Ok(())
     }
 
@@ -116,8 +105,8 @@ impl Overlay<'_> {
         let before = self.find_person(project, number)?;
         let ids = self.ids_of(project, number)?;
         let told = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
-        let done = Done::Deleted { extent, distinct_ids: told.collect() };
-        self.has_effect((project, op), whom(&before), done);
+        let done = PersonDone::Deleted { extent, distinct_ids: told.collect() };
+        self.has_effect((project, op), to_person(&before, done));
         drop(before);
         if extent.has_events() {
             self.mark(project, op, (uuid, ids.into_values().collect()));
@@ -152,19 +141,13 @@ impl Overlay<'_> {
     }
 
     /// Notes what an operation did.
-    pub(super) fn has_effect(&mut self, (project, op): (ProjectId, &Op), whom: Whom, done: Done) {
+    pub(super) fn has_effect(&mut self, (project, op): (ProjectId, &Op), done: Done) {
         let (sequence, at) = (self.counters.applied, op.timestamp);
-        self.effects.push(Effect { project, sequence, at, whom, done });
+        self.effects.push(Effect { project, sequence, at, done });
     }
 }
 
-/// A person as an operation found it.
-pub(super) fn whom(before: &Person) -> Whom {
-    Whom::Person { number: before.number, uuid: before.uuid }
-}
-
-/// The properties of `all` that `other` has not with the same value.
-fn without(all: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
-    let differ = all.iter().filter(|(key, value)| other.get(*key) != Some(*value));
-    differ.map(|(key, value)| (key.clone(), value.clone())).collect()
+/// What was done to a person, which was `before`.
+pub(super) fn to_person(before: &Person, done: PersonDone) -> Done {
+    Done::Person { number: before.number, uuid: before.uuid, done }
 }

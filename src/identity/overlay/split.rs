@@ -7,13 +7,13 @@ use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
-use crate::identity::change::Done;
 use crate::identity::change::Keep;
 use crate::identity::change::Op;
+use crate::identity::change::PersonDone;
 use crate::identity::change::WarningKind;
 use crate::identity::decide::split;
 use crate::identity::overlay::Overlay;
-use crate::identity::overlay::operator::whom;
+use crate::identity::overlay::operator::to_person;
 use crate::identity::person::Person;
 
 impl Overlay<'_> {
@@ -43,7 +43,7 @@ impl Overlay<'_> {
             ids.map(|id| id.to_string()).collect()
         };
         let kept = &mut parts.kept.iter().filter_map(|position| ids.get(position));
-        let done = Done::Split { before: names(&mut ids.values()), after: names(kept) };
+        let done = PersonDone::Split { before: names(&mut ids.values()), after: names(kept) };
         let version = before.version.saturating_add(1);
         let sequence = self.counters.applied;
         for (position, id) in self.detach_all(project, number)? {
@@ -77,7 +77,7 @@ impl Overlay<'_> {
             person.version = version;
             person.changed_sequence = sequence;
         }
-        self.has_effect((project, op), whom(&before), done);
+        self.has_effect((project, op), to_person(&before, done));
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! What operators' operations do, as it is told before it is done.
 
 use super::*;
+use crate::identity::change::Difference;
 use crate::identity::change::Done;
 use crate::identity::change::Effect;
 use crate::identity::change::Extent;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
+use crate::identity::change::PersonDone;
 use crate::identity::change::WarningKind;
-use crate::identity::change::Whom;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))
@@ -57,16 +59,14 @@ fn effects_are_what_operations_did() {
     let (before, after) =
         (object(json!({"plan": "free", "age": 4})), object(json!({"plan": "pro", "new": null})));
     let expected = [
-        Done::Changed { before, after },
-        Done::Split { before: ids(&["a", "b", "c"]), after: ids(&["a", "c"]) },
-        Done::Deleted { extent: Extent::Person, distinct_ids: ids(&["a", "c"]) },
+        PersonDone::Changed(Difference { before, after }),
+        PersonDone::Split { before: ids(&["a", "b", "c"]), after: ids(&["a", "c"]) },
+        PersonDone::Deleted { extent: Extent::Person, distinct_ids: ids(&["a", "c"]) },
     ];
+    let uuid = uuid_of(PROJECTS[0], "a");
+    let expected = expected.map(|done| Done::Person { number: 1, uuid, done });
     assert_eq!(told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(), expected);
-    for effect in &told {
-        let whom = Whom::Person { number: 1, uuid: uuid_of(PROJECTS[0], "a") };
-        let who = (effect.project, effect.sequence, effect.whom.clone());
-        assert_eq!(who, (PROJECTS[0], 2, whom));
-    }
+    assert!(told.iter().all(|effect| (effect.project, effect.sequence) == (PROJECTS[0], 2)));
     let again = |_: &[Effect]| -> bool { panic!("it was told already") };
     identities.apply_noting(&records, again).expect("skips");
 }
@@ -79,7 +79,8 @@ fn groups_are_made_and_changed() {
     let groups = |key: &str, is_new: bool, set: Value, unset: &[&str]| {
         let unset = unset.iter().map(|key| (*key).to_owned()).collect();
         let (group_type, key) = ("company".to_owned(), key.to_owned());
-        op("", OpKind::ChangeGroup { group_type, key, is_new, set: object(set), unset })
+        let change = GroupChange { group_type, key, is_new, set: object(set), unset };
+        op("", OpKind::ChangeGroup(change))
     };
     let plan = |plan: &str| json!({"plan": plan});
     let long = "x".repeat(401);
@@ -109,18 +110,19 @@ fn groups_are_made_and_changed() {
     let warnings = identities.apply_noting(&records, note).expect("applies").warnings;
     let kinds: Vec<_> = warnings.iter().map(|warning| warning.kind).collect();
     assert_eq!(kinds, [WarningKind::PropertiesTooLarge]);
-    let whom = Whom::Group { type_index: 1, key: "acme".to_owned() };
-    assert!(told.iter().all(|effect| effect.whom == whom && effect.sequence == 3), "{told:?}");
-    let changed = |before: Value, after: Value| Done::Changed {
-        before: object(before),
-        after: object(after),
+    assert!(told.iter().all(|effect| effect.sequence == 3), "{told:?}");
+    let done = |is_new: bool, before: Value, after: Value| Done::Group {
+        type_index: 1,
+        key: "acme".to_owned(),
+        is_new,
+        properties: Difference { before: object(before), after: object(after) },
     };
     assert_eq!(
         told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(),
         [
-            Done::Made(object(plan("free"))),
-            changed(plan("free"), json!({"plan": "pro", "seats": 3})),
-            changed(plan("pro"), json!({})),
+            done(true, json!({}), plan("free")),
+            done(false, plan("free"), json!({"plan": "pro", "seats": 3})),
+            done(false, plan("pro"), json!({})),
         ]
     );
     let group = identities.group(PROJECTS[0], 1, "acme").expect("reads").expect("a group");

@@ -27,6 +27,7 @@ use super::open;
 use super::record;
 use crate::clock::UnixMicros;
 use crate::identity::change::Force;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -117,7 +118,7 @@ fn kinds() -> impl Strategy<Value = OpKind> {
         1 => (one_of(&TYPES), one_of(&GROUP_KEYS), any::<bool>(), objects(), objects())
             .prop_map(|(group_type, key, is_new, set, gone)| {
                 let unset = gone.into_iter().map(|(key, _)| key).collect();
-                OpKind::ChangeGroup { group_type, key, is_new, set, unset }
+                OpKind::ChangeGroup(GroupChange { group_type, key, is_new, set, unset })
             }),
         1 => types.prop_map(OpKind::GroupTypes),
     ]

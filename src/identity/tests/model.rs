@@ -12,6 +12,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -152,7 +153,7 @@ impl Model {
                 }
             }
             OpKind::Delete { person, extent } => self.delete(project, op, *person, *extent),
-            OpKind::ChangeGroup { group_type, key, is_new, set, unset } => {
+            OpKind::ChangeGroup(GroupChange { group_type, key, is_new, set, unset }) => {
                 let types = self.types.get(&project).map_or(&[][..], |types| types);
                 let Some(index) = types.iter().position(|name| name == group_type) else { return };
                 let place = (project, index, key.clone());

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::lifted::Lifted;
@@ -323,7 +324,7 @@ impl Project {
                     update.lifted.iter().flatten().for_each(|lifted| self.lifted(lifted, new));
                 }
                 OpKind::GroupUpdate { group_type, set, .. }
-                | OpKind::ChangeGroup { group_type, set, .. } => {
+                | OpKind::ChangeGroup(GroupChange { group_type, set, .. }) => {
                     let index = group_types.iter().position(|known| known == group_type);
                     let known = index.and_then(|index| self.groups.get_mut(index));
                     let index = index.and_then(|index| u8::try_from(index).ok());

@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::json::restore;
 use crate::identity::change::Force;
+use crate::identity::change::GroupChange;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
 use crate::identity::lifted::Lifted;
@@ -26,7 +27,7 @@ pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
         OpKind::Split { person, keep } => format!("split {person} {keep:?}"),
         OpKind::Change { person, update } => format!("change {person} {}", said(update)),
         OpKind::Delete { person, .. } => format!("delete {person}"),
-        OpKind::ChangeGroup { group_type, key, set, .. } => {
+        OpKind::ChangeGroup(GroupChange { group_type, key, set, .. }) => {
             format!("change group {group_type} {key} {}", Json::Object(set.clone()))
         }
         OpKind::Merge { other, force: Force::No, .. } => format!("merge {other}"),
