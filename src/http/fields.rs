@@ -115,7 +115,7 @@ impl Fields {
 
     /// A text, without white space around it.
     pub fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
-        self.value(name)?.map(|value| text(name, &value)).transpose()
+        self.value(name)?.map(|value| text(name, value)).transpose()
     }
 
     /// A text as it is, white space too: an id, or the name of a property, which stands so in events.
@@ -177,8 +177,16 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<Option<Option<String>>, Problem> {
-        let read = |value: Option<Value>| value.map(|value| text(name, &value)).transpose();
+        let read = |value: Option<Value>| value.map(|value| text(name, value)).transpose();
         self.nullable_value(name).map(read).transpose()
+    }
+
+    /// As [`Self::exact_text`]; null is none.
+    pub(super) fn exact_text_if_any(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<String>, Problem> {
+        self.nullable_value(name).flatten().map(|value| exact_text(name, value)).transpose()
     }
 
     /// An integer, as number or text; `Some(None)` for null.
@@ -214,10 +222,7 @@ impl Fields {
 
     /// A list of texts.
     pub fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
-        let Some(items) = self.list(name)? else { return Ok(None) };
-        let numbered = items.iter().enumerate();
-        let texts = numbered.map(|(index, item)| text(format!("{name}__{index}"), item));
-        texts.collect::<Result<_, _>>().map(Some)
+        self.each_text(name, text)
     }
 
     /// A list of texts as they are, white space too; see [`Self::exact_text`].
@@ -225,9 +230,17 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<Option<Vec<String>>, Problem> {
+        self.each_text(name, exact_text)
+    }
+
+    fn each_text(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(String, Value) -> Result<String, Problem>,
+    ) -> Result<Option<Vec<String>>, Problem> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let numbered = items.into_iter().enumerate();
-        let texts = numbered.map(|(index, item)| exact_text(format!("{name}__{index}"), item));
+        let texts = numbered.map(|(index, item)| read(format!("{name}__{index}"), item));
         texts.collect::<Result<_, _>>().map(Some)
     }
 
@@ -271,18 +284,15 @@ fn document(content_type: &str, body: &[u8]) -> Result<Option<Value>, Problem> {
     value.map(Some).map_err(|error| Problem::parse_error(&error))
 }
 
-fn text(name: impl Into<Cow<'static, str>>, value: &Value) -> Result<String, Problem> {
-    match value {
-        Value::String(text) => Ok(text.trim().to_owned()),
-        Value::Number(number) => Ok(number.to_string()),
-        _ => Err(refused(name, "invalid_input", "Not a valid string.")),
-    }
+fn text(name: impl Into<Cow<'static, str>>, value: Value) -> Result<String, Problem> {
+    exact_text(name, value).map(|text| text.trim().to_owned())
 }
 
 fn exact_text(name: impl Into<Cow<'static, str>>, value: Value) -> Result<String, Problem> {
     match value {
         Value::String(text) => Ok(text),
-        other => text(name, &other),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(refused(name, "invalid_input", "Not a valid string.")),
     }
 }
 

@@ -73,9 +73,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let mut fields = Fields::read(request).await?;
     let (index, key) = named?;
     found(app, &asker, (index, &key)).await?;
-    let is_null = fields.peek("key").is_some_and(Value::is_null);
-    let property = if is_null { None } else { fields.exact_text("key")? };
-    let property = property.filter(|name| !name.is_empty());
+    let property = fields.exact_text_if_any("key")?.filter(|name| !name.is_empty());
     let property = property.ok_or_else(|| refused("key", "required", REQUIRED))?;
     let value = fields.nullable_value("value").flatten();
     let value = value.ok_or_else(|| refused("value", "required", REQUIRED))?;

@@ -55,9 +55,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let mut fields = Fields::read(request).await?;
     let value = fields.nullable_value("value").flatten().or(value);
     let value = value.ok_or_else(|| missing("value"))?;
-    // As of `value`, null is none.
-    let is_null = fields.peek("key").is_some_and(Value::is_null);
-    let key = if is_null { key } else { fields.exact_text("key")?.map(Value::from).or(key) };
+    let key = fields.exact_text_if_any("key")?.map(Value::from).or(key);
     let key = key.as_ref().and_then(Value::as_str).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| missing("key"))?.to_owned();
     let set = Map::from_iter([(key, value)]);
