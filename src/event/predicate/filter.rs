@@ -3,6 +3,7 @@
 //! Parses `{"key", "operator", "value", "type", "group_type_index"}`. Decides nothing: a cohort and
 //! another flag are known to the caller only.
 
+use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::predicate::Matching;
@@ -108,8 +109,22 @@ impl Filter {
             "group" => Scope::Group(group_type(filter.get("group_type_index"))?),
             other => return Err(PredicateError::UnknownType(other.to_owned())),
         };
+        Self::property(filter, scope, matching)
+    }
+
+    /// Reads a filter on a property of `scope`, whatever type it says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub(super) fn property(
+        filter: &Map<String, Value>,
+        scope: Scope,
+        matching: Matching,
+    ) -> Result<Self, PredicateError> {
+        let text = |name| filter.get(name).and_then(Value::as_str);
         let key = text("key").ok_or(PredicateError::MissingKey)?;
-        let predicate = Predicate::parse(key, operator, value, matching)?;
+        let predicate = Predicate::parse(key, text("operator"), filter.get("value"), matching)?;
         Ok(Self::Property { scope, predicate })
     }
 }

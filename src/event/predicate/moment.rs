@@ -34,9 +34,13 @@ pub enum Moment {
     },
 }
 
-/// The unit of a span.
+/// The unit of a span. Filters know those from hours on, but no quarters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// Of the clock.
+    Seconds,
+    /// Of the clock.
+    Minutes,
     /// `h`
     Hours,
     /// `d`: 24 hours.
@@ -45,8 +49,28 @@ pub enum Unit {
     Weeks,
     /// `m`: by the calendar; the day is cut to the length of the month.
     Months,
+    /// Thirteen weeks.
+    Quarters,
     /// `y`: twelve months.
     Years,
+}
+
+impl Unit {
+    /// The time `count` of the unit before `now`, on the same clock; `None` outside the calendar.
+    pub fn before(self, count: u32, now: NaiveDateTime) -> Option<NaiveDateTime> {
+        let days = |each: u64| now.checked_sub_days(Days::new(u64::from(count) * each));
+        let months = |each: u32| now.checked_sub_months(Months::new(count.checked_mul(each)?));
+        match self {
+            Self::Seconds => now.checked_sub_signed(TimeDelta::seconds(i64::from(count))),
+            Self::Minutes => now.checked_sub_signed(TimeDelta::minutes(i64::from(count))),
+            Self::Hours => now.checked_sub_signed(TimeDelta::hours(i64::from(count))),
+            Self::Days => days(1),
+            Self::Weeks => days(7),
+            Self::Quarters => days(7 * 13),
+            Self::Months => months(1),
+            Self::Years => months(12),
+        }
+    }
 }
 
 impl Moment {
@@ -62,15 +86,8 @@ impl Moment {
             Self::At(instant) => return Some(instant),
             Self::Ago { count, unit } => (count, unit),
         };
-        let now = now.to_datetime();
-        let then = match unit {
-            Unit::Hours => now.checked_sub_signed(TimeDelta::hours(i64::from(count))),
-            Unit::Days => now.checked_sub_days(Days::new(u64::from(count))),
-            Unit::Weeks => now.checked_sub_days(Days::new(u64::from(count) * 7)),
-            Unit::Months => now.checked_sub_months(Months::new(count)),
-            Unit::Years => now.checked_sub_months(Months::new(count * 12)),
-        };
-        then.map(UnixMicros::from)
+        let then = unit.before(count, now.to_datetime().naive_utc())?;
+        Some(UnixMicros::from(then.and_utc()))
     }
 }
 
@@ -132,11 +149,13 @@ fn span(text: &str) -> Option<Moment> {
         _ => return None,
     };
     let digits = text.get(..text.len() - 1)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let count = digits.parse().ok().filter(|count| *count < SPAN_LIMIT)?;
-    Some(Moment::Ago { count, unit })
+    Some(Moment::Ago { count: count(digits)?, unit })
+}
+
+/// The count of a span, digits alone.
+pub fn count(digits: &str) -> Option<u32> {
+    let is_count = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|count| is_count && *count < SPAN_LIMIT)
 }
 
 fn instant(text: &str) -> Option<UnixMicros> {

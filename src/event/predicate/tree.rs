@@ -170,24 +170,25 @@ impl Reader<'_> {
         if json.get("type").is_none_or(Value::is_null) {
             json.insert("type".to_owned(), Value::from(self.scope));
         }
-        let mut is_of_row = false;
-        match json.get("type").and_then(Value::as_str) {
+        let has_value = json.get("value").is_some_and(|value| !value.is_null());
+        let filter = match json.get("type").and_then(Value::as_str) {
+            Some("cohort" | "flag") => Filter::parse(&Value::Object(json), self.matching),
             // A cohort has a type of its own for each way in which its members are known.
             Some("static-cohort" | "precalculated-cohort") => {
                 json.insert("type".to_owned(), Value::from("cohort"));
+                Filter::parse(&Value::Object(json), self.matching)
             }
-            Some("cohort" | "flag") => {}
-            kind => {
-                is_of_row = kind == Some("event_metadata");
-                among_properties(&mut json, is_of_row);
+            // Only lists have events.
+            Some("event_metadata") => {
+                among_properties(&mut json);
+                Filter::property(&json, Scope::EventMetadata, self.matching)
             }
-        }
-        let has_value = json.get("value").is_some_and(|value| !value.is_null());
-        let mut filter = Filter::parse(&Value::Object(json), self.matching)?;
-        if let Filter::Property { scope, predicate } = &mut filter {
-            if is_of_row {
-                *scope = Scope::EventMetadata;
+            _ => {
+                among_properties(&mut json);
+                Filter::parse(&Value::Object(json), self.matching)
             }
+        }?;
+        if let Filter::Property { predicate, .. } = &filter {
             match &predicate.test {
                 Test::Is(Condition::Invalid(Invalid::Regex))
                 | Test::IsNot(Condition::Invalid(Invalid::Regex)) => {
@@ -217,9 +218,8 @@ impl Reader<'_> {
     }
 }
 
-/// A filter on a property as [`Filter::parse`] reads it. Lists know operators for cohorts that properties
-/// have as well, and a type for the row of an event.
-fn among_properties(json: &mut Map<String, Value>, is_of_row: bool) {
+/// Operators for cohorts, which lists know for properties too, as those that these have.
+fn among_properties(json: &mut Map<String, Value>) {
     let same = match json.get("operator").and_then(Value::as_str) {
         Some("in") => Some("exact"),
         Some("not_in") => Some("is_not"),
@@ -227,9 +227,6 @@ fn among_properties(json: &mut Map<String, Value>, is_of_row: bool) {
     };
     if let Some(same) = same {
         json.insert("operator".to_owned(), Value::from(same));
-    }
-    if is_of_row {
-        json.insert("type".to_owned(), Value::from("event"));
     }
 }
 

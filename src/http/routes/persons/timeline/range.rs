@@ -16,6 +16,8 @@ use chrono::Timelike;
 
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::event::predicate::moment;
+use crate::event::predicate::moment::Unit;
 use crate::event::predicate::moment::Written;
 use crate::event::time::at_wall;
 use crate::http::fields::refused;
@@ -26,9 +28,6 @@ use crate::metadata::accounts::Project;
 
 /// How far back a timeline goes unless the request says otherwise (PostHog's figure).
 const FROM_DEFAULT: &str = "-7d";
-
-/// Spans of this count and more are no dates. The figure is PostHog's; it keeps years in range.
-const SPAN_LIMIT: u32 = 10_000;
 
 /// From when to when, both included.
 #[derive(Clone, Copy, Debug)]
@@ -154,19 +153,6 @@ fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Minutes,
-    Hours,
-    Days,
-    Weeks,
-    Months,
-    /// Thirteen weeks.
-    Quarters,
-    Years,
-}
-
 /// Where within the unit a span ends up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
@@ -204,26 +190,13 @@ impl Span {
             _ => return None,
         };
         let digits = letters.as_str();
-        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        let count = if digits.is_empty() { 0 } else { digits.parse().ok()? };
-        (count < SPAN_LIMIT).then_some(Self { count, unit, edge })
+        let count = if digits.is_empty() { 0 } else { moment::count(digits)? };
+        Some(Self { count, unit, edge })
     }
 
     /// The time that a clock on the wall showed so long before `now`.
     fn before(self, now: NaiveDateTime) -> Option<NaiveDateTime> {
-        let (count, days) = (i64::from(self.count), u64::from(self.count));
-        let time = match self.unit {
-            Unit::Seconds => now.checked_sub_signed(TimeDelta::seconds(count)),
-            Unit::Minutes => now.checked_sub_signed(TimeDelta::minutes(count)),
-            Unit::Hours => now.checked_sub_signed(TimeDelta::hours(count)),
-            Unit::Days => now.checked_sub_days(Days::new(days)),
-            Unit::Weeks => now.checked_sub_days(Days::new(days * 7)),
-            Unit::Quarters => now.checked_sub_days(Days::new(days * 7 * 13)),
-            Unit::Months => now.checked_sub_months(Months::new(self.count)),
-            Unit::Years => now.checked_sub_months(Months::new(self.count * 12)),
-        }?;
+        let time = self.unit.before(self.count, now)?;
         match (self.edge, self.unit) {
             (None, _) => Some(time),
             (Some(Edge::Start), Unit::Months) => time.with_day(1),
@@ -238,7 +211,7 @@ impl Span {
 
 /// The last day of the month of a time.
 fn last_day(time: NaiveDateTime) -> Option<NaiveDateTime> {
-    time.with_day(1)?.checked_add_months(Months::new(1))?.checked_sub_days(Days::new(1))
+    time.with_day(time.num_days_in_month().into())
 }
 
 /// The first moment of the minute, hour or day of a time; of no other unit than the time itself.
