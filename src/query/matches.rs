@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
@@ -124,7 +123,14 @@ struct Matches {
 #[derive(Default)]
 struct Known {
     persons: HashMap<String, Option<Person>>,
-    groups: HashMap<(u8, String), Option<Group>>,
+    /// By the index of their type.
+    groups: [HashMap<String, Option<Group>>; GROUP_TYPES_MAX],
+}
+
+impl Known {
+    fn group(&self, index: u8, key: &str) -> Option<&Group> {
+        self.groups.get(usize::from(index))?.get(key)?.as_ref()
+    }
 }
 
 /// A row that is asked.
@@ -153,15 +159,18 @@ impl Matches {
             _ => None,
         });
         let groups: BTreeSet<u8> = groups.collect();
+        let texts = |name: &str| {
+            let texts = self.column(columns, name).and_then(|column| column.as_string_view_opt());
+            texts.into_iter().flatten()
+        };
         let rows = columns.first().map_or(0, |column| column.len());
         let mut kept = Vec::with_capacity(rows);
-        for at in 0..rows {
-            let text = self.text(columns, at, "properties").unwrap_or("{}");
+        for (at, (text, person)) in texts("properties").zip(texts("person_id")).enumerate() {
+            let (text, person) = (text.unwrap_or("{}"), person.unwrap_or_default());
             if !self.needles.iter().all(|needle| text.contains(needle.as_str())) {
                 kept.push(false);
                 continue;
             }
-            let person = self.text(columns, at, "person_id").unwrap_or_default();
             if asks_for_person && !known.persons.contains_key(person) {
                 known.persons.insert(person.to_owned(), self.person(person)?);
             }
@@ -196,9 +205,8 @@ impl Matches {
                 predicate.matches_value(value.as_ref(), now)
             }
             Filter::Property { scope: Scope::Group(Some(index)), predicate } => {
-                let group = self.group_key(row.columns, row.at, *index).and_then(|key| {
-                    row.known.groups.get(&(*index, key.to_owned())).and_then(Option::as_ref)
-                });
+                let key = self.group_key(row.columns, row.at, *index);
+                let group = key.and_then(|key| row.known.group(*index, key));
                 let value = group.and_then(|group| group.properties.get(&*predicate.key));
                 predicate.matches_value(value, now)
             }
@@ -247,9 +255,11 @@ impl Matches {
         index: u8,
         key: Option<&str>,
     ) -> Result<(), IdentityError> {
-        let Some(key) = key else { return Ok(()) };
-        if let Entry::Vacant(slot) = known.groups.entry((index, key.to_owned())) {
-            slot.insert(self.filters.view.group(self.filters.project, index, key)?);
+        if let (Some(key), Some(groups)) = (key, known.groups.get_mut(usize::from(index)))
+            && !groups.contains_key(key)
+        {
+            let group = self.filters.view.group(self.filters.project, index, key)?;
+            groups.insert(key.to_owned(), group);
         }
         Ok(())
     }
