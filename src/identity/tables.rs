@@ -81,22 +81,22 @@ impl Tables {
             .max_cached_files(Some(OPEN_FILES_MAX))
             .worker_threads(WORKER_THREADS)
             .open()?;
-        let found = |name: &str, buffer_mib| database.keyspace(name, || options(buffer_mib));
-        let listed = |name: &str, buffer_mib| {
+        let by_key = |name: &str, buffer_mib| database.keyspace(name, || options(buffer_mib));
+        let in_order = |name: &str, buffer_mib| {
             let options = || options(buffer_mib).filter_policy(FilterPolicy::disabled());
             database.keyspace(name, options)
         };
         let tables = Self {
-            ids: found("ids", 4)?,
-            persons: found("persons", 12)?,
-            person_ids: listed("person_ids", 4)?,
-            uuids: found("uuids", 4)?,
-            overrides: found("overrides", 2)?,
-            groups: found("groups", 2)?,
-            listed: listed("listed", 2)?,
-            emails: listed("emails", 2)?,
-            deletions: found("deletions", 1)?,
-            meta: found("meta", 1)?,
+            ids: by_key("ids", 4)?,
+            persons: by_key("persons", 12)?,
+            person_ids: in_order("person_ids", 4)?,
+            uuids: by_key("uuids", 4)?,
+            overrides: by_key("overrides", 2)?,
+            groups: by_key("groups", 2)?,
+            listed: in_order("listed", 2)?,
+            emails: in_order("emails", 2)?,
+            deletions: by_key("deletions", 1)?,
+            meta: by_key("meta", 1)?,
             database,
         };
         tables.check_format()?;
