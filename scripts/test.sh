@@ -11,7 +11,7 @@ step() { printf '\n== %s\n' "$*"; }
 step tools
 missing=()
 command -v cargo >/dev/null || { echo "cargo is missing: see https://rustup.rs" >&2; exit 1; }
-command -v cc >/dev/null || missing+=(build-essential)
+command -v cc >/dev/null && command -v make >/dev/null || missing+=(build-essential)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
