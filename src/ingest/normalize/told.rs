@@ -2,8 +2,9 @@
 //! other: [`Told`].
 //!
 //! Events do not carry what their person was like. Whoever wants to know walks along them with the same
-//! rules as when they came. What no event tells is not known then: changes by operators, and whose
-//! properties won when two persons became one.
+//! rules as when they came. What no event tells is not known then: changes by operators, whose properties won
+//! when two persons became one, and whether the sender or the server said `$geoip_*`: taken for the server's
+//! word, which a person gets.
 
 use serde_json::Map;
 use serde_json::Value;

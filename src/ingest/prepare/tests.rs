@@ -35,6 +35,7 @@ mod places;
 mod properties;
 mod robust;
 mod stored;
+mod told;
 mod v1;
 
 /// 2026-11-21T08:00:00Z.
