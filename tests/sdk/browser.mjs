@@ -141,11 +141,12 @@ const distinctId = () => page.evaluate(() => posthog.get_distinct_id())
 const settled = async () => {
   const deadline = Date.now() + DEADLINE_MILLIS
   for (;;) {
-    const sent = await page.evaluate(() => JSON.parse(localStorage.getItem('sent')).map(({ uuid }) => `'${uuid}'`))
-    const query = `SELECT count(*) AS events FROM events WHERE uuid IN (${sent.join()})`
-    const { events } = await manage('POST', 'query/', { query })
-    if (events === sent.length) return
-    if (Date.now() > deadline) throw new Error(`${events} of ${sent.length} events are stored`)
+    const sent = await page.evaluate(() => JSON.parse(localStorage.getItem('sent')))
+    const query = `SELECT array_agg(uuid) AS uuids FROM events WHERE uuid IN (${sent.map(({ uuid }) => `'${uuid}'`).join()})`
+    const stored = (await manage('POST', 'query/', { query })).uuids ?? []
+    const missing = sent.filter(({ uuid }) => !stored.includes(uuid))
+    if (missing.length === 0 && stored.length === sent.length) return
+    if (Date.now() > deadline) throw new Error(`${stored.length} are stored; missing: ${JSON.stringify(missing)}`)
     await new Promise((passed) => setTimeout(passed, 50))
   }
 }
