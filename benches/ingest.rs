@@ -34,7 +34,8 @@ use weir::event::schema::BLOOM_COLUMNS;
 use weir::event::schema::PROMOTED;
 use weir::event::schema::SORT_COLUMNS;
 use weir::event::schema::STATISTICS_COLUMNS;
-use weir::event::schema::column;
+use weir::event::schema::UNIQUE_COLUMNS;
+use weir::event::schema::WIDE_COLUMNS;
 use weir::event::schema::events_schema;
 use weir::geoip::Places;
 use weir::ingest::definitions::collect::Collector;
@@ -291,7 +292,8 @@ fn files(criterion: &mut Criterion) {
         sort: SORT_COLUMNS.to_vec(),
         bloom: BLOOM_COLUMNS.to_vec(),
         statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: vec![column::UUID, column::PROPERTIES, column::ELEMENTS_CHAIN],
+        unique: UNIQUE_COLUMNS.to_vec(),
+        wide: WIDE_COLUMNS.to_vec(),
     };
     let spec = TableSpec { name: "events", schema: events_schema(), partition_column: None };
     let efforts = [("gather and encode", Effort::Flush), ("encode as a merge does", Effort::Merge)];

@@ -32,14 +32,14 @@ pub struct StorageConfig {
     /// Time between looks for small files to merge
     #[arg(long, env = "WEIR_COMPACTION_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub compaction_interval: Duration,
-    /// Files of one partition that are merged at once, at least
-    #[arg(long, env = "WEIR_COMPACTION_FILES_MIN", default_value_t = 8)]
+    /// Files of one partition that are merged at once, at least, unless they come to a file that is not merged any further
+    #[arg(long, env = "WEIR_COMPACTION_FILES_MIN", default_value_t = 16)]
     pub compaction_files_min: usize,
     /// Size from which a file is not merged any further
-    #[arg(long, env = "WEIR_COMPACTION_TARGET_BYTES", default_value = "256MiB")]
+    #[arg(long, env = "WEIR_COMPACTION_TARGET_BYTES", default_value = "64MiB")]
     pub compaction_target_bytes: ByteSize,
     /// Memory of a merge of files: what it reads at once and what it packs; two files are merged in any case
-    #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "128MiB")]
+    #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB")]
     pub compaction_memory_max_bytes: ByteSize,
     /// Longest time until files are written anew without events and properties of persons that were deleted; no answer has these from the start
     #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = humantime::parse_duration)]

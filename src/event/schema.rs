@@ -64,6 +64,20 @@ pub const BLOOM_COLUMNS: [usize; 3] = [column::UUID, column::DISTINCT_ID, column
 pub const STATISTICS_COLUMNS: [usize; 4] =
     [column::PROJECT_ID, column::EVENT, column::TIMESTAMP, column::RECEIVED_AT];
 
+/// Columns whose values hardly repeat within the rows of a file that are near one another.
+pub const UNIQUE_COLUMNS: [usize; 7] = [
+    column::UUID,
+    column::DISTINCT_ID,
+    column::PERSON_ID,
+    column::TIMESTAMP,
+    column::RECEIVED_AT,
+    column::SESSION_ID,
+    column::WINDOW_ID,
+];
+
+/// Columns of wide values, which hardly repeat either.
+pub const WIDE_COLUMNS: [usize; 2] = [column::PROPERTIES, column::ELEMENTS_CHAIN];
+
 /// The type that a promoted property has for ever. A value of another type is NULL in the column
 /// and still in `properties`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

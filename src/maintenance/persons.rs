@@ -68,7 +68,13 @@ pub fn persons_schema() -> SchemaRef {
 /// The layout of the files, by positions in [`persons_schema`]. Projects come by their ids, and the
 /// persons of one by their numbers.
 fn layout() -> Layout {
-    Layout { sort: vec![0, 1], bloom: Vec::new(), statistics: vec![0, 1, 5], unique: vec![2, 3, 4] }
+    Layout {
+        sort: vec![0, 1],
+        bloom: Vec::new(),
+        statistics: vec![0, 1, 5],
+        unique: vec![2, 3],
+        wide: vec![4],
+    }
 }
 
 /// Where batches, row groups and files end. A batch may exceed its bytes by one person, all else by

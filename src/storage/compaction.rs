@@ -1,8 +1,9 @@
 //! Which files to merge next ([`choose`]), and how many of them at once ([`Reading`]): pure
 //! decisions, which `maintenance` carries out.
 //!
-//! Files of one partition are merged when enough of about the same size have come together, so
-//! that a row is rewritten once per step of size (times [`STEP`]), not once per flush.
+//! Files of one partition are merged when enough of about the same size have come together, or enough
+//! for a file that is large enough for good. So a row is rewritten once per step of size (times
+//! [`STEP`]), not once per flush; under load, when many files wait, once.
 //!
 //! # The memory of a merge
 //!
@@ -23,8 +24,12 @@ const STEP: u64 = 4;
 /// The smallest step: files below this size are all of one.
 const STEP_MIN_BYTES: u64 = 1 << 20;
 
-/// A merged file is at most so many times as large as the size that it is to have.
-const OVERSIZE: u64 = 2;
+/// Files that together are so many times as large as a file that is not merged any further come to one:
+/// a merge packs what flushes wrote to six tenths of its size.
+const SHRINKAGE: u64 = 2;
+
+/// The files of a merge together are at most so many times as large.
+const OVERSIZE: u64 = 4;
 
 /// Rows that are read of a file at once at most: more gain nothing.
 const BATCH_ROWS_MAX: u64 = 1024;
@@ -33,7 +38,7 @@ const BATCH_ROWS_MAX: u64 = 1024;
 const BATCH_ROWS_MIN: u64 = 8;
 
 /// What the rows that are read of a file at once may take.
-const BATCH_BYTES: u64 = 1 << 20;
+const BATCH_BYTES: u64 = 512 << 10;
 
 /// Batches of a file that are in memory at once: the one that is merged, the one before it, rows of
 /// which are being written, and the one that is being read.
@@ -60,7 +65,7 @@ pub fn choose(files: &[Arc<DataFile>], limits: Limits) -> Vec<Arc<DataFile>> {
         let step = (file.size_bytes / STEP_MIN_BYTES).max(1).ilog(STEP);
         steps.entry((file.partition.as_deref(), step)).or_default().push(file);
     }
-    let due = steps.into_values().find(|files| files.len() >= limits.files_min.max(2));
+    let due = steps.into_values().find(|files| is_due(files, limits));
     let mut files = due.unwrap_or_default();
     // By path: flushes are named by their place in the log, so neighbours are merged.
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -71,6 +76,13 @@ pub fn choose(files: &[Arc<DataFile>], limits: Limits) -> Vec<Arc<DataFile>> {
         bytes <= limits.target_bytes.saturating_mul(OVERSIZE)
     };
     files.iter().take_while(fits).map(|file| Arc::clone(file)).collect()
+}
+
+/// Enough files, or enough for a file that is not merged any further.
+fn is_due(files: &[&Arc<DataFile>], limits: Limits) -> bool {
+    let bytes = files.iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.size_bytes));
+    let is_whole = bytes >= limits.target_bytes.saturating_mul(SHRINKAGE);
+    files.len() >= if is_whole { 2 } else { limits.files_min.max(2) }
 }
 
 /// How the memory of a merge is divided.
@@ -161,6 +173,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn check(files: &[(&str, u64)], expected: &[usize]) {
+        check_of(3, files, expected);
+    }
+
+    fn check_of(files_min: usize, files: &[(&str, u64)], expected: &[usize]) {
         let file = |(index, (partition, size)): (usize, &(&str, u64))| {
             Arc::new(DataFile {
                 path: format!("{index:03}"),
@@ -171,7 +187,7 @@ mod tests {
             })
         };
         let files: Vec<_> = files.iter().enumerate().map(file).collect();
-        let limits = Limits { target_bytes: 256 * MIB, files_min: 3 };
+        let limits = Limits { target_bytes: 256 * MIB, files_min };
         let chosen = choose(&files, limits);
         let chosen: Vec<usize> = chosen.iter().map(|file| file.path.parse().unwrap()).collect();
         assert_eq!(chosen, expected);
@@ -189,10 +205,17 @@ mod tests {
     }
 
     #[test]
+    fn merges_few_files_that_come_to_the_target() {
+        check_of(16, &[("a", 171 * MIB), ("a", 171 * MIB), ("a", 169 * MIB)], &[]);
+        check_of(16, &[("a", 171 * MIB), ("a", 171 * MIB), ("a", 170 * MIB)], &[0, 1, 2]);
+        check_of(16, &[("a", 171 * MIB), ("a", 171 * MIB), ("b", 170 * MIB)], &[]);
+    }
+
+    #[test]
     fn makes_no_file_of_much_more_than_the_target() {
-        check(&[("a", 90 * MIB); 7], &[0, 1, 2, 3, 4]);
-        check(&[("a", 255 * MIB); 3], &[0, 1]);
-        check(&[("a", 256 * MIB); 3], &[]);
+        check(&[("a", 200 * MIB); 7], &[0, 1, 2, 3, 4]);
+        check(&[("a", 255 * MIB); 6], &[0, 1, 2, 3]);
+        check(&[("a", 256 * MIB); 6], &[]);
     }
 
     #[test]
@@ -206,10 +229,10 @@ mod tests {
             }
             (files, reading.batch_rows())
         };
-        // 96 MiB for pages of 4 MiB and three batches of a MiB each.
+        // 96 MiB for pages of 4 MiB and three batches of half a MiB each.
         let row_bytes = 2 << 10;
-        assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (13, 512));
-        assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (32, 512));
+        assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (17, 256));
+        assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (64, 256));
         // Narrow rows come in batches that are not too large, wide ones not singly.
         assert_eq!(taken(ReadCost { pages_bytes: 16 * MIB, row_bytes: 8 }), (5, 1024));
         assert_eq!(taken(ReadCost { pages_bytes: MIB, row_bytes: MIB }), (3, 8));
@@ -221,10 +244,10 @@ mod tests {
     fn the_widest_rows_decide_how_many_are_read_at_once() {
         let mut reading = Reading::new(Memory::of(192 * MIB));
         assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 2 << 10 }));
-        assert_eq!(reading.batch_rows(), 512);
+        assert_eq!(reading.batch_rows(), 256);
         assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 32 << 10 }));
-        assert_eq!(reading.batch_rows(), 32);
-        assert_eq!(reading.memory_bytes(), 2 * MIB + 3 * 32 * (34 << 10));
+        assert_eq!(reading.batch_rows(), 16);
+        assert_eq!(reading.memory_bytes(), 2 * MIB + 3 * 16 * (34 << 10));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!
 //! Files carry no Arrow schema of their own, so every reader sees plain Parquet types; text is
 //! plain UTF-8 and times are UTC microseconds, which every engine reads alike. A flush compresses
-//! with Snappy, because its files are soon merged; a merge uses zstd 3 and adds bloom filters.
+//! with Snappy, because its files are soon merged; a merge uses zstd 1 and adds bloom filters. Level 3
+//! took twice the time for files that were 1 % smaller.
 
 pub mod pages;
 
@@ -61,9 +62,13 @@ use crate::storage::delta::stats::Value;
 /// parallel (DuckDB advises 100,000 to 1,000,000).
 pub const GROUP_MAX_ROWS: usize = 512 * 1024;
 
-/// Size of a page before compression. Small enough to be built and packed in the processor's cache:
-/// 1 MiB, the usual size, took a tenth more time.
-const PAGE_BYTES: usize = 256 << 10;
+/// Size of a page before compression. A merge has some pages of every column of every file in memory, so
+/// this decides how many files it can take at once.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// The same for columns of wide values. Small enough to be built and packed in the processor's cache: 1 MiB,
+/// the usual size, took a tenth more time.
+const WIDE_PAGE_BYTES: usize = 256 << 10;
 
 /// Memory at which a row group is ended unless [`FileWriter::with_group_bytes`] says less.
 const GROUP_BYTES: u64 = 64 << 20;
@@ -86,6 +91,18 @@ pub struct Layout {
     pub statistics: Vec<usize>,
     /// Columns whose values hardly repeat; a dictionary would only cost.
     pub unique: Vec<usize>,
+    /// Columns of wide values, which need larger pages to be packed well. They are unique too.
+    pub wide: Vec<usize>,
+}
+
+impl Layout {
+    /// Size of a page of the column `name` of `schema` before compression.
+    fn page_bytes(&self, schema: &SchemaRef, name: &str) -> usize {
+        match schema.index_of(name).is_ok_and(|position| self.wide.contains(&position)) {
+            true => WIDE_PAGE_BYTES,
+            false => PAGE_BYTES,
+        }
+    }
 }
 
 /// How much work goes into a file.
@@ -378,7 +395,7 @@ fn properties(
 ) -> Result<WriterProperties, ParquetError> {
     let compression = match effort {
         Effort::Flush => Compression::SNAPPY,
-        Effort::Merge => Compression::ZSTD(ZstdLevel::try_new(3)?),
+        Effort::Merge => Compression::ZSTD(ZstdLevel::try_new(1)?),
     };
     let name = |position: &usize| {
         schema.fields().get(*position).map(|field| ColumnPath::from(field.name().as_str()))
@@ -390,8 +407,6 @@ fn properties(
     let mut builder = WriterProperties::builder()
         .set_compression(compression)
         .set_data_page_size_limit(PAGE_BYTES)
-        // To look every text up costs more than to pack it, in a file that soon is merged.
-        .set_dictionary_enabled(effort == Effort::Merge)
         .set_statistics_enabled(match effort {
             // Comparing every value of every column costs more than it saves in a file that soon
             // is merged.
@@ -399,14 +414,17 @@ fn properties(
             Effort::Merge => EnabledStatistics::Chunk,
         })
         .set_sorting_columns(Some(sorting));
-    for column in layout.sort.iter().chain(&layout.statistics).filter_map(name) {
-        builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Page);
-    }
-    for column in layout.unique.iter().filter_map(name) {
+    for column in layout.unique.iter().chain(&layout.wide).filter_map(name) {
         builder = builder
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column.clone(), Encoding::PLAIN)
             .set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
+    for column in layout.wide.iter().filter_map(name) {
+        builder = builder.set_column_data_page_size_limit(column, WIDE_PAGE_BYTES);
+    }
+    for column in layout.sort.iter().chain(&layout.statistics).filter_map(name) {
+        builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Page);
     }
     if effort == Effort::Merge {
         for column in layout.bloom.iter().filter_map(name) {

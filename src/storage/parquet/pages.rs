@@ -26,6 +26,8 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Encoding;
+use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::metadata::PageIndexPolicy;
@@ -37,7 +39,7 @@ use tokio::task::unconstrained;
 
 use crate::storage::compaction::ReadCost;
 use crate::storage::delta::DataFile;
-use crate::storage::parquet::PAGE_BYTES;
+use crate::storage::parquet::Layout;
 
 /// What is read at once where nothing says how much is needed, such as the header of a page.
 const STEP_BYTES: u64 = 16 << 10;
@@ -50,6 +52,9 @@ const VALUE_BYTES: u64 = 16;
 
 /// A dictionary in memory: its page, and a view for each of its texts, which may be short.
 const DICTIONARY_FACTOR: u64 = 3;
+
+/// What stands before a text in a page.
+const LENGTH_BYTES: u64 = 4;
 
 /// In smaller pages no row can be wide, and their headers would pass for rows.
 const PAGE_MIN_BYTES: u64 = 16 << 10;
@@ -65,7 +70,8 @@ pub struct PagedFile {
 }
 
 impl PagedFile {
-    /// Reads what the file says of itself. Its rows will have the columns of `schema`.
+    /// Reads what the file says of itself. Its rows will have the columns of `schema`, whose files have
+    /// this layout.
     ///
     /// # Errors
     ///
@@ -73,7 +79,7 @@ impl PagedFile {
     pub fn open(
         store: Arc<dyn ObjectStore>,
         file: Arc<DataFile>,
-        schema: &SchemaRef,
+        (schema, layout): (&SchemaRef, &Layout),
     ) -> Result<Self, ParquetError> {
         let path = Path::from(file.path.as_str());
         let chunks = Chunks { store, path, len: file.size_bytes };
@@ -82,7 +88,8 @@ impl PagedFile {
         // Text as views of the pages, which copies nothing.
         let viewed = viewed(metadata.schema(), schema);
         let metadata = Arc::clone(metadata.metadata());
-        let cost = cost(&metadata);
+        let page_bytes = |name: &str| layout.page_bytes(schema, name);
+        let cost = cost(&metadata, page_bytes);
         let metadata = ArrowReaderMetadata::try_new(metadata, options.with_schema(viewed))?;
         Ok(Self { file, chunks, metadata, schema: Arc::clone(schema), cost })
     }
@@ -145,8 +152,9 @@ fn adapted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(Arc::clone(schema), columns)
 }
 
-/// What reading takes: of each column that of its worst row group.
-fn cost(metadata: &ParquetMetaData) -> ReadCost {
+/// What reading takes: of each column that of its worst row group. `page_bytes` are those of a page of a
+/// column in a file of ours.
+fn cost(metadata: &ParquetMetaData, page_bytes: impl Fn(&str) -> usize) -> ReadCost {
     let mut columns: Vec<ReadCost> = Vec::new();
     for (number, group) in metadata.row_groups().iter().enumerate() {
         let rows = size(group.num_rows());
@@ -154,7 +162,8 @@ fn cost(metadata: &ParquetMetaData) -> ReadCost {
         columns.resize(columns.len().max(group.columns().len()), ReadCost::default());
         for (position, (chunk, worst)) in group.columns().iter().zip(&mut columns).enumerate() {
             let pages = offsets.and_then(|offsets| offsets.get(position));
-            let cost = column_cost(chunk, rows, pages);
+            let page_bytes = usize_size(page_bytes(chunk.column_descr().name()));
+            let cost = column_cost(chunk, rows, (pages, page_bytes));
             worst.pages_bytes = worst.pages_bytes.max(cost.pages_bytes);
             worst.row_bytes = worst.row_bytes.max(cost.row_bytes);
         }
@@ -168,7 +177,7 @@ fn cost(metadata: &ParquetMetaData) -> ReadCost {
 fn column_cost(
     chunk: &ColumnChunkMetaData,
     rows: u64,
-    pages: Option<&OffsetIndexMetaData>,
+    (pages, page_bytes): (Option<&OffsetIndexMetaData>, u64),
 ) -> ReadCost {
     let whole = size(chunk.uncompressed_size());
     let packed = size(chunk.compressed_size()).max(1);
@@ -182,29 +191,48 @@ fn column_cost(
         None => (FOREIGN_PAGE_BYTES.min(whole), whole / rows.max(1)),
         Some(pages) => {
             let locations = pages.page_locations();
+            // Texts that are written one by one say how long they are.
+            let texts = pages.unencoded_byte_array_data_bytes();
+            let texts = texts.filter(|_| is_only(chunk, Encoding::PLAIN));
             let ends = locations.iter().skip(1).map(|page| size(page.first_row_index));
             let (mut largest, mut widest) = (0, whole / rows.max(1));
-            for (page, end) in locations.iter().zip(ends.chain([rows])) {
-                let bytes = unpacked(size(i64::from(page.compressed_page_size)));
-                // A page may be packed better than the others: what is below the size that ours
-                // have may be twice as large.
-                let most = (bytes * 2).min(usize_size(PAGE_BYTES)).min(whole);
-                largest = largest.max(bytes).max(most);
+            for (number, (page, end)) in locations.iter().zip(ends.chain([rows])).enumerate() {
+                let rows = end.saturating_sub(size(page.first_row_index));
+                let (bytes, most) = match texts.and_then(|texts| texts.get(number)) {
+                    Some(bytes) => {
+                        let bytes = size(*bytes).saturating_add(rows.saturating_mul(LENGTH_BYTES));
+                        (bytes, bytes)
+                    }
+                    // A page may be packed better than the others: what is below the size that ours
+                    // have may be twice as large.
+                    None => {
+                        let bytes = unpacked(size(i64::from(page.compressed_page_size)));
+                        (bytes, bytes.max((bytes * 2).min(page_bytes).min(whole)))
+                    }
+                };
+                largest = largest.max(most);
                 if bytes >= PAGE_MIN_BYTES {
-                    let rows = end.saturating_sub(size(page.first_row_index));
                     widest = widest.max(bytes / rows.max(1));
                 }
             }
             (largest, widest)
         }
     };
-    // The page that is being read, as it is in the file and unpacked, and the one before it, of
-    // which a batch may still have text.
-    let pages_bytes = page.saturating_mul(2).saturating_add(page.min(packed));
+    // The page that is being read, as it is in the file and unpacked, and the one before it, if a batch
+    // may still have text of it: not if its text is in the dictionary, and other values are copied.
+    let is_copied =
+        chunk.column_type() != Type::BYTE_ARRAY || is_only(chunk, Encoding::RLE_DICTIONARY);
+    let unpacked = page.saturating_mul(if is_copied { 1 } else { 2 });
+    let pages_bytes = unpacked.saturating_add(page.min(packed));
     ReadCost {
         pages_bytes: pages_bytes + dictionary.unwrap_or(0) * DICTIONARY_FACTOR,
         row_bytes: row + VALUE_BYTES,
     }
+}
+
+/// Whether the values of all data pages are known to be encoded so.
+fn is_only(chunk: &ColumnChunkMetaData, encoding: Encoding) -> bool {
+    chunk.page_encoding_stats_mask().is_some_and(|of_pages| of_pages.is_only(encoding))
 }
 
 fn size(bytes: i64) -> u64 {

@@ -33,6 +33,8 @@ use crate::event::schema::BLOOM_COLUMNS;
 use crate::event::schema::PARTITION_COLUMN;
 use crate::event::schema::SORT_COLUMNS;
 use crate::event::schema::STATISTICS_COLUMNS;
+use crate::event::schema::UNIQUE_COLUMNS;
+use crate::event::schema::WIDE_COLUMNS;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
@@ -282,7 +284,8 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {
         sort: SORT_COLUMNS.to_vec(),
         bloom: BLOOM_COLUMNS.to_vec(),
         statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: vec![column::UUID, column::PROPERTIES],
+        unique: UNIQUE_COLUMNS.to_vec(),
+        wide: WIDE_COLUMNS.to_vec(),
     };
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
