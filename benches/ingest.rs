@@ -28,14 +28,12 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use parquet::errors::ParquetError;
 use serde_json::Value as Json;
+use weir::app::events_layout;
+use weir::app::events_spec;
 use weir::clock::UnixMicros;
 use weir::event::id::ProjectId;
-use weir::event::schema::BLOOM_COLUMNS;
 use weir::event::schema::PROMOTED;
 use weir::event::schema::SORT_COLUMNS;
-use weir::event::schema::STATISTICS_COLUMNS;
-use weir::event::schema::UNIQUE_COLUMNS;
-use weir::event::schema::WIDE_COLUMNS;
 use weir::event::schema::events_schema;
 use weir::geoip::Places;
 use weir::ingest::definitions::collect::Collector;
@@ -52,7 +50,6 @@ use weir::storage::delta::TableSpec;
 use weir::storage::memtable::Memtable;
 use weir::storage::parquet::Effort;
 use weir::storage::parquet::FileWriter;
-use weir::storage::parquet::Layout;
 use weir::storage::rows::Rows;
 use weir::storage::sort;
 use weir::storage::wal::Sequence;
@@ -288,14 +285,8 @@ fn files(criterion: &mut Criterion) {
         bencher.iter(|| positions().flat_map(column).filter(Result::is_ok).count());
     });
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let layout = Layout {
-        sort: SORT_COLUMNS.to_vec(),
-        bloom: BLOOM_COLUMNS.to_vec(),
-        statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: UNIQUE_COLUMNS.to_vec(),
-        wide: WIDE_COLUMNS.to_vec(),
-    };
-    let spec = TableSpec { name: "events", schema: events_schema(), partition_column: None };
+    let layout = events_layout();
+    let spec = TableSpec { partition_column: None, ..events_spec() };
     let efforts = [("gather and encode", Effort::Flush), ("encode as a merge does", Effort::Merge)];
     for (name, effort) in efforts {
         group.bench_function(name, |bencher| {

@@ -324,6 +324,17 @@ pub fn events_spec() -> TableSpec {
     TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
 }
 
+/// How the files of the events table are laid out.
+pub fn events_layout() -> Layout {
+    Layout {
+        sort: SORT_COLUMNS.to_vec(),
+        bloom: BLOOM_COLUMNS.to_vec(),
+        statistics: STATISTICS_COLUMNS.to_vec(),
+        unique: UNIQUE_COLUMNS.to_vec(),
+        wide: WIDE_COLUMNS.to_vec(),
+    }
+}
+
 /// The events table of a data directory.
 ///
 /// # Errors
@@ -345,20 +356,19 @@ pub async fn events_store(
     let table =
         DeltaTable::open_or_create(Arc::new(objects), location, events_spec(), clock.clone())
             .await?;
-    let layout = Layout {
-        sort: SORT_COLUMNS.to_vec(),
-        bloom: BLOOM_COLUMNS.to_vec(),
-        statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: UNIQUE_COLUMNS.to_vec(),
-        wide: WIDE_COLUMNS.to_vec(),
-    };
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
         key: |time| partition_of(time).0,
         name: |month| Month(month).to_string(),
     };
     let app_id = node_id(&config.storage.data_dir)?;
-    Ok(Store::new(table, (layout, partitioning), app_id, config.storage.clone(), clock.clone()))
+    Ok(Store::new(
+        table,
+        (events_layout(), partitioning),
+        app_id,
+        config.storage.clone(),
+        clock.clone(),
+    ))
 }
 
 /// The name of this node in the transactions of the tables, made once per data directory: a copy

@@ -38,6 +38,7 @@ mod isolation;
 mod lifecycle;
 mod limits;
 mod local_evaluation;
+mod merges;
 mod nested_json;
 mod operations;
 mod owner;
