@@ -170,9 +170,9 @@ impl Files {
         let mut opened = Vec::new();
         for file in files {
             let unreadable = Unreadable::because(file);
-            let kind = (&table.spec().schema, self.store.layout());
+            let shape = (&table.spec().schema, self.store.layout());
             let file =
-                PagedFile::open(table.store(), Arc::clone(file), kind).map_err(unreadable)?;
+                PagedFile::open(table.store(), Arc::clone(file), shape).map_err(unreadable)?;
             if !reading.takes(file.cost()) {
                 break;
             }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_no_file_of_much_more_than_the_target() {
+    fn the_files_of_a_merge_together_are_bounded() {
         check(&[("a", 200 * MIB); 7], &[0, 1, 2, 3, 4]);
         check(&[("a", 255 * MIB); 6], &[0, 1, 2, 3]);
         check(&[("a", 256 * MIB); 6], &[]);

@@ -1,4 +1,5 @@
-//! The one integration test: a real server process, asked over HTTP and the command line.
+//! The one integration test: a real server process, asked over HTTP and the command line. Beside it only what
+//! several modules show together, and none of them may know all of ([`merges`]).
 
 #![expect(
     clippy::expect_used,

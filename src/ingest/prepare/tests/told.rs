@@ -65,7 +65,7 @@ fn events_tell_what_they_made_of_their_person() {
             let prepared = prepare(json!({"api_key": "phc_a", "batch": [sent.last()]}).to_string());
             if prepared.rows == 0 {
                 // An `$identify` without a person is refused.
-                assert!(prepared.ops.to_vec().is_empty());
+                assert!(prepared.ops.is_empty());
                 continue;
             }
             let stored = match cell(&prepared, 0, "properties") {
@@ -76,8 +76,7 @@ fn events_tell_what_they_made_of_their_person() {
                 told.step(update);
             }
             sequence += 1;
-            let ops = prepared.ops.to_vec();
-            records.push(Record { sequence, project: ProjectId(7), ops });
+            records.push(Record { sequence, project: ProjectId(7), ops: prepared.ops });
         }
         identities.apply(&records).unwrap();
         let person = identities.view().person_of(ProjectId(7), &id).unwrap();
