@@ -21,6 +21,7 @@ pub mod feedback;
 pub mod health;
 pub mod normalize;
 pub mod operation;
+mod pace;
 pub mod prepare;
 pub mod publish;
 pub mod recent;
@@ -90,8 +91,11 @@ const LOG_QUEUE_MAX: usize = 16 * 1024;
 /// Records that may wait for the deriver before the log thread waits for it.
 const DERIVE_QUEUE_MAX: usize = 1024;
 
-/// How long a request waits for a flush before it is answered 503.
-const FLUSH_WAIT: Duration = Duration::from_secs(5);
+/// How long a request waits for a flush, or for the replay, before it is answered 503.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
+
+/// Time between two looks at how far the replay has come.
+const REPLAY_LOOK: Duration = Duration::from_millis(20);
 
 /// Longest time between two looks for room.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
@@ -391,8 +395,11 @@ impl Pipeline {
     async fn room_for(&self, payload: &[u8]) -> Result<Share, IngestError> {
         self.check()?;
         // A flush takes about a second; a sender that waits for it keeps its batch and its place.
-        let room = tokio::time::timeout(FLUSH_WAIT, self.wait_for_room());
-        room.await.map_err(|_| IngestError::Overloaded("the memtables are full"))?;
+        let room = tokio::time::timeout(ROOM_WAIT, self.wait_for_room());
+        room.await.map_err(|_| match self.shared.health.is_replaying() {
+            true => IngestError::Overloaded("the log is being replayed"),
+            false => IngestError::Overloaded("the memtables are full"),
+        })?;
         Ok(self.shared.budget.share(expected_bytes(payload))?)
     }
 
@@ -423,9 +430,13 @@ impl Pipeline {
         Ok(())
     }
 
-    /// While the log is replayed new records only go to the log, whatever the memtables hold.
+    /// While the log is replayed new records only go to the log, whatever the memtables hold, but no
+    /// faster than the replay can follow.
     async fn wait_for_room(&self) {
         let Shared { health, store, .. } = &*self.shared;
+        while health.is_replaying() && health.pace().is_held() {
+            tokio::time::sleep(REPLAY_LOOK).await;
+        }
         while !health.is_replaying() && store.is_full() {
             // The time-out covers a flush that ended between the look and the wait.
             let _ = tokio::time::timeout(FLUSH_LOOK, store.flushed()).await;

@@ -127,9 +127,15 @@ impl LogThread {
         publisher.durable = last;
         for (sequence, commit) in appended {
             // Asked each time: it may be the last one that can be published.
-            if publisher.mode == Mode::Live {
-                let all = Missing { rows: true, persons: true };
-                publisher.publish(sequence, commit.prepared, all);
+            match publisher.mode {
+                Mode::Live => {
+                    let all = Missing { rows: true, persons: true };
+                    publisher.publish(sequence, commit.prepared, all);
+                }
+                Mode::CatchingUp => {
+                    self.health.pace().note_logged(commit.head.len() + commit.body.len());
+                }
+                Mode::Stopped => {}
             }
             drop(commit.share);
             // A client that hung up does not wait; its events are in all the same.

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
+use crate::ingest::pace::Pace;
+
 /// What keeps capture from accepting.
 #[derive(Debug, Default)]
 pub struct Health {
@@ -13,6 +15,8 @@ pub struct Health {
     log_failed: AtomicBool,
     publication_failed: AtomicBool,
     disk_low: AtomicBool,
+    /// How far new records are ahead of the replay.
+    pace: Pace,
     /// Whether the log of before the start is published.
     live: watch::Sender<bool>,
 }
@@ -71,6 +75,11 @@ impl Health {
     /// Whether records of before the start are still being published.
     pub fn is_replaying(&self) -> bool {
         !*self.live.borrow()
+    }
+
+    /// How far new records are ahead of the replay, while there is one.
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Tells when the replay is over.

@@ -1,8 +1,8 @@
 //! The replay at start: what the log holds and the tables or the identity store do not have yet.
 //!
-//! New requests are accepted meanwhile; they are only logged, and the replay comes to them in
-//! turn. When it has caught up, it switches the publisher to live under the publisher's lock, so
-//! no record is published twice or left out.
+//! New requests are accepted meanwhile; they are only logged, no faster than lets the replay come to
+//! an end (`pace`), and it comes to them in turn. When it has caught up, it switches the publisher to
+//! live under the publisher's lock, so no record is published twice or left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +89,8 @@ impl Replay {
                     }
                 }
                 Err(error) => {
-                    // Going live now would leave out what comes after; stay as we are: requests
-                    // are logged, questions are refused, and the operator is told.
+                    // Going live now would leave out what comes after; stay as we are: a few more
+                    // requests are logged, questions are refused, and the operator is told.
                     tracing::error!(%error, "the replay of the log failed; restart to try again");
                     return;
                 }
@@ -115,6 +115,7 @@ impl Replay {
         if !missing.rows && !missing.persons {
             return;
         }
+        let bytes = payload.len();
         // Its checksum is right, so it is not damaged: another program can read it.
         let prepared = self.prepared(payload);
         let mut publisher = self.publisher.lock();
@@ -122,6 +123,8 @@ impl Replay {
             Ok(prepared) => publisher.publish(sequence, prepared, missing),
             Err(error) => publisher.stop(sequence, &error),
         }
+        drop(publisher);
+        self.health.pace().note_replayed(bytes);
     }
 
     fn prepared(&self, payload: Vec<u8>) -> Result<Prepared, String> {

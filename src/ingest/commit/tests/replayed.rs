@@ -49,6 +49,7 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
         }
     });
     assert_eq!(sent.len(), 3);
+    let (logged, _) = node.log.health.pace().bytes();
     drop(node);
 
     let clock = Clock::test(NOW);
@@ -85,6 +86,8 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
     replay.run();
     assert_eq!(publisher.lock().mode, Mode::Stopped);
     assert_eq!(*published.borrow(), Sequence(1));
+    let (_, replayed) = health.pace().bytes();
+    assert!(0 < replayed && replayed < logged, "{replayed} of {logged}");
     assert!(health.is_publication_failed() && health.is_replaying());
     let rows: usize = store.snapshot().batches.iter().map(|batch| batch.len).sum();
     assert_eq!(rows, ids_of(0).count());
