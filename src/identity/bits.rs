@@ -14,16 +14,33 @@ pub struct Bits {
 impl Bits {
     /// Puts a number in.
     pub fn insert(&mut self, number: usize) {
-        let word = number / WORD;
-        if word >= self.words.len() {
+        self.put(number / WORD, 1 << (number % WORD));
+    }
+
+    /// Puts the numbers of another set in, each larger by `more`.
+    pub fn insert_all(&mut self, other: &Self, more: usize) {
+        let (words, bits) = (more / WORD, more % WORD);
+        for (at, word) in other.words.iter().enumerate() {
+            self.put(words + at, word << bits);
+            // What is shifted beyond the word; nothing is if it is not shifted.
+            let beyond = word.checked_shr(u32::try_from(WORD - bits).unwrap_or(0)).unwrap_or(0);
+            if beyond != 0 {
+                self.put(words + at + 1, beyond);
+            }
+        }
+    }
+
+    /// Puts the numbers of a word in.
+    fn put(&mut self, at: usize, bits: u64) {
+        if at >= self.words.len() {
             // Grown a little ahead, not doubled: the largest of these sets grow by one at a time.
-            let wanted = word + 1;
+            let wanted = at + 1;
             let ahead = wanted.saturating_add(wanted / 8);
             self.words.reserve_exact(ahead.saturating_sub(self.words.len()));
             self.words.resize(wanted, 0);
         }
-        if let Some(word) = self.words.get_mut(word) {
-            *word |= 1 << (number % WORD);
+        if let Some(word) = self.words.get_mut(at) {
+            *word |= bits;
         }
     }
 
@@ -108,6 +125,12 @@ mod tests {
                 assert!(bits.within(range.clone()).eq(set.range(range).copied()));
             }
             assert!((0..320).all(|number| bits.contains(number) == set.contains(&number)));
+            for more in [0, 1, 63, 64, 65, 300] {
+                let mut both = bits.clone();
+                both.insert_all(&bits, more);
+                let shifted = set.iter().map(|number| number + more);
+                assert!(both.iter().eq(set.iter().copied().chain(shifted).collect::<BTreeSet<_>>()));
+            }
         }
     }
 }

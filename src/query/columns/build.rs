@@ -152,6 +152,7 @@ impl Columns {
         let joining = runtime.spawn_blocking(move || {
             let asked = columns.questions.load(Ordering::Relaxed);
             let mut rows = Rows::new(&keys, asked);
+            rows.reserve(parts.iter().map(Rows::len).sum());
             let mut joined =
                 parts.into_iter().try_for_each(|part| rows.append(part)).map_err(Refusal::from);
             if joined.is_ok() {

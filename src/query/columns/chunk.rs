@@ -30,6 +30,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
+use parquet::basic::Encoding;
 use parquet::basic::ZstdLevel;
 use parquet::errors::ParquetError;
 use parquet::file::properties::EnabledStatistics;
@@ -164,8 +165,14 @@ impl Draft {
         let settings = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
             .set_statistics_enabled(EnabledStatistics::None)
-            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
-            .build();
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES);
+        // They rise, or nearly so: their differences are short, and quicker to read.
+        let settings = [NUMBER, CREATED_AT].into_iter().fold(settings, |settings, name| {
+            settings
+                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED)
+        });
+        let settings = settings.build();
         let file = File::create(&path)?;
         // It goes again unless it is whole.
         let (has_others, is_replaced) = (self.has_others, AtomicBool::new(true));

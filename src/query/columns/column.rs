@@ -29,6 +29,15 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// Makes room for so many persons more, as long as they have no new values.
+    pub(super) fn reserve(&mut self, persons: usize) {
+        match &mut self.codes {
+            Codes::Narrow(all) => all.reserve_exact(persons),
+            Codes::Medium(all) => all.reserve_exact(persons),
+            Codes::Wide(all) => all.reserve_exact(persons),
+        }
+    }
+
     /// Adds a person, who has this value, compact JSON, or none.
     pub(super) fn push(&mut self, json: Option<&str>) -> Result<(), TooLarge> {
         let code = self.values.code(json)?;

@@ -74,6 +74,7 @@ impl Rows {
         values: impl Fn(&str) -> Option<(Vec<&'v str>, Vec<Option<usize>>)>,
     ) -> Result<(), TooLarge> {
         let before = self.numbers.len();
+        self.reserve(persons.size_hint().0);
         for (number, created, is_identified) in persons {
             let place = self.numbers.len();
             push(&mut self.numbers, u32::try_from(number).map_err(|_| TooLarge)?);
@@ -104,19 +105,20 @@ impl Rows {
         })
     }
 
+    /// Makes room for so many persons more, and no more than that.
+    pub(super) fn reserve(&mut self, persons: usize) {
+        self.numbers.reserve_exact(persons);
+        self.created.reserve_exact(persons);
+        self.columns.values_mut().for_each(|held| held.column.reserve(persons));
+    }
+
     /// Adds persons with larger numbers and the same columns.
     pub(super) fn append(&mut self, other: Self) -> Result<(), TooLarge> {
         let before = self.numbers.len();
-        self.numbers.reserve_exact(other.numbers.len());
-        self.created.reserve_exact(other.created.len());
         self.numbers.extend_from_slice(&other.numbers);
         self.created.extend_from_slice(&other.created);
-        for place in other.present.iter() {
-            self.present.insert(before + place);
-        }
-        for place in other.identified.iter() {
-            self.identified.insert(before + place);
-        }
+        self.present.insert_all(&other.present, before);
+        self.identified.insert_all(&other.identified, before);
         let places = other.numbers.len();
         for (key, held) in other.columns {
             if let Some(own) = self.columns.get_mut(&key) {
