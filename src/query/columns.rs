@@ -4,14 +4,16 @@
 //! A column is read when it is asked for first, of most persons from a file that has only that property
 //! (`shelves`), and of all others from their rows in the identity store; each question brings it up to
 //! date with the persons who changed since the one before ([`Watch`]), so an answer is that of the store
-//! at one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time,
-//! so that its questions look at the rows instead, and so is one that others push out again and again.
+//! at one moment. All columns together stay within a setting: the one that was asked longest ago goes
+//! first. One that does not fit is refused for some time, so that its questions look at the files, piece
+//! by piece ([`Pieces`]), or at the rows, and so is one that others push out again and again.
 //!
 //! [`Watch`]: crate::identity::watch::Watch
 
 mod build;
 mod chunk;
 mod column;
+mod pieces;
 mod record;
 mod select;
 mod shelf;
@@ -45,17 +47,19 @@ use crate::query::QueryError;
 use crate::query::columns::shelf::Stock;
 use crate::query::columns::shelves::ShelfError;
 use crate::query::columns::shelves::Shelves;
-use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 
 pub(super) use crate::query::columns::build::Asker;
+pub(super) use crate::query::columns::pieces::Pieces;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
+pub(super) use crate::query::columns::shelf::Piece;
 pub(super) use crate::query::columns::shelves::Asked as AskedBefore;
 pub(super) use crate::query::columns::shelves::FileLimits;
 pub(super) use crate::query::columns::shelves::PERSONS;
 pub use crate::query::columns::shelves::Step;
+pub(super) use crate::query::columns::table::Refusal;
 
 /// Columns that are remembered because they do not fit or were pushed out.
 const REMEMBERED_MAX: usize = 1000;

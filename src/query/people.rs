@@ -1,9 +1,11 @@
 //! Lists of persons: who answers a question, in the order of lists, as of one moment of the identity
 //! store. A distinct id or an email is a look-up, and the first page of all persons a walk along their
-//! places (`search`); any other filter is asked of columns in memory, or of every row if a column
-//! does not fit or is still being read, or columns leave too many persons open (`everybody`).
+//! places (`search`); any other filter is asked of columns in memory, of files of them if a column does
+//! not fit or is still being read (`files`), or of every row if columns leave too many persons open
+//! (`everybody`).
 
 mod everybody;
+mod files;
 pub(in crate::query) mod search;
 #[cfg(test)]
 mod tests;

@@ -13,32 +13,22 @@ use tokio::time::timeout;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
-use crate::identity::row::Row;
 use crate::identity::store::Identities;
 use crate::identity::view::Flow;
-use crate::identity::view::View;
 use crate::query::QueryError;
 use crate::query::columns::Columns;
 use crate::query::columns::PUSHED_FOR;
 use crate::query::columns::REFUSED_FOR;
+use crate::query::columns::pieces::Pieces;
 use crate::query::columns::shelf::Piece;
 use crate::query::columns::shelf::Stock;
-use crate::query::columns::shelf::places;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 use crate::query::parts::in_pieces;
-use crate::query::parts::ranges;
 
 /// Rows between two looks at the memory that they take.
 const LOOK_EVERY: usize = 4096;
-
-/// Ranges of those who are in no file.
-const RANGES: usize = 16;
-
-/// If more than one person in this many has changed, all of a file are read from their rows.
-const CHANGED_SHARE: usize = 4;
 
 /// Memory of a person without any property: number, time, two bits.
 const PERSON_BYTES: u64 = 13;
@@ -53,6 +43,18 @@ enum Stopped {
     Ending,
 }
 
+impl Stopped {
+    /// The same of columns of which it is not known which one is the largest.
+    fn of(refusal: Refusal, keys: &[Box<str>]) -> Self {
+        match refusal {
+            Refusal::TooLarge | Refusal::Torn => {
+                Self::TooLarge(keys.first().cloned().unwrap_or_default())
+            }
+            Refusal::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
 impl From<IdentityError> for Stopped {
     fn from(error: IdentityError) -> Self {
         Self::Failed(error)
@@ -61,12 +63,8 @@ impl From<IdentityError> for Stopped {
 
 /// What is read.
 struct Reading {
-    project: ProjectId,
-    view: View,
-    /// Who is not as the files say.
-    changed: Bits,
-    /// The columns to read, and all that the question wants.
-    keys: Vec<Box<str>>,
+    pieces: Pieces,
+    /// All columns that the question wants, those that are there included.
     wanted: Arc<[Box<str>]>,
 }
 
@@ -123,6 +121,24 @@ impl Columns {
         Ok(())
     }
 
+    /// All persons of a project, to be read piece by piece; `None` if there are no files of them. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub(in crate::query) fn pieces(
+        &self,
+        identities: &Identities,
+        project: ProjectId,
+        keys: Vec<Box<str>>,
+    ) -> Result<Option<Pieces>, IdentityError> {
+        let Stock { view, pieces, changed, .. } = self.stock(identities, project)?;
+        if pieces.is_empty() {
+            return Ok(None);
+        }
+        Pieces::new((project, view), (pieces, changed), keys).map(Some)
+    }
+
     async fn read(
         self: &Arc<Self>,
         (identities, runtime): (&Identities, &Handle),
@@ -132,19 +148,17 @@ impl Columns {
     ) -> Result<Result<(), Stopped>, QueryError> {
         let (columns, store) = (Arc::clone(self), identities.clone());
         let stocking = runtime.spawn_blocking(move || columns.stock(&store, project));
-        let Stock { watch, view, mut pieces, changed } = stocking.await.map_err(given_up)??;
+        let Stock { watch, view, pieces, changed } = stocking.await.map_err(given_up)??;
         let (next, persons) = (view.next_number()?, view.person_count(project)?);
         let least = usize::try_from(persons.saturating_mul(PERSON_BYTES)).unwrap_or(usize::MAX);
         if least > self.bytes_max {
             return Ok(keys.into_iter().next().map_or(Ok(()), |key| Err(Stopped::TooLarge(key))));
         }
-        let kept = pieces.last().map_or(1, |piece| piece.numbers.end);
-        let rest = ranges(kept..next, RANGES).into_iter();
-        pieces.extend(rest.map(|numbers| Piece { numbers, chunk: None }));
+        let pieces = Pieces::new((project, view), (pieces, changed), keys.clone())?;
         let columns = Arc::clone(self);
-        let reading = Reading { project, view, changed, keys: keys.clone(), wanted };
+        let (all, reading) = (pieces.all.clone(), Reading { pieces, wanted });
         let work = move |piece: Piece| columns.part(&reading, &piece);
-        let parts = match in_pieces(runtime, pieces, work).await.map_err(given_up)? {
+        let parts = match in_pieces(runtime, all, work).await.map_err(given_up)? {
             Ok(parts) => parts,
             Err(stopped) => return Ok(Err(stopped)),
         };
@@ -158,25 +172,21 @@ impl Columns {
             if joined.is_ok() {
                 joined = columns.install(project, Table::new(project, rows, watch, next));
             }
-            joined.map_err(|refusal| match refusal {
-                Refusal::TooLarge | Refusal::Torn => {
-                    Stopped::TooLarge(keys.into_iter().next().unwrap_or_default())
-                }
-                Refusal::Failed(error) => Stopped::Failed(error),
-            })
+            joined.map_err(|refusal| Stopped::of(refusal, &keys))
         });
         joining.await.map_err(given_up)
     }
 
     /// The persons of a piece.
     fn part(&self, reading: &Reading, piece: &Piece) -> Result<Rows, Stopped> {
-        let mut counted = 0;
-        if let Some(rows) = Self::kept(reading, piece)? {
+        let (mut counted, pieces) = (0, &reading.pieces);
+        let kept = pieces.rows(piece).map_err(|refusal| Stopped::of(refusal, &pieces.keys))?;
+        if let Some(rows) = kept {
             let has_room = self.has_room(reading, &rows, &mut counted);
             return if has_room { Ok(rows) } else { Err(Stopped::TooLarge(rows.largest())) };
         }
-        let (mut rows, mut stopped) = (Rows::new(&reading.keys, 0), None);
-        reading.view.scan_rows(reading.project, piece.numbers.clone(), |row| {
+        let (mut rows, mut stopped) = (Rows::new(&pieces.keys, 0), None);
+        pieces.view.scan_rows(pieces.project, piece.numbers.clone(), |row| {
             let is_too_large = rows.push(row).is_err() || {
                 rows.len().is_multiple_of(LOOK_EVERY)
                     && !self.has_room(reading, &rows, &mut counted)
@@ -194,40 +204,10 @@ impl Columns {
         stopped.map_or(Ok(rows), Err)
     }
 
-    /// The persons of a piece from its file, as they are now. `None` if their rows have to be read.
-    fn kept(reading: &Reading, piece: &Piece) -> Result<Option<Rows>, Stopped> {
-        let Some(chunk) = &piece.chunk else { return Ok(None) };
-        let changed: Vec<usize> = reading.changed.within(places(&piece.numbers)).collect();
-        if changed.len() > chunk.persons / CHANGED_SHARE {
-            return Ok(None);
-        }
-        let mut rows = match chunk.read(&reading.keys) {
-            Ok(Some(rows)) => rows,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "a file of columns of persons cannot be read");
-                return Ok(None);
-            }
-        };
-        for number in changed {
-            let Ok(number) = i64::try_from(number) else { continue };
-            // Who is not in the file was gone before, for good.
-            let Some(place) = rows.place(number) else { continue };
-            let too_large = Stopped::TooLarge(rows.largest());
-            let ask = |row: &Row<'_>| rows.set(place, Some(row));
-            let set = reading.view.ask_row(reading.project, number, ask)?;
-            if set.unwrap_or_else(|| rows.set(place, None)).is_err() {
-                return Err(too_large);
-            }
-        }
-        Ok(Some(rows))
-    }
-
     fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut usize) -> bool {
         let now = rows.memory();
         let more = now.saturating_sub(std::mem::replace(counted, now));
-        self.grow((reading.project, &*reading.wanted), more)
+        self.grow((reading.pieces.project, &*reading.wanted), more)
     }
 
     /// Puts what was read beside what is there.

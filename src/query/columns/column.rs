@@ -113,8 +113,20 @@ impl Column {
         stop: &AtomicBool,
         mut test: impl FnMut(Option<&Value>) -> bool,
     ) -> Result<Bits, IdentityError> {
+        self.codes_where_json(stop, |json| {
+            let value = json.map(row::value).transpose()?;
+            Ok(test(value.as_ref()))
+        })
+    }
+
+    /// The same for a test that reads values itself, which are compact JSON.
+    pub(super) fn codes_where_json(
+        &self,
+        stop: &AtomicBool,
+        mut test: impl FnMut(Option<&str>) -> Result<bool, IdentityError>,
+    ) -> Result<Bits, IdentityError> {
         let mut codes = Bits::default();
-        codes.set(index(NONE), test(None));
+        codes.set(index(NONE), test(None)?);
         for code in 1..=self.values.len() {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -124,7 +136,7 @@ impl Column {
             if self.values.counted(code) > 0
                 && let Some(json) = self.values.get(code)
             {
-                codes.set(index(code), test(Some(&row::value(json)?)));
+                codes.set(index(code), test(Some(json))?);
             }
         }
         Ok(codes)

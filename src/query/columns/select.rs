@@ -16,6 +16,7 @@ use crate::event::predicate::Relation;
 use crate::event::predicate::Test;
 use crate::identity::IdentityError;
 use crate::identity::bits::Bits;
+use crate::identity::row;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::columns::column::Column;
@@ -54,6 +55,18 @@ pub(in crate::query) enum Asked<'q> {
     Constant(bool),
     /// Nothing that columns know.
     Unknown,
+}
+
+impl Asked<'_> {
+    /// Whether columns can tell.
+    pub(in crate::query) fn is_known(&self) -> bool {
+        match self {
+            Self::All(all) | Self::Any(all) => all.iter().all(Self::is_known),
+            Self::Not(asked) => asked.is_known(),
+            Self::Unknown => false,
+            _ => true,
+        }
+    }
 }
 
 /// The same, as columns answer it.
@@ -142,11 +155,11 @@ impl<'a> Selection<'a> {
                 self.codes(&predicate.key, values, test)?
             }
             Asked::EmailPart(part) => {
-                let test = |value: Option<&Value>| {
-                    let email = value.and_then(Value::as_str);
-                    email.is_some_and(|email| email.to_lowercase().contains(part))
-                };
-                self.codes("email", values, test)?
+                let mut lower = String::new();
+                self.codes_of("email", values, |column| {
+                    let test = |json: Option<&str>| has_part(json, part, &mut lower);
+                    column.codes_where_json(self.stop, test)
+                })?
             }
             Asked::Identified(predicate) => {
                 let test = |is| predicate.matches_value(Some(&Value::Bool(is)), self.now);
@@ -204,12 +217,21 @@ impl<'a> Selection<'a> {
         values: &mut usize,
         test: impl FnMut(Option<&Value>) -> bool,
     ) -> Result<Node<'a>, IdentityError> {
+        self.codes_of(key, values, |column| column.codes_where(self.stop, test))
+    }
+
+    fn codes_of(
+        &self,
+        key: &str,
+        values: &mut usize,
+        codes: impl FnOnce(&Column) -> Result<Bits, IdentityError>,
+    ) -> Result<Node<'a>, IdentityError> {
         let Some(column) = self.rows.column(key, self.asked_at) else { return Ok(Node::Unknown) };
         *values = values.saturating_add(column.different());
         if *values > VALUES_MAX {
             return Ok(Node::Unknown);
         }
-        Ok(Node::Codes(column, column.codes_where(self.stop, test)?))
+        Ok(Node::Codes(column, codes(column)?))
     }
 
     /// Who of the 64 persons from `first` certainly answers, and who may.
@@ -358,6 +380,21 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// Whether a value, compact JSON, is a text that contains `part` in any case. `lower` is room for it, used
+/// again and again: the values may be millions.
+fn has_part(json: Option<&str>, part: &str, lower: &mut String) -> Result<bool, IdentityError> {
+    let quoted = |json: &str| json.len() > 1 && json.starts_with('"') && json.ends_with('"');
+    let Some(json) = json.filter(|json| quoted(json)) else { return Ok(false) };
+    if !json.is_ascii() || json.contains('\\') {
+        let text = row::value(json)?;
+        return Ok(text.as_str().is_some_and(|text| text.to_lowercase().contains(part)));
+    }
+    lower.clear();
+    lower.push_str(json.get(1..json.len() - 1).unwrap_or_default());
+    lower.make_ascii_lowercase();
+    Ok(lower.contains(part))
+}
+
 fn word_of(bits: &Bits, first: usize) -> u64 {
     bits.words().get(first / 64).copied().unwrap_or(0)
 }
@@ -369,4 +406,39 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
         word &= word - 1;
         Some(bit)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::has_part;
+
+    #[test]
+    fn a_part_of_an_email_is_found_in_any_case() {
+        let emails = [
+            r#""Ada@Example.com""#,
+            r#""ADA""#,
+            r#""""#,
+            r#""\"ada\"@x""#,
+            r#""b\\ada""#,
+            r#""\u0041da""#,
+            r#""ÄDA@é.fr""#,
+            "7",
+            "null",
+            r#"{"ada":"ada"}"#,
+            r#"["ada"]"#,
+        ];
+        let mut lower = String::new();
+        for json in emails {
+            for part in ["ada", "", "@example", "äda", "\"", "\\", "da", "7", "u0041"] {
+                let expected = serde_json::from_str::<Value>(json).unwrap();
+                let expected = expected.as_str().map(str::to_lowercase);
+                let expected = expected.is_some_and(|text| text.contains(part));
+                let found = has_part(Some(json), part, &mut lower).unwrap();
+                assert_eq!(found, expected, "{part} in {json}");
+            }
+        }
+        assert!(!has_part(None, "", &mut lower).unwrap());
+    }
 }

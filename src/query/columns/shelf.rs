@@ -298,8 +298,8 @@ impl Shelf {
 
 /// Some numbers, and the chunk that has their persons.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) numbers: Range<i64>,
+pub(in crate::query) struct Piece {
+    pub(in crate::query) numbers: Range<i64>,
     pub(super) chunk: Option<Arc<Chunk>>,
 }
 

@@ -164,7 +164,7 @@ impl Rows {
         self.numbers.len()
     }
 
-    pub(super) fn number(&self, place: usize) -> i64 {
+    pub(in crate::query) fn number(&self, place: usize) -> i64 {
         self.numbers.get(place).copied().map_or(0, i64::from)
     }
 
@@ -220,7 +220,7 @@ impl Rows {
 
 /// Why persons cannot be kept in columns.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(in crate::query) enum Refusal {
     /// They would be too large.
     TooLarge,
     /// To bring them up to date failed before.

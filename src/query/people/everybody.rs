@@ -1,4 +1,5 @@
-//! Questions that are about everybody: asked of columns, or of all rows by several threads.
+//! Questions that are about everybody: asked of columns in memory, or of files of columns (`files`), or of
+//! all rows by several threads.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ use crate::query::people::search::Search;
 const REMEMBERED_MAX: usize = 300_000;
 
 /// Properties of one question that may get columns.
-const COLUMNS_MAX: usize = 32;
+pub(super) const COLUMNS_MAX: usize = 32;
 
 /// How long a question waits for columns that others read. Rows can answer it too.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -64,7 +65,7 @@ impl Engine {
         timeout(left, found).await.unwrap_or(Err(QueryError::Timeout(limit)))
     }
 
-    /// The persons who answer, from columns if they can tell.
+    /// The persons who answer, from columns if they can tell, or else from files of columns.
     async fn look(
         &self,
         project: ProjectId,
@@ -72,15 +73,21 @@ impl Engine {
         (now, part): (UnixMicros, Part),
         permit: OwnedSemaphorePermit,
     ) -> Result<Found, QueryError> {
+        // The permit is of the threads, which may go on for some time when nobody waits any more.
+        let permit = Arc::new(permit);
         let (asked, columns) = (Arc::clone(&question), Arc::clone(&self.shared.columns));
-        // The permit is of the thread, which may go on for some time when nobody waits any more.
+        let asking = Arc::clone(&permit);
         let found = self.on_a_thread(move |stop| {
+            let _permit = asking;
             let bounds = (part, REMEMBERED_MAX);
-            Ok((find_in_columns(&columns, (project, &asked), now, bounds, stop)?, permit))
+            find_in_columns(&columns, (project, &asked), now, bounds, stop)
         });
-        match found.await? {
-            (Some(found), _) => Ok(found),
-            (None, permit) => self.find_in_rows(project, question, (now, part), permit).await,
+        if let Some(found) = found.await? {
+            return Ok(found);
+        }
+        match self.find_in_files(project, &question, (now, part), &permit).await? {
+            Some(found) => Ok(found),
+            None => self.find_in_rows(project, question, (now, part), permit).await,
         }
     }
 
@@ -111,7 +118,7 @@ impl Engine {
         project: ProjectId,
         question: Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
-        permit: OwnedSemaphorePermit,
+        permit: Arc<OwnedSemaphorePermit>,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
         let view = Arc::new(self.identities().view());
@@ -160,10 +167,7 @@ pub(super) fn find_in_columns(
         let newest = search.newest();
         let selection =
             Selection { rows, view: &view, project, asked_at, now, newest, ordered_max, stop };
-        let decide = |number| {
-            let person = view.person_by_number(project, number)?;
-            Ok(person.is_some_and(|person| search.is_kept(&person)))
-        };
+        let decide = |number| search.is_number_kept(number);
         let Some(chosen) = selection.choose(&asked(question, &search), decide)? else {
             return Ok(None);
         };
@@ -176,7 +180,7 @@ pub(super) fn find_in_columns(
 }
 
 /// The question as columns are asked it.
-fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
+pub(super) fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
     let mut all = Vec::new();
     all.extend(question.cohort.map(|_| Asked::Unknown));
     all.extend(question.changed_since.map(|_| Asked::Unknown));

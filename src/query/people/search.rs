@@ -202,6 +202,12 @@ impl<'a> Search<'a> {
         self.holds(&Subject::Person(person))
     }
 
+    /// The same of the person with this number, if there is one.
+    pub(super) fn is_number_kept(&self, number: i64) -> Result<bool, IdentityError> {
+        let person = self.view.person_by_number(self.project, number)?;
+        Ok(person.is_some_and(|person| self.is_kept(&person)))
+    }
+
     /// The same, reading no more of the row than is asked for.
     pub(super) fn is_row_kept(&self, row: &Row<'_>) -> Result<bool, IdentityError> {
         // The cheapest question first: it needs nothing of the row decoded.

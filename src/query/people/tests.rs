@@ -1,4 +1,5 @@
-//! Random questions between random changes: columns, rows and a naive look at every person agree.
+//! Random questions between random changes: columns, files of them, rows and a naive look at every person
+//! agree.
 
 mod world;
 
@@ -32,6 +33,9 @@ use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::everybody::find_in_columns;
 use crate::query::people::everybody::joined;
+use crate::query::people::files::find_in_piece;
+use crate::query::people::files::listed;
+use crate::query::people::files::pieces_of;
 use crate::query::people::search::Search;
 use crate::query::people::tests::world::AMPLE;
 use crate::query::people::tests::world::LIMITS;
@@ -57,6 +61,21 @@ fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Opti
     // Some parts are beyond it, some not.
     let bounds = (part, 5);
     find_in_columns(columns, (PROJECTS[0], question), NOW, bounds, &stop).unwrap()
+}
+
+fn in_files(
+    columns: &Columns,
+    identities: &Identities,
+    question: &PersonsQuestion,
+    part: Part,
+) -> Option<Found> {
+    let stop = AtomicBool::new(false);
+    let pieces = pieces_of(columns, identities, (PROJECTS[0], question), NOW, &stop).unwrap()?;
+    let find = |piece| find_in_piece(&pieces, piece, question, NOW, &stop).unwrap();
+    let found: Vec<_> = pieces.all.iter().map(find).collect();
+    // Some are more, some not.
+    let bounds = (part, 5);
+    Some(listed(Arc::new(pieces), &found, NOW, bounds, &stop).unwrap())
 }
 
 /// Files for so many persons each, which are as new as they are to be.
@@ -111,7 +130,7 @@ fn check_rows(
 #[test]
 fn columns_rows_and_a_naive_look_agree() {
     let runtime = Runtime::new().unwrap();
-    let (mut from_columns, mut reopened) = (0, 0);
+    let (mut from_columns, mut from_files, mut reopened) = (0, 0, 0);
     for seed in 0..24 {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
@@ -169,6 +188,10 @@ fn columns_rows_and_a_naive_look_agree() {
             } else if bytes_max == AMPLE && world.ids < 200 {
                 assert!(question.keys().is_empty(), "{context}");
             }
+            if let Some(found) = in_files(&columns, &world.identities, &question, part) {
+                check(&found, &question, part, &format!("{context} in files"));
+                from_files += 1;
+            }
             if step % 4 == 0 {
                 // Columns do not know who changed of late: they leave it open, or to the rows.
                 question.changed_since =
@@ -176,11 +199,13 @@ fn columns_rows_and_a_naive_look_agree() {
                 if let Some(found) = in_columns(&columns, &question, part) {
                     check(&found, &question, part, &context);
                 }
+                assert!(in_files(&columns, &world.identities, &question, part).is_none());
             }
             check_rows(&runtime, &world.identities, question, part, &context);
         }
     }
     assert!(from_columns > 400, "{from_columns}");
+    assert!(from_files > 100, "{from_files}");
     assert!(reopened > 40, "{reopened}");
 }
 
