@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::Weak;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,6 +30,13 @@ use crate::query::parts::in_pieces;
 
 /// Rows between two looks at the memory that they take.
 const LOOK_EVERY: usize = 4096;
+
+/// After one person in this many it is estimated what all of them take: what cannot fit is to push out
+/// nothing else, and memory is not to be filled in vain.
+const SAMPLE_SHARE: usize = 8;
+
+/// The same is not done for fewer persons: what tables take without any would be counted for each.
+const SAMPLE_MIN: usize = 1000;
 
 /// Memory of a person without any property: number, time, two bits.
 const PERSON_BYTES: u64 = 13;
@@ -66,6 +74,22 @@ struct Reading {
     pieces: Pieces,
     /// All columns that the question wants, those that are there included.
     wanted: Arc<[Box<str>]>,
+    /// How many persons there are.
+    persons: usize,
+    /// Those that were read, and the memory that they take.
+    read: AtomicUsize,
+    read_bytes: AtomicUsize,
+}
+
+impl Reading {
+    /// Takes note of what was read. Says whether all persons may fit if others take as much.
+    fn may_fit(&self, (persons, bytes): (usize, usize), bytes_max: usize) -> bool {
+        let read = self.read.fetch_add(persons, Ordering::Relaxed).saturating_add(persons);
+        let bytes = self.read_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let expected = (bytes / read.max(1)).saturating_mul(self.persons);
+        read < SAMPLE_MIN.max(self.persons / SAMPLE_SHARE)
+            || expected <= bytes_max.saturating_add(bytes_max / 8)
+    }
 }
 
 /// Who wants columns.
@@ -156,7 +180,14 @@ impl Columns {
         }
         let pieces = Pieces::new((project, view), (pieces, changed), keys.clone())?;
         let columns = Arc::clone(self);
-        let (all, reading) = (pieces.all.clone(), Reading { pieces, wanted });
+        let all = pieces.all.clone();
+        let reading = Reading {
+            pieces,
+            wanted,
+            persons: usize::try_from(persons).unwrap_or(usize::MAX),
+            read: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
+        };
         let work = move |piece: Piece| columns.part(&reading, &piece);
         let parts = match in_pieces(runtime, all, work).await.map_err(given_up)? {
             Ok(parts) => parts,
@@ -179,7 +210,7 @@ impl Columns {
 
     /// The persons of a piece.
     fn part(&self, reading: &Reading, piece: &Piece) -> Result<Rows, Stopped> {
-        let (mut counted, pieces) = (0, &reading.pieces);
+        let (mut counted, pieces) = ((0, 0), &reading.pieces);
         let kept = pieces.rows(piece).map_err(|refusal| Stopped::of(refusal, &pieces.keys))?;
         if let Some(rows) = kept {
             let has_room = self.has_room(reading, &rows, &mut counted);
@@ -204,10 +235,14 @@ impl Columns {
         stopped.map_or(Ok(rows), Err)
     }
 
-    fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut usize) -> bool {
-        let now = rows.memory();
-        let more = now.saturating_sub(std::mem::replace(counted, now));
-        self.grow((reading.pieces.project, &*reading.wanted), more)
+    /// Whether there is room for the persons of a piece as far as they are read, and may be for all.
+    /// `counted` are those, and their memory, that were asked for before.
+    fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut (usize, usize)) -> bool {
+        let now = (rows.len(), rows.memory());
+        let before = std::mem::replace(counted, now);
+        let more = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+        reading.may_fit(more, self.bytes_max)
+            && self.grow((reading.pieces.project, &*reading.wanted), more.1)
     }
 
     /// Puts what was read beside what is there.

@@ -368,6 +368,28 @@ fn columns_do_not_push_each_other_out_again_and_again() {
     }
 }
 
+/// Goal: what cannot fit pushes nothing else out.
+#[test]
+fn columns_that_are_too_large_leave_others_where_they_are() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let identities = Identities::open(directory.path(), LIMITS).unwrap();
+    persons(&identities, 9000, &["a", "b", "c", "d"].map(str::to_owned));
+    let ample = Arc::new(Columns::new(AMPLE));
+    read(&runtime, &ample, &identities, vec!["a".into()]);
+    let held = u64::try_from(ample.memory()).unwrap();
+    let columns = Arc::new(Columns::new(2 * held));
+    let is_there = |key: &str| {
+        columns.values(PROJECTS[0], key, 10, &AtomicBool::new(false)).unwrap().is_some()
+    };
+    read(&runtime, &columns, &identities, vec!["a".into()]);
+    assert!(is_there("a"));
+    read(&runtime, &columns, &identities, ["b", "c", "d"].map(Into::into).to_vec());
+    assert!(is_there("a") && !is_there("b"));
+    read(&runtime, &columns, &identities, vec!["c".into()]);
+    assert!(is_there("c"), "alone it fits");
+}
+
 /// Goal: properties beyond those that a file has are found all the same.
 #[test]
 fn many_properties_are_all_found() {
