@@ -61,7 +61,8 @@
 //! ([`metadata::Metadata::log_elsewhere`]) before it is done.
 //!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
-//! steps 3 and 6. New requests are logged meanwhile; the replay comes to them in turn.
+//! steps 3 and 6. New requests are logged meanwhile, no faster than it can follow; it comes to them in
+//! turn.
 //!
 //! # The road of a question
 //!
@@ -76,8 +77,9 @@
 //!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
 //!    persons.
 //!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
-//!    memory, which are brought up to date with who has changed ([`identity::watch`]); of many persons they are read from files with
-//!    a column for each property, which [`maintenance::columns`] keeps.
+//!    memory, which are brought up to date with who has changed ([`identity::watch`]); of many persons
+//!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
+//!    which are asked one by one where a column does not fit.
 //! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
 //!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
 //!
