@@ -434,12 +434,15 @@ impl Pipeline {
     /// faster than the replay can follow.
     async fn wait_for_room(&self) {
         let Shared { health, store, .. } = &*self.shared;
-        while health.is_replaying() && health.pace().is_held() {
-            tokio::time::sleep(REPLAY_LOOK).await;
-        }
-        while !health.is_replaying() && store.is_full() {
-            // The time-out covers a flush that ended between the look and the wait.
-            let _ = tokio::time::timeout(FLUSH_LOOK, store.flushed()).await;
+        loop {
+            match health.is_replaying() {
+                true if health.pace().is_held() => tokio::time::sleep(REPLAY_LOOK).await,
+                false if store.is_full() => {
+                    // The time-out covers a flush that ended between the look and the wait.
+                    let _ = tokio::time::timeout(FLUSH_LOOK, store.flushed()).await;
+                }
+                _ => return,
+            }
         }
     }
 

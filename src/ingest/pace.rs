@@ -1,7 +1,8 @@
 //! How fast new records may come while the log of before is replayed. To log a record takes less than
 //! to replay it, so senders at full speed would outrun the replay, and questions would wait until the
 //! log is full. Here a byte is logged for every two that are replayed: when the replay began with B
-//! bytes, it ends after twice as many at the latest, and twice [`LEAD_MAX_BYTES`].
+//! bytes, it ends at the latest after twice as many, and twice [`LEAD_MAX_BYTES`] and what was on its way
+//! into the log.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;

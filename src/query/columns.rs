@@ -54,6 +54,7 @@ pub(super) use crate::query::columns::build::Asker;
 pub(super) use crate::query::columns::pieces::Pieces;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
+pub(super) use crate::query::columns::select::along;
 pub(super) use crate::query::columns::shelf::Piece;
 pub(super) use crate::query::columns::shelves::Asked as AskedBefore;
 pub(super) use crate::query::columns::shelves::FileLimits;

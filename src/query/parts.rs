@@ -59,7 +59,7 @@ impl Engine {
         let limit = self.shared.settings.query_timeout;
         match timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
             Ok(Ok(parts)) => Ok(parts?),
-            Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
+            Ok(Err(error)) => Err(given_up(error)),
             Err(_) => Err(QueryError::Timeout(limit)),
         }
     }
@@ -123,6 +123,11 @@ where
     let mut done = std::mem::take(&mut *shared.3.lock());
     done.sort_unstable_by_key(|(at, _)| *at);
     Ok(outcome.map(|()| done.into_iter().map(|(_, result)| result).collect()))
+}
+
+/// The answer to a question whose threads did not come to their end.
+pub(super) fn given_up(_: JoinError) -> QueryError {
+    QueryError::Unavailable("the question was given up")
 }
 
 fn take<P: Clone>(pieces: &[P], next: &AtomicUsize) -> Option<(usize, P)> {

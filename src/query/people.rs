@@ -28,6 +28,7 @@ use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::parts::given_up;
 use crate::query::people::search::Search;
 
 /// Persons created later than this after now are not listed: their events came from a wrong clock.
@@ -170,7 +171,7 @@ impl Engine {
         let limit = self.shared.settings.query_timeout;
         match tokio::time::timeout(limit, work).await {
             Ok(Ok(done)) => Ok(done?),
-            Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
+            Ok(Err(error)) => Err(given_up(error)),
             Err(_) => Err(QueryError::Timeout(limit)),
         }
     }

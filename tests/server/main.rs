@@ -1,5 +1,5 @@
-//! The one integration test: a real server process, asked over HTTP and the command line. Beside it only what
-//! several modules show together, and none of them may know all of ([`merges`]).
+//! The one integration test: a real server process, asked over HTTP and the command line; and
+//! [`merges`], which needs no server but more modules than may know each other.
 
 #![expect(
     clippy::expect_used,

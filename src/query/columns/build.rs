@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
-use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::event::id::ProjectId;
@@ -26,6 +25,7 @@ use crate::query::columns::shelf::Stock;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
+use crate::query::parts::given_up;
 use crate::query::parts::in_pieces;
 
 /// Rows between two looks at the memory that they take.
@@ -265,8 +265,4 @@ impl Columns {
         self.account(project, &table, bytes);
         Ok(())
     }
-}
-
-fn given_up(_: JoinError) -> QueryError {
-    QueryError::Unavailable("the question was given up")
 }

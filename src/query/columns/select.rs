@@ -362,22 +362,34 @@ impl<'a> Selection<'a> {
         chosen: &Bits,
         count: usize,
     ) -> Result<Vec<i64>, IdentityError> {
-        let mut numbers = Vec::new();
-        if count == 0 {
-            return Ok(numbers);
-        }
-        self.view.scan_listed(self.project, newest, |number| {
-            if self.rows.place(number).is_some_and(|place| chosen.contains(place)) {
-                numbers.push(number);
-            }
-            if numbers.len() < count && !self.stop.load(Ordering::Relaxed) {
-                Flow::Continue(())
-            } else {
-                Flow::Break(())
-            }
-        })?;
-        Ok(numbers)
+        let place = |number| self.rows.place(number);
+        let is_chosen = |number| place(number).is_some_and(|place| chosen.contains(place));
+        along((self.view, self.project), newest, (count, is_chosen), self.stop)
     }
+}
+
+/// The numbers of the first `count` persons of the list who were not created after `newest` and are chosen.
+pub(in crate::query) fn along(
+    (view, project): (&View, ProjectId),
+    newest: UnixMicros,
+    (count, is_chosen): (usize, impl Fn(i64) -> bool),
+    stop: &AtomicBool,
+) -> Result<Vec<i64>, IdentityError> {
+    let mut numbers = Vec::new();
+    if count == 0 {
+        return Ok(numbers);
+    }
+    view.scan_listed(project, newest, |number| {
+        if is_chosen(number) {
+            numbers.push(number);
+        }
+        if numbers.len() < count && !stop.load(Ordering::Relaxed) {
+            Flow::Continue(())
+        } else {
+            Flow::Break(())
+        }
+    })?;
+    Ok(numbers)
 }
 
 /// Whether a value, compact JSON, is a text that contains `part` in any case. `lower` is room for it, used

@@ -18,6 +18,7 @@ use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
+use crate::identity::row::Row;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
@@ -25,10 +26,12 @@ use crate::query::columns::Asked;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 use crate::query::columns::Selection;
+use crate::query::parts::given_up;
 use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::search::Search;
+use crate::query::people::search::Sought;
 
 /// Persons whose order in the list is found in memory, at most; beyond it the walk goes along the list,
 /// which takes longer and needs no memory.
@@ -107,7 +110,7 @@ impl Engine {
         let reading = self.shared.runtime.spawn(reading);
         match timeout(limit, reading).await {
             Ok(Ok(provided)) => provided,
-            Ok(Err(_)) => Err(QueryError::Unavailable("the question was given up")),
+            Ok(Err(error)) => Err(given_up(error)),
             Err(_) => Ok(()),
         }
     }
@@ -168,7 +171,8 @@ pub(super) fn find_in_columns(
         let selection =
             Selection { rows, view: &view, project, asked_at, now, newest, ordered_max, stop };
         let decide = |number| search.is_number_kept(number);
-        let Some(chosen) = selection.choose(&asked(question, &search), decide)? else {
+        let Some(chosen) = selection.choose(&asked(question, search.sought.as_ref()), decide)?
+        else {
             return Ok(None);
         };
         let (count, numbers) = (chosen.count(), selection.listed(&chosen, part)?);
@@ -179,12 +183,12 @@ pub(super) fn find_in_columns(
     Ok(found.map(|(count, numbers, view)| Found { count, numbers, project, view: Arc::new(view) }))
 }
 
-/// The question as columns are asked it.
-pub(super) fn asked<'q>(question: &'q PersonsQuestion, search: &'q Search<'_>) -> Asked<'q> {
+/// The question as columns are asked it, and what its search finds.
+pub(super) fn asked<'q>(question: &'q PersonsQuestion, sought: Option<&'q Sought>) -> Asked<'q> {
     let mut all = Vec::new();
     all.extend(question.cohort.map(|_| Asked::Unknown));
     all.extend(question.changed_since.map(|_| Asked::Unknown));
-    all.extend(search.sought.as_ref().map(|sought| {
+    all.extend(sought.map(|sought| {
         Asked::Any(vec![Asked::EmailPart(&sought.email), Asked::Numbers(&sought.numbers)])
     }));
     all.extend(question.properties.iter().map(asked_tree));
@@ -222,19 +226,30 @@ impl Search<'_> {
         numbers: Range<i64>,
         wanted_max: usize,
     ) -> Result<(usize, First), IdentityError> {
-        let newest = self.newest();
         let (mut count, mut first) = (0, First::new());
-        self.view.scan_rows(self.project, numbers, |row| {
-            if row.created_at <= newest && self.is_row_kept(row)? {
-                count += 1;
-                first.insert((Reverse((row.created_at, row.uuid)), row.number));
-                if first.len() > wanted_max {
-                    first.pop_last();
-                }
+        self.each(numbers, |row| {
+            count += 1;
+            first.insert((Reverse((row.created_at, row.uuid)), row.number));
+            if first.len() > wanted_max {
+                first.pop_last();
             }
-            Ok(self.flow(true))
         })?;
         Ok((count, first))
+    }
+
+    /// Shows those of the persons with these numbers who answer, in the order of their rows.
+    pub(super) fn each(
+        &self,
+        numbers: Range<i64>,
+        mut visit: impl FnMut(&Row<'_>),
+    ) -> Result<(), IdentityError> {
+        let newest = self.newest();
+        self.view.scan_rows(self.project, numbers, |row| {
+            if row.created_at <= newest && self.is_row_kept(row)? {
+                visit(row);
+            }
+            Ok(self.flow(true))
+        })
     }
 
     /// Looks at all persons in the order of the list.

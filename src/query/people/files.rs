@@ -13,7 +13,6 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::bits::Bits;
 use crate::identity::store::Identities;
-use crate::identity::view::Flow;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::columns::Columns;
@@ -21,6 +20,8 @@ use crate::query::columns::Piece;
 use crate::query::columns::Pieces;
 use crate::query::columns::Refusal;
 use crate::query::columns::Selection;
+use crate::query::columns::along;
+use crate::query::parts::given_up;
 use crate::query::parts::in_pieces;
 use crate::query::people::FUTURE;
 use crate::query::people::Found;
@@ -32,8 +33,8 @@ use crate::query::people::everybody::First;
 use crate::query::people::everybody::asked;
 use crate::query::people::search::Search;
 
-/// Persons that are read to be put in order. The list of 10 million persons is gone along for 100 out of
-/// more than these in about the same time.
+/// Persons that are read to be put in order. Of more than these among 10 million, the first 100 stand among
+/// the first 100,000 of the list, if they are spread over it.
 const LOOKED_UP_MAX: usize = 10_000;
 
 impl Engine {
@@ -47,9 +48,9 @@ impl Engine {
     ) -> Result<Option<Found>, QueryError> {
         let (columns, identities) = (Arc::clone(&self.shared.columns), self.identities().clone());
         let (asking, own) = (Arc::clone(permit), Arc::clone(question));
-        let pieces = self.on_a_thread(move |stop| {
+        let pieces = self.on_a_thread(move |_| {
             let _permit = asking;
-            pieces_of(&columns, &identities, (project, &own), now, stop)
+            pieces_of(&columns, &identities, project, &own)
         });
         let Some(pieces) = pieces.await?.map(Arc::new) else { return Ok(None) };
         let stop = StopOnDrop::default();
@@ -61,7 +62,7 @@ impl Engine {
             find_in_piece(&own, &piece, &asked, now, &flag)
         };
         let parts = in_pieces(&self.shared.runtime, pieces.all.clone(), work).await;
-        let parts = parts.map_err(|_| QueryError::Unavailable("the question was given up"))??;
+        let parts = parts.map_err(given_up)??;
         let listing = Arc::clone(permit);
         let found = self.on_a_thread(move |stop| {
             let _permit = listing;
@@ -75,14 +76,12 @@ impl Engine {
 pub(super) fn pieces_of(
     columns: &Columns,
     identities: &Identities,
-    (project, question): (ProjectId, &PersonsQuestion),
-    now: UnixMicros,
-    stop: &AtomicBool,
+    project: ProjectId,
+    question: &PersonsQuestion,
 ) -> Result<Option<Pieces>, IdentityError> {
     let keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
-    let (view, can_tell) = (identities.view(), (1..=COLUMNS_MAX).contains(&keys.len()));
-    let search = Search::new((&view, project), question, now, stop)?;
-    match can_tell && asked(question, &search).is_known() {
+    // What a search finds is known to columns whatever it is.
+    match (1..=COLUMNS_MAX).contains(&keys.len()) && asked(question, None).is_known() {
         true => columns.pieces(identities, project, keys),
         false => Ok(None),
     }
@@ -111,17 +110,12 @@ pub(super) fn find_in_piece(
         let selection =
             Selection { rows, view, project, asked_at: 0, now, newest, ordered_max: 0, stop };
         let decide = |number| search.is_number_kept(number);
-        if let Some(chosen) = selection.choose(&asked(question, &search), decide)? {
+        if let Some(chosen) = selection.choose(&asked(question, search.sought.as_ref()), decide)? {
             chosen.iter().for_each(|place| find(rows.number(place)));
             return Ok((start, found));
         }
     }
-    view.scan_rows(project, piece.numbers.clone(), |row| {
-        if row.created_at <= newest && search.is_row_kept(row)? {
-            find(row.number);
-        }
-        Ok(search.flow(true))
-    })?;
+    search.each(piece.numbers.clone(), |row| find(row.number))?;
     Ok((start, found))
 }
 
@@ -140,23 +134,19 @@ pub(super) fn listed(
         all.insert_all(own, usize::try_from(*start).unwrap_or(0));
     }
     let (count, end) = (all.count(), part.offset.saturating_add(part.limit));
-    let is_over = || stop.load(Ordering::Relaxed);
     let mut numbers = Vec::new();
     if count <= looked_up_max {
         let mut first = First::new();
-        for number in all.iter().take_while(|_| !is_over()) {
+        for number in all.iter().take_while(|_| !stop.load(Ordering::Relaxed)) {
             let Ok(number) = i64::try_from(number) else { continue };
             let place = view.ask_row(project, number, |row| (row.created_at, row.uuid))?;
             first.extend(place.map(|place| (Reverse(place), number)));
         }
         numbers.extend(first.into_iter().map(|(_, number)| number).take(end));
-    } else if end > 0 {
-        view.scan_listed(project, now.saturating_add(FUTURE), |number| {
-            if usize::try_from(number).is_ok_and(|number| all.contains(number)) {
-                numbers.push(number);
-            }
-            if numbers.len() < end && !is_over() { Flow::Continue(()) } else { Flow::Break(()) }
-        })?;
+    } else {
+        let is_chosen = |number| usize::try_from(number).is_ok_and(|number| all.contains(number));
+        let newest = now.saturating_add(FUTURE);
+        numbers = along((&view, project), newest, (end, is_chosen), stop)?;
     }
     let numbers = numbers.into_iter().skip(part.offset).collect();
     Ok(Found { count, numbers, project, view })

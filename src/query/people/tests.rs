@@ -70,7 +70,7 @@ fn in_files(
     part: Part,
 ) -> Option<Found> {
     let stop = AtomicBool::new(false);
-    let pieces = pieces_of(columns, identities, (PROJECTS[0], question), NOW, &stop).unwrap()?;
+    let pieces = pieces_of(columns, identities, PROJECTS[0], question).unwrap()?;
     let find = |piece| find_in_piece(&pieces, piece, question, NOW, &stop).unwrap();
     let found: Vec<_> = pieces.all.iter().map(find).collect();
     // Some are more, some not.
