@@ -33,7 +33,7 @@ seconds=${1:-8} runs=${2:-3} counts=${3:-5 350}
 [ -n "${WEIR_BIN:-}" ] || (cd "$here/.." && cargo build --release --bin weir)
 weir=${WEIR_BIN:-${CARGO_TARGET_DIR:-$here/../target}/release/weir}
 measure() { python3 "$here/bench_flags.py" "$@"; }
-export WEIR_PROJECT_API_KEY=phc_bench WEIR_PERSONAL_API_KEY=phx_bench
+export WEIR_PROJECT_API_KEY=phc_bench_project WEIR_PERSONAL_API_KEY=phx_bench_0123456789abcdef0123456789
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-bench.XXXXXX")
 servers=()
 stop() {

@@ -14,7 +14,7 @@ fi
 [ -n "${WEIR_BIN:-}" ] || (cd "$here/.." && cargo build --release --bin weir)
 weir=${WEIR_BIN:-${CARGO_TARGET_DIR:-$here/../target}/release/weir}
 measure() { "$python" "$here/bench_duckdb.py" "$@"; }
-export WEIR_PROJECT_API_KEY=phc_bench WEIR_PERSONAL_API_KEY=phx_bench
+export WEIR_PROJECT_API_KEY=phc_bench_project WEIR_PERSONAL_API_KEY=phx_bench_0123456789abcdef0123456789
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-bench.XXXXXX")
 wrapper=
 finish() { [ -z "$wrapper" ] || kill "$wrapper" 2>/dev/null || true; wait || true; rm -rf "$work"; }

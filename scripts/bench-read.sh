@@ -9,7 +9,7 @@ python=${WEIR_TOOLS:-$HOME/.cache/weir/tools}/readers/bin/python
 "$python" -c "import duckdb, deltalake" 2>/dev/null || { echo "run scripts/test-tools.sh first" >&2; exit 1; }
 [ -n "${WEIR_BIN:-}" ] || (cd "$here/.." && cargo build --release --bin weir)
 weir=${WEIR_BIN:-${CARGO_TARGET_DIR:-$here/../target}/release/weir}
-export WEIR_PROJECT_API_KEY=phc_bench WEIR_PERSONAL_API_KEY=phx_bench WEIR_LOG=${WEIR_LOG:-warn}
+export WEIR_PROJECT_API_KEY=phc_bench_project WEIR_PERSONAL_API_KEY=phx_bench_0123456789abcdef0123456789 WEIR_LOG=${WEIR_LOG:-warn}
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-bench.XXXXXX")
 data=${WEIR_BENCH_DIR:-$work/data}
 server= url=

@@ -7,6 +7,9 @@
 #     posthog-node-4/ posthog-node-5/   node_modules with that major of `posthog-node`
 #     posthog-js/                       node_modules with `posthog-js`, and `playwright-core`, which drives Chromium
 #     posthog-rs/v0 posthog-rs/v1       tests/sdk/rust, built for either protocol of capture
+#     openfeature-python/               Python environment with OpenFeature's SDK and its provider of remote evaluation
+#     openfeature-node/                 node_modules with the same
+#     opentelemetry-python/             Python environment with OpenTelemetry's SDK, its exporter, and that of `posthog`
 #     lz-string/                        node_modules with the JavaScript reference of LZ-string
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
@@ -123,6 +126,9 @@ node_itself 22.23.3
 node_env posthog-node-4 posthog-node@4.18.0
 node_env posthog-node-5 posthog-node@5.70.0
 node_env posthog-js posthog-js@1.449.2 playwright-core@1.65.1
+python_env openfeature-python openfeature-sdk==0.10.0 openfeature-provider-ofrep==0.3.0
+python_env opentelemetry-python posthog==7.91.1 opentelemetry-sdk==1.45.2 opentelemetry-exporter-otlp-proto-http==1.45.2
+node_env openfeature-node @openfeature/server-sdk@1.23.0 @openfeature/ofrep-core@0.1.4 @openfeature/ofrep-provider@0.1.3
 node_env lz-string lz-string@1.5.0
 geoip_databases 5.1.0
 rust_drivers

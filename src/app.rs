@@ -1,7 +1,13 @@
 //! Composition root: opens the engines of a data directory, wires the roads, hands out handles,
 //! closes in reverse. No request logic.
 
+pub mod copy;
+pub mod directory;
+pub mod flush;
 pub mod lock;
+mod log;
+pub mod overview;
+pub mod verify;
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -9,11 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use url::Url;
-use uuid::Uuid;
 
+use crate::app::copy::WorkingCopy;
+use crate::app::directory::MetadataPolicy;
+use crate::app::directory::check_files;
+use crate::app::directory::open_metadata;
+use crate::app::log::has_events;
+use crate::app::log::note_lost_persons;
+use crate::app::log::note_lost_rows;
+use crate::app::log::open_log;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
 use crate::event::schema::BLOOM_COLUMNS;
 use crate::event::schema::PARTITION_COLUMN;
 use crate::event::schema::SORT_COLUMNS;
@@ -36,15 +52,19 @@ use crate::ingest::recent::recent_keys;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
 use crate::maintenance::columns;
+use crate::maintenance::persons;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::maintenance::usage;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::metadata::accounts::KeyId;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::Sources;
+use crate::query::admission::Caller;
 use crate::query::shelves::ColumnFiles;
+use crate::storage::checksums::CheckedStore;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
@@ -55,18 +75,30 @@ use crate::storage::parquet::Layout;
 use crate::storage::store::Partitioning;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
-use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
-use crate::storage::wal::WalSettings;
-use crate::storage::wal::writer::Wal;
 use crate::tasks::CpuPool;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
+
+/// Time before another try to read which persons were merged.
+const OVERRIDES_PAUSE: Duration = Duration::from_secs(10);
+/// Where damage of the events table is counted.
+const EVENTS_TABLE: PlaceLabels = PlaceLabels { place: "events" };
 
 /// Time between looks at the file of the database of places.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
+
+/// Directory of the events table in the data directory, for messages that name its files.
+pub const EVENTS_PLACE: &str = "tables/events";
+
+/// Age that no ingestion warning reaches.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Projects that a message lists.
+const PROJECTS_NAMED: usize = 20;
 
 /// Why the engines of a data directory do not open.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +111,14 @@ pub enum OpenError {
         /// What the system said.
         #[source]
         source: std::io::Error,
+    },
+    /// A part of the directory is missing, and going on would hide or lose more.
+    #[error("{} {problem}", path.display())]
+    Incomplete {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it, and how to go on.
+        problem: String,
     },
     /// The metadata store.
     #[error(transparent)]
@@ -110,6 +150,29 @@ impl OpenError {
     fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { path: path.to_path_buf(), source }
     }
+
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Io { .. } | Self::Incomplete { .. } | Self::GeoIp(_) => Kind::Unavailable,
+            Self::Metadata(error) => error.kind(),
+            Self::Table(error) => error.kind(),
+            Self::Identity(error) => error.kind(),
+            Self::Wal(error) => error.kind(),
+            Self::Query(error) => error.kind(),
+            Self::Task(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+        }
+    }
+}
+
+/// The data directory has no project of this id.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no project {id}; there are: {known}")]
+pub struct NoProject {
+    id: i64,
+    /// Ids of the first projects.
+    known: String,
 }
 
 /// Where things run.
@@ -145,6 +208,8 @@ pub struct App {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     maintenance: Maintenance,
+    /// Held by the one flush on demand; others wait for it.
+    flushing: Arc<Mutex<()>>,
 }
 
 /// [`Tasks`] with a `Debug` that shows nothing.
@@ -168,30 +233,75 @@ impl App {
         config: Config,
         tasks: Tasks,
         runtimes: Runtimes,
+        (clock, metrics): (Clock, Arc<Metrics>),
+        policy: MetadataPolicy,
+    ) -> Result<Self, OpenError> {
+        let columns = ColumnFiles {
+            directory: config.storage.data_dir.join("person-columns"),
+            stale_max: config.storage.deletion_interval,
+        };
+        let (opened, columns) = ((clock, metrics), Some(columns));
+        let app = Self::compose(config, tasks.clone(), runtimes, opened, columns, policy).await?;
+        if let Some(places) = &app.places {
+            refresh_places(&tasks, &app.cpu, places.clone());
+        }
+        start_background(&tasks, &app.maintenance, (&app.engine, &app.metadata), &app.config)?;
+        Ok(app)
+    }
+
+    /// Opens the copy of a data directory to answer queries. The log is replayed, and flushed into the copy
+    /// where memtables cannot hold it. Nothing else runs: no merges, no scheduled changes, and no warning is
+    /// removed for its age.
+    ///
+    /// # Errors
+    ///
+    /// What the operator has to mend.
+    pub async fn open_copy(
+        copy: &WorkingCopy,
+        mut config: Config,
+        tasks: Tasks,
+        runtimes: Runtimes,
         clock: Clock,
-        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        config.storage.data_dir = copy.path().to_path_buf();
+        config.ingest.ingestion_warnings_max_age = NEVER;
+        let (opened, policy) = ((clock, Arc::new(Metrics::new())), MetadataPolicy::Require);
+        let app = Self::compose(config, tasks.clone(), runtimes, opened, None, policy).await?;
+        app.maintenance.start_flushes(&tasks)?;
+        Ok(app)
+    }
+
+    /// Opens the engines, and starts the threads of the write path.
+    async fn compose(
+        config: Config,
+        tasks: Tasks,
+        runtimes: Runtimes,
+        (clock, metrics): (Clock, Arc<Metrics>),
+        columns: Option<ColumnFiles>,
+        policy: MetadataPolicy,
     ) -> Result<Self, OpenError> {
         let data_dir = config.storage.data_dir.clone();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-        let metadata = Metadata::open(&data_dir.join("metadata.db"), clock.clone()).await?;
         let store = events_store(&config, &disk, &clock).await?;
+        let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
+        metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let identities = Identities::open(&data_dir.join("identity"), limits)?;
-        // Both have seen these sequences, whatever became of the log: they are not given again.
-        let seen = store.flushed_through().max(Sequence(identities.applied_sequence()));
-        let wal = open_log(&config, &disk, seen)?;
+        let wal = open_log(&config, &disk, (&store, &identities), &metrics)?;
         note_lost_persons(&identities, &wal, &metrics)?;
+        read_overrides(&tasks, identities.clone())?;
+        let (told, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
+        let metadata = open_metadata(&data_dir, told, has_events, policy).await?;
+        note_lost_rows(&store, &wal, &metrics).await?;
         let threads = config.ingest.decode_threads.unwrap_or_else(cores);
         let cpu = CpuPool::new("decode", threads)?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
-        if let Some(places) = &places {
-            refresh_places(&tasks, &cpu, places.clone());
-        }
         let engines = Engines {
             places: places.clone().map_or(Places::Unknown, Places::Database),
             metadata: metadata.clone(),
             store: store.clone(),
             identities: identities.clone(),
+            disk: Arc::clone(&disk),
         };
         let window = config.ingest.dedup_window_events;
         let (files, runtime) = (store.clone(), runtimes.main.clone());
@@ -209,17 +319,15 @@ impl App {
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
-            columns: Some(ColumnFiles {
-                directory: data_dir.join("person-columns"),
-                stale_max: config.storage.deletion_interval,
-            }),
+            columns,
+            spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
         let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
         let persons = PersonsTable::new(
-            (Arc::clone(&disk), tables_dir(&config)?.join("persons")),
+            (disk, tables_dir(&config)?.join("persons")),
             (identities.clone(), metadata.clone()),
-            node_id(&data_dir)?,
+            store.app_id().to_owned(),
             runtimes.main.clone(),
             clock.clone(),
         );
@@ -229,12 +337,10 @@ impl App {
             identities: identities.clone(),
             persons: Arc::new(persons),
             pipeline: pipeline.clone(),
-            disk,
             runtime: runtimes.main,
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
-        start_background(&tasks, &maintenance, (&engine, &metadata), &config)?;
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,
@@ -248,7 +354,31 @@ impl App {
             clock,
             metrics,
             maintenance,
+            flushing: Arc::default(),
         })
+    }
+
+    /// The same engines, whose queries count as those of this key.
+    pub fn on_behalf_of(&self, key: KeyId) -> Self {
+        Self { engine: self.engine.on_behalf_of(Caller::Key(key)), ..self.clone() }
+    }
+
+    /// The project of this id, for commands of the operator.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn project(&self, id: i64) -> Result<ProjectId, NoProject> {
+        let snapshot = self.metadata.snapshot();
+        if snapshot.project(ProjectId(id)).is_some() {
+            return Ok(ProjectId(id));
+        }
+        let named = snapshot.projects().take(PROJECTS_NAMED).map(|project| project.id.to_string());
+        let mut known = named.collect::<Vec<_>>().join(", ");
+        if snapshot.projects().len() > PROJECTS_NAMED {
+            known.push_str(", ...");
+        }
+        Err(NoProject { id, known })
     }
 
     /// Writes everything that is only in the log and in memory into files, and copies the persons
@@ -281,12 +411,28 @@ fn start_background(
     config: &Config,
 ) -> Result<(), TaskError> {
     maintenance.clone().start(tasks)?;
+    let (store, metrics) = (maintenance.store.clone(), Arc::clone(&maintenance.metrics));
+    tasks.spawn("check-files", check_files(store, metrics));
     schedules::start(tasks, metadata.clone(), Arc::clone(&maintenance.metrics));
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
     usage::start(tasks, engine.clone());
     let (clock, stale_max) = (maintenance.clock.clone(), config.storage.deletion_interval);
     columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
+}
+
+/// Reads which persons were merged, beside everything else: until that is done each is looked up.
+fn read_overrides(tasks: &Tasks, identities: Identities) -> Result<(), TaskError> {
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn_background_thread("overrides", move || {
+        while let Err(error) = identities.read_overrides(|| !shutdown.is_cancelled()) {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "cannot read which persons were merged; each is looked up");
+            if shutdown.pause_thread(OVERRIDES_PAUSE) == Pause::Cancelled {
+                return;
+            }
+        }
+    })
 }
 
 /// Reads the database of places again when its file has changed.
@@ -324,6 +470,11 @@ pub fn events_spec() -> TableSpec {
     TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
 }
 
+/// What the persons table must be.
+pub fn persons_spec() -> TableSpec {
+    persons::spec()
+}
+
 /// How the files of the events table are laid out.
 pub fn events_layout() -> Layout {
     Layout {
@@ -349,19 +500,19 @@ pub async fn events_store(
     let objects = DurableStore::new(Arc::clone(disk), &directory);
     // Creates it too; a directory made before would not have its name synced.
     objects.recover().map_err(OpenError::io(&directory))?;
+    directory::check_table_log(&**disk, &directory)?;
     let location = Url::from_directory_path(&directory).map_err(|()| OpenError::Io {
         path: directory.clone(),
         source: std::io::Error::other("the path has no URL"),
     })?;
-    let table =
-        DeltaTable::open_or_create(Arc::new(objects), location, events_spec(), clock.clone())
-            .await?;
+    let objects = Arc::new(CheckedStore::new(Arc::new(objects), EVENTS_PLACE));
+    let table = DeltaTable::open_or_create(objects, location, events_spec(), clock.clone()).await?;
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
         key: |time| partition_of(time).0,
         name: |month| Month(month).to_string(),
     };
-    let app_id = node_id(&config.storage.data_dir)?;
+    let app_id = directory::node_id(&config.storage.data_dir, &table.current())?;
     Ok(Store::new(
         table,
         (events_layout(), partitioning),
@@ -369,63 +520,4 @@ pub async fn events_store(
         config.storage.clone(),
         clock.clone(),
     ))
-}
-
-/// The name of this node in the transactions of the tables, made once per data directory: a copy
-/// of the log must not be flushed under the name of another.
-fn node_id(data_dir: &Path) -> Result<String, OpenError> {
-    let path = data_dir.join("node-id");
-    match std::fs::read_to_string(&path) {
-        Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_owned()),
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(OpenError::io(&path)(error)),
-    }
-    let id = format!("node/{}", Uuid::new_v4());
-    let write = || {
-        let draft = data_dir.join("node-id.tmp");
-        std::fs::write(&draft, &id)?;
-        std::fs::File::open(&draft)?.sync_all()?;
-        std::fs::rename(&draft, &path)?;
-        std::fs::File::open(data_dir)?.sync_all()
-    };
-    write().map_err(OpenError::io(&path))?;
-    Ok(id)
-}
-
-/// Notices that the identity store cannot be brought up to date from the log, which is so after its
-/// directory was lost: what it then lacks must not be taken for what there is.
-fn note_lost_persons(
-    identities: &Identities,
-    wal: &Wal,
-    metrics: &Metrics,
-) -> Result<(), OpenError> {
-    let applied = Sequence(identities.applied_sequence());
-    let before_log = wal.files().oldest().map_or(applied, Sequence::previous);
-    if applied < before_log {
-        identities.mark_incomplete()?;
-    }
-    if identities.is_incomplete()? {
-        metrics.identity_incomplete.set(1);
-    }
-    Ok(())
-}
-
-/// The log, ready to continue after `seen`. Damage is counted by the replay, which meets it again.
-fn open_log(config: &Config, disk: &Arc<dyn Disk>, seen: Sequence) -> Result<Wal, OpenError> {
-    let settings = WalSettings {
-        dir: config.storage.data_dir.join("wal"),
-        segment_max_bytes: config.storage.wal_segment_max_bytes.as_u64(),
-    };
-    let salt = Uuid::new_v4().as_u64_pair().1;
-    let (wal, recovered) = Wal::open(Arc::clone(disk), settings, seen, salt)?;
-    for corruption in &recovered.corruptions {
-        tracing::error!(?corruption, "damaged place in the log");
-    }
-    if recovered.torn_bytes > 0 {
-        let bytes = recovered.torn_bytes;
-        tracing::info!(bytes, "cut an unfinished, unacknowledged write off the log");
-    }
-    tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
-    Ok(wal)
 }

@@ -1,11 +1,13 @@
 //! The command line: one binary, one command per role. No work here.
 
 mod descriptors;
+pub mod flush;
 pub mod inspect;
 pub mod keys;
 pub mod load;
 pub mod query;
 pub mod serve;
+mod server;
 
 use std::path::PathBuf;
 
@@ -13,9 +15,14 @@ use clap::CommandFactory;
 use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
+use clap::error::ContextKind;
+use clap::error::ContextValue;
+use clap::error::ErrorKind;
+use rustix::fs::Mode;
 
 use crate::clock::Clock;
 use crate::config;
+use crate::config::Origins;
 
 /// Event analytics in one binary: events in over HTTP, durable at the 200, Parquet out.
 #[derive(Debug, Parser)]
@@ -35,8 +42,10 @@ enum Command {
     /// Run the server
     #[command(after_help = SERVE_HELP)]
     Serve(Box<serve::ServeArgs>),
-    /// Ask SQL of a data directory, or of the server that runs on it
+    /// Run a SQL query on a data directory, through the server that runs on it if there is one
     Query(query::QueryArgs),
+    /// Have the running server write all acknowledged events into files
+    Flush(flush::FlushArgs),
     /// Send made-up events to a server and report what it took
     Load(load::LoadArgs),
     /// Show what a data directory holds
@@ -45,30 +54,71 @@ enum Command {
     Keys(keys::KeysArgs),
 }
 
-/// Runs the command that `arguments` (program name first) say.
+/// Runs the command that `arguments` (program name first) say. From then on the process creates files
+/// that only its user may read.
 ///
 /// # Errors
 ///
 /// What to tell the user. Bad arguments, `--help` and `--version` end the process here.
 pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::Result<()> {
+    // Events, persons and hashes of keys are nobody's business but the operator's, whichever crate
+    // creates a file of them.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
     let mut command = Cli::command();
-    if let Some(file) = config_file(&arguments) {
-        let with_file = |serve| config::with_file_defaults(serve, &file);
+    let file = config_file(&arguments);
+    let origins = Origins { arguments: &arguments, file: file.as_deref() };
+    if let Some(file) = &file {
+        let with_file = |serve| config::with_file_defaults(serve, file);
         let serve = command.find_subcommand("serve").cloned().map(with_file).transpose();
         let serve = serve.map_err(anyhow::Error::msg)?;
         command = command.mut_subcommand("serve", |plain| serve.unwrap_or(plain));
     }
-    let matches = command.get_matches_from(arguments);
+    let matches = match command.try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        Err(error) => return Err(refused(&error, &origins).unwrap_or_else(|| error.exit())),
+    };
     let cli = Cli::from_arg_matches(&matches)?;
     let clock = Clock::system();
     match cli.command {
-        Command::Serve(args) => serve::run(*args, clock),
+        Command::Serve(args) => {
+            let checked = args.settings.check();
+            checked.map_err(|unusable| anyhow::Error::msg(origins.explain(&unusable)))?;
+            serve::run(*args, clock)
+        }
         Command::Query(args) => query::run(args, clock),
+        Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
     }
+}
+
+/// What to say of a value that its parser has refused: where it comes from, besides the parser's own words.
+/// `None` for all other errors.
+fn refused(error: &clap::Error, origins: &Origins<'_>) -> Option<anyhow::Error> {
+    if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
+        return None;
+    }
+    let ContextValue::String(argument) = error.get(ContextKind::InvalidArg)? else { return None };
+    let setting = argument.strip_prefix("--")?.split_whitespace().next()?;
+    let text = error.render().to_string();
+    let text = text.split("\n\n").next()?.trim_start_matches("error: ");
+    Some(anyhow::anyhow!("{}: {text}", origins.of(setting)))
+}
+
+/// An error and its causes in one line. A cause that the error before it quotes already is left out.
+pub fn explain(error: &anyhow::Error) -> String {
+    let mut explained = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if explained.is_empty() {
+            explained = cause;
+        } else if !explained.contains(&cause) {
+            explained = format!("{explained}: {cause}");
+        }
+    }
+    explained
 }
 
 /// The settings file, which has to be known before the arguments are parsed.
@@ -94,4 +144,35 @@ fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
 /// A runtime for commands that mostly wait.
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::explain;
+
+    #[derive(Debug)]
+    struct Quoting(std::io::Error);
+
+    impl fmt::Display for Quoting {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "the database says: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for Quoting {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let cause = || std::io::Error::other("no such table");
+        let plain = anyhow::Error::new(cause()).context("cannot read x").context("cannot start");
+        assert_eq!(explain(&plain), "cannot start: cannot read x: no such table");
+        let quoting = anyhow::Error::new(Quoting(cause())).context("cannot start");
+        assert_eq!(explain(&quoting), "cannot start: the database says: no such table");
+    }
 }

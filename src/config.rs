@@ -6,6 +6,7 @@
 //! defaults of the flags before the command line is parsed, so that all three go through one
 //! parser with one set of checks. No other file reads the environment.
 
+mod bounds;
 pub mod http;
 pub mod ingest;
 pub mod networks;
@@ -13,6 +14,8 @@ pub mod query;
 pub mod storage;
 pub mod telemetry;
 
+use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 /// All settings of the server.
@@ -35,28 +38,96 @@ pub struct Config {
     pub telemetry: telemetry::TelemetryConfig,
 }
 
-/// What a request body may have at most as it is sent: with what is noted beside it, it must fit into
-/// one record of the log, which has at most 1 GiB.
-const BODY_BOUND_BYTES: u64 = 960 << 20;
+/// Settings that cannot be used, though each can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Their names.
+    pub settings: &'static [&'static str],
+    /// What is wrong, in words for the operator.
+    pub problem: String,
+}
 
 impl Config {
-    /// Checks what no single field can check.
+    /// Checks what no parser of a single value can check.
     ///
     /// # Errors
     ///
-    /// The sentence to show to the operator.
-    pub fn check(&self) -> Result<(), String> {
+    /// Which settings cannot be used, and why.
+    pub fn check(&self) -> Result<(), Unusable> {
+        let unusable = |settings, problem: String| Err(Unusable { settings, problem });
         if self.http.body_max_bytes.as_u64() > self.http.body_plain_max_bytes.as_u64() {
-            return Err("body-max-bytes must not exceed body-plain-max-bytes".to_owned());
-        }
-        if self.http.body_max_bytes.as_u64() > BODY_BOUND_BYTES {
-            return Err("body-max-bytes must not exceed 960MiB".to_owned());
+            let settings = &["body-max-bytes", "body-plain-max-bytes"];
+            return unusable(settings, "body-max-bytes exceeds body-plain-max-bytes".to_owned());
         }
         if self.storage.wal_max_bytes.as_u64() < 2 * self.storage.wal_segment_max_bytes.as_u64() {
-            return Err("wal-max-bytes must be at least twice wal-segment-max-bytes".to_owned());
+            let settings = &["wal-max-bytes", "wal-segment-max-bytes"];
+            let problem = "wal-max-bytes is less than twice wal-segment-max-bytes";
+            return unusable(settings, problem.to_owned());
+        }
+        if let Some(path) = self.http.static_dir.as_deref().filter(|path| !path.is_dir()) {
+            return unusable(&["static-dir"], format!("there is no directory {}", path.display()));
+        }
+        if let Some(path) = self.ingest.geoip_file.as_deref().filter(|path| !path.is_file()) {
+            return unusable(&["geoip-file"], format!("there is no file {}", path.display()));
         }
         Ok(())
     }
+}
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origins<'a> {
+    /// The command line.
+    pub arguments: &'a [OsString],
+    /// The settings file, if there is one.
+    pub file: Option<&'a Path>,
+}
+
+impl Origins<'_> {
+    /// Where `setting` has its value from, in words: by precedence, so the first that has one.
+    pub fn of(&self, setting: &str) -> String {
+        let flag = format!("--{setting}");
+        let is_flag = |argument: &OsString| {
+            let rest = argument.to_str().and_then(|text| text.strip_prefix(&flag));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        };
+        if self.arguments.iter().any(is_flag) {
+            return format!("the flag {flag}");
+        }
+        let variable = variable(setting);
+        if std::env::var_os(&variable).is_some() {
+            return format!("the environment variable {variable}");
+        }
+        let has_key = |path: &&Path| read_file(path).is_ok_and(|file| file.contains_key(setting));
+        match self.file.filter(has_key) {
+            Some(path) => format!("{setting} in the file {}", path.display()),
+            None => format!("the default of {setting}"),
+        }
+    }
+
+    /// `unusable` with the origin of each of its settings.
+    pub fn explain(&self, unusable: &Unusable) -> String {
+        let origins: Vec<String> =
+            unusable.settings.iter().map(|setting| self.of(setting)).collect();
+        format!("{}: {}", origins.join(", "), unusable.problem)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.settings.join(", "), self.problem)
+    }
+}
+
+/// The environment variable of a setting.
+fn variable(setting: &str) -> String {
+    format!("WEIR_{}", setting.replace('-', "_").to_uppercase())
+}
+
+fn read_file(path: &Path) -> Result<toml::Table, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the settings file {}: {error}", path.display()))?;
+    text.parse().map_err(|error| format!("{} is not TOML: {error}", path.display()))
 }
 
 /// Replaces the defaults of `command` by the values of the TOML file at `path`.
@@ -69,11 +140,7 @@ pub fn with_file_defaults(
     mut command: clap::Command,
     path: &Path,
 ) -> Result<clap::Command, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let table: toml::Table =
-        text.parse().map_err(|error| format!("{} is not TOML: {error}", path.display()))?;
-    for (key, value) in table {
+    for (key, value) in read_file(path)? {
         let value = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
@@ -97,43 +164,155 @@ pub fn config_file() -> Option<std::path::PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use clap::Arg;
     use clap::Args;
     use clap::FromArgMatches;
 
     use super::Config;
+    use super::Origins;
+    use super::Unusable;
+    use super::variable;
+
+    /// Settings of whose values there is no least and no greatest.
+    const UNBOUNDED: [&str; 7] =
+        ["listen", "public-url", "trusted-proxies", "static-dir", "geoip-file", "data-dir", "log"];
+
+    fn command() -> clap::Command {
+        Config::augment_args(clap::Command::new("weir"))
+    }
+
+    fn parse(flags: &[&str]) -> Result<Config, clap::Error> {
+        let flags = std::iter::once("weir").chain(flags.iter().copied());
+        Config::from_arg_matches(&command().try_get_matches_from(flags)?)
+    }
+
+    /// The parts of a help text: meaning, range, default.
+    fn parts(argument: &Arg) -> (String, Option<String>, Option<String>) {
+        let help = argument.get_help().expect("every setting is explained").to_string();
+        let (help, default) = cut(help, "default");
+        let (help, range) = cut(help, "range");
+        (help, range, default)
+    }
+
+    /// Cuts `[name: ...]` off the end.
+    fn cut(help: String, name: &str) -> (String, Option<String>) {
+        match help.split_once(&format!(" [{name}: ")) {
+            Some((help, rest)) => (help.to_owned(), Some(rest.trim_end_matches(']').to_owned())),
+            None => (help, None),
+        }
+    }
 
     /// One row of the table in README.md for each setting, in the order of `--help`.
     fn rows() -> String {
         let mut rows = String::new();
-        let command = Config::augment_args(clap::Command::new("weir"));
-        for argument in command.get_arguments() {
+        for argument in command().get_arguments() {
             let name = argument.get_long().expect("every setting is a flag");
-            let variable = format!("WEIR_{}", name.replace('-', "_").to_uppercase());
-            assert_eq!(argument.get_env(), Some(variable.as_ref()), "{name}");
-            let help = argument.get_help().expect("every setting is explained").to_string();
+            assert_eq!(argument.get_env(), Some(variable(name).as_ref()), "{name}");
+            let (help, range, told) = parts(argument);
             let defaults = argument.get_default_values().first();
             let default = defaults.map(|value| format!("`{}`", value.display()));
-            let (help, told) = match help.split_once(" [default: ") {
-                Some((help, told)) => (help, Some(told.trim_end_matches(']').to_owned())),
-                None => (help.as_str(), None),
-            };
             let default = default.or(told).expect("every setting has a default");
-            rows += &format!("| `{name}` | {default} | {help} |\n");
+            let range = range.unwrap_or_default();
+            rows += &format!("| `{name}` | {default} | {range} | {help} |\n");
         }
-        rows
+        rows.replace("|  |", "| |")
+    }
+
+    /// Goal: the range in the help text is the range of the parser. Method: both ends are taken, and what is
+    /// beyond by the smallest step is not.
+    #[test]
+    fn ranges_are_those_of_the_help_texts() {
+        for argument in command().get_arguments() {
+            let name = argument.get_long().expect("every setting is a flag");
+            let flag = format!("--{name}");
+            let (_, range, _) = parts(argument);
+            let choices = argument.get_possible_values();
+            if UNBOUNDED.contains(&name) || !choices.is_empty() {
+                assert_eq!(range, None, "{name}");
+                continue;
+            }
+            let range = range.unwrap_or_else(|| panic!("{name} has no range"));
+            let (least, greatest) = range.split_once(" to ").expect("two ends");
+            let takes = |value: &str| match parse(&[&format!("{flag}={value}")]) {
+                Ok(_) => true,
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains(&flag), "{text}");
+                    false
+                }
+            };
+            for end in [least, greatest] {
+                assert!(takes(end), "{name}: {end}");
+            }
+            for beyond in [below(least), above(greatest)].into_iter().flatten() {
+                assert!(!takes(&beyond), "{name}: {beyond}");
+            }
+            for odd in ["", "-1", "many", "NaN"] {
+                assert!(!takes(odd), "{name}: {odd:?}");
+            }
+        }
+    }
+
+    /// A value just below `least`, in the smallest unit of its kind; `None` for zero.
+    fn below(least: &str) -> Option<String> {
+        neighbour(least, |number| number.checked_sub(1))
+    }
+
+    fn above(greatest: &str) -> Option<String> {
+        neighbour(greatest, |number| number.checked_add(1))
+    }
+
+    fn neighbour(value: &str, step: impl Fn(u128) -> Option<u128>) -> Option<String> {
+        if let Ok(number) = value.parse::<u128>() {
+            return step(number).map(|number| number.to_string());
+        }
+        if let Ok(size) = value.parse::<bytesize::ByteSize>() {
+            return step(u128::from(size.as_u64())).map(|bytes| bytes.to_string());
+        }
+        let time = humantime::parse_duration(value).expect("a number, a size or a time");
+        step(time.as_nanos()).map(|nanos| format!("{nanos}ns"))
     }
 
     #[test]
-    fn no_body_is_allowed_that_the_log_cannot_take() {
-        let check = |bytes: &str| {
-            let command = Config::augment_args(clap::Command::new("weir"));
-            let flags = ["weir", "--body-max-bytes", bytes, "--body-plain-max-bytes", "8GiB"];
-            let matches = command.get_matches_from(flags);
-            Config::from_arg_matches(&matches).expect("settings").check()
-        };
-        assert_eq!(check("960MiB"), Ok(()));
-        assert!(check("961MiB").is_err());
-        assert!(check("2GiB").is_err());
+    fn settings_are_checked_together() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        for (flags, expected) in [
+            (&["--body-max-bytes", "960MiB", "--body-plain-max-bytes", "8GiB"][..], None),
+            (&["--body-max-bytes", "101MiB"], Some("body-max-bytes")),
+            (&["--body-plain-max-bytes", "19MiB"], Some("body-max-bytes")),
+            (&["--wal-max-bytes", "128MiB"], None),
+            (&["--wal-max-bytes", "127MiB"], Some("wal-max-bytes")),
+            (&["--static-dir", env!("CARGO_MANIFEST_DIR")], None),
+            (&["--static-dir", "/nonexistent/dist"], Some("static-dir")),
+            (&["--static-dir", file], Some("static-dir")),
+            (&["--geoip-file", file], None),
+            (&["--geoip-file", "/nonexistent.mmdb"], Some("geoip-file")),
+        ] {
+            let found = parse(flags).expect("settings").check();
+            let first = found.as_ref().err().and_then(|unusable| unusable.settings.first());
+            assert_eq!(first.copied(), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn origins_are_named_by_precedence() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        std::fs::write(&file, "queries-max = 0\nlog = \"info\"\n").unwrap();
+        let arguments = ["serve", "--queries-max=0", "--listen", "x"].map(OsString::from);
+        let origins = Origins { arguments: &arguments, file: Some(&file) };
+        assert_eq!(origins.of("queries-max"), "the flag --queries-max");
+        assert_eq!(origins.of("listen"), "the flag --listen");
+        assert_eq!(origins.of("queries"), "the default of queries");
+        assert_eq!(origins.of("log"), format!("log in the file {}", file.display()));
+        let unusable = Unusable { settings: &["log", "listen"], problem: "no".to_owned() };
+        let expected = format!("log in the file {}, the flag --listen: no", file.display());
+        assert_eq!(origins.explain(&unusable), expected);
+        let lost = Origins { arguments: &[], file: Some(Path::new("/nonexistent")) };
+        assert_eq!(lost.of("log"), "the default of log");
     }
 
     #[test]

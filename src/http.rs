@@ -25,11 +25,13 @@ pub mod routes;
 pub mod table;
 pub mod throttle;
 
+mod budget;
 mod client_address;
 mod connection;
 mod exchange;
 #[cfg(test)]
 mod tests;
+mod unsent;
 
 use std::future::Future;
 use std::io;
@@ -45,7 +47,8 @@ use tokio::sync::Semaphore;
 use crate::clock::Clock;
 use crate::config::http::HttpConfig;
 use crate::config::networks::Networks;
-use crate::http::request::BodyBudget;
+use crate::http::budget::Budget;
+use crate::http::exchange::Refusals;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::tasks::Pause;
@@ -62,6 +65,9 @@ const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(75);
 /// it is out of file descriptors, and trying again at once would only burn a core.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// Time between two lines of the log about requests that were refused for the same reason.
+const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
+
 /// What the connections may cost, and whom to believe. Made from the settings; a test makes its own.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -75,22 +81,22 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// Longest time between two requests of a connection; a second if connections are scarce.
     pub keep_alive_idle: Duration,
-    /// Memory of request bodies of all connections together; beyond it the answer is 503.
-    pub bodies_max_bytes: u64,
+    /// Memory of requests and answers of all connections together; beyond it the answer is 503.
+    pub requests_max_bytes: u64,
     /// Peers that are believed when they say for whom they ask.
     pub trusted_proxies: Networks,
 }
 
 impl Limits {
-    /// The limits of `config`, and `bodies_max_bytes` for all bodies together.
-    pub fn new(config: &HttpConfig, bodies_max_bytes: u64) -> Self {
+    /// The limits of `config`, and `requests_max_bytes` for all requests together.
+    pub fn new(config: &HttpConfig, requests_max_bytes: u64) -> Self {
         Self {
             connections_max: config.connections_max.max(1),
             header_timeout: config.header_timeout,
             body_timeout: config.body_timeout,
             drain_timeout: config.drain_timeout,
             keep_alive_idle: KEEP_ALIVE_IDLE,
-            bodies_max_bytes,
+            requests_max_bytes,
             trusted_proxies: config.trusted_proxies.clone(),
         }
     }
@@ -122,6 +128,9 @@ pub struct Matched<Route> {
     /// Whether programs ask for it all the time, so that the log says only at level DEBUG that it
     /// was answered well; the metrics count it.
     pub is_routine: bool,
+    /// Whether it asks how the server is: such a request is answered under overload too, if it comes
+    /// on a connection of its own (HTTP/1).
+    pub is_probe: bool,
 }
 
 /// What every connection shares.
@@ -130,7 +139,8 @@ struct Front<H> {
     limits: Limits,
     clock: Clock,
     metrics: Arc<Metrics>,
-    bodies: Arc<BodyBudget>,
+    budget: Arc<Budget>,
+    refusals: Arc<Refusals>,
     /// One permit per connection that may be open.
     connections: Arc<Semaphore>,
     protocol: connection::Protocol,
@@ -150,11 +160,28 @@ pub async fn serve<H: Handler>(
 ) {
     let permits = usize::try_from(limits.connections_max).unwrap_or(usize::MAX);
     let connections = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
-    let bodies = BodyBudget::new(limits.bodies_max_bytes, metrics.http_body_bytes.clone());
+    let budget = Budget::new(limits.requests_max_bytes, &metrics);
+    let refusals = Arc::new(Refusals::new(REFUSALS_PAUSE));
     let protocol = connection::protocol(&limits, &tasks);
     let shutdown = tasks.shutdown().clone();
-    let front = Front { handler, limits, clock, metrics, bodies, connections, protocol, shutdown };
+    let front = Front {
+        handler,
+        limits,
+        clock,
+        metrics,
+        budget,
+        refusals,
+        connections,
+        protocol,
+        shutdown,
+    };
     let front = Arc::new(front);
+    let (counting, tick) = (Arc::clone(&front), tasks.shutdown().clone());
+    tasks.spawn("log-refusals", async move {
+        while tick.pause(REFUSALS_PAUSE).await == Pause::Elapsed {
+            exchange::log_refusals(&counting.refusals, counting.clock.monotonic());
+        }
+    });
     accept(&listener, &front, &tasks).await;
     drop(listener);
     // Every connection ends itself at the drain deadline; the second is for it to do so.
@@ -163,6 +190,7 @@ pub async fn serve<H: Handler>(
     if tokio::time::timeout(deadline, all_closed).await.is_err() {
         tracing::warn!("connections were still open at the end of the drain time-out");
     }
+    exchange::log_refusals(&front.refusals, front.clock.monotonic());
 }
 
 async fn accept<H: Handler>(listener: &TcpListener, front: &Arc<Front<H>>, tasks: &Tasks) {

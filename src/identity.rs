@@ -29,8 +29,12 @@
 
 mod cache;
 mod codec;
+mod filter;
 mod illegal;
+mod loaded;
 mod overlay;
+mod reading;
+mod survivors;
 mod tables;
 
 pub mod bits;
@@ -42,12 +46,16 @@ pub mod overrides;
 pub mod person;
 pub mod row;
 pub mod store;
+pub mod verify;
 pub mod view;
 pub mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Kind;
@@ -55,9 +63,32 @@ use crate::error::Kind;
 /// Why the state could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The database failed. After a failed write it refuses all others until it is opened again.
+    /// The database failed. After a failed write it refuses all others until it is opened again; see
+    /// [`Identities::reopen`](store::Identities::reopen).
     #[error("identity database failed")]
     Database(#[from] fjall::Error),
+    /// The database is closed, to be opened again.
+    #[error("identity state is being opened again")]
+    Reopening,
+    /// A sync of the database failed, and not for want of space: what was written before may be lost
+    /// although it can still be read.
+    #[error("a sync of the identity database failed; check the disk, then restart")]
+    Unsynced,
+    /// A file of the database is not what was written, so the database does not open.
+    #[error(
+        "the identity store in {} is damaged: persons, distinct ids and groups cannot be read. Events \
+         and the log are not affected. Restore the directory from a backup; or, without one, move it \
+         away and start again: persons are then rebuilt from the log, which goes back to the last \
+         flush at most, and requests to delete events that are not done yet have to be made again",
+        directory.display()
+    )]
+    Unreadable {
+        /// Where it is.
+        directory: PathBuf,
+        /// What the database says.
+        #[source]
+        source: fjall::Error,
+    },
     /// A row cannot be what it is. Delete the directory and replay the log.
     #[error("identity row is damaged: {what}")]
     Damaged {
@@ -89,12 +120,48 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
+    /// Whether it may pass once the state was opened again.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Database(_) | Self::Reopening | Self::NotNoted)
+    }
+
+    /// What opening the database in `directory` met.
+    fn of_open(error: Self, directory: &Path) -> Self {
+        match error {
+            Self::Database(source) if is_damage(&source) => {
+                Self::Unreadable { directory: directory.to_path_buf(), source }
+            }
+            error => error,
+        }
+    }
+
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Database(_) | Self::Format { .. } | Self::NotNoted => Kind::Unavailable,
+            Self::Database(_)
+            | Self::Reopening
+            | Self::Unsynced
+            | Self::Unreadable { .. }
+            | Self::Format { .. }
+            | Self::NotNoted => Kind::Unavailable,
             Self::Damaged { .. } | Self::Encode(_) => Kind::Internal,
             Self::Behind { .. } => Kind::Timeout,
         }
+    }
+}
+
+/// Whether the contents of files are wrong, and not the access to them.
+fn is_damage(error: &fjall::Error) -> bool {
+    let is_contents = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+    };
+    match error {
+        fjall::Error::Io(error) => is_contents(error),
+        fjall::Error::Storage(error) => {
+            let source = std::error::Error::source(error);
+            source.and_then(|source| source.downcast_ref()).is_none_or(is_contents)
+        }
+        fjall::Error::Locked | fjall::Error::Poisoned | fjall::Error::KeyspaceDeleted => false,
+        _ => true,
     }
 }

@@ -16,6 +16,8 @@ pub mod decoding;
 pub mod dedup;
 pub mod definitions;
 pub mod derive;
+mod disk_room;
+pub mod drops;
 pub mod envelope;
 pub mod feedback;
 pub mod health;
@@ -26,6 +28,7 @@ pub mod prepare;
 pub mod publish;
 pub mod recent;
 pub mod replay;
+mod reread;
 pub mod salvage;
 pub mod tape;
 pub mod warnings;
@@ -58,6 +61,8 @@ use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Deriver;
+use crate::ingest::derive::recover::LogAgain;
+use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::operation::Operation;
@@ -67,11 +72,13 @@ use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
+use crate::ingest::reread::Rereader;
 use crate::ingest::weight::expected_bytes;
 use crate::ingest::weight::is_plain;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
+use crate::storage::disk::Disk;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -82,6 +89,7 @@ use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
+use crate::telemetry::repeats::Repeats;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::hints::Hints;
 
@@ -130,6 +138,8 @@ pub struct Receipt {
     pub sequence: Option<Sequence>,
     /// Events that are durable now.
     pub accepted: usize,
+    /// Events that were not taken.
+    pub dropped: u64,
     /// What became of each event, in order; only for capture v1.
     pub fates: Vec<(Uuid, Fate)>,
 }
@@ -155,15 +165,6 @@ pub enum IngestError {
     /// A thread is gone or panicked.
     #[error(transparent)]
     Task(#[from] TaskError),
-}
-
-impl From<PrepareError> for IngestError {
-    fn from(error: PrepareError) -> Self {
-        match error {
-            PrepareError::Crowded => Self::Overloaded("too many bytes are in flight"),
-            error => Self::Prepare(error),
-        }
-    }
 }
 
 impl IngestError {
@@ -201,6 +202,7 @@ struct Shared {
     event_max_bytes: u32,
     published: watch::Receiver<Sequence>,
     health: Arc<Health>,
+    room: DiskRoom,
     feedback: Feedback,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -217,6 +219,8 @@ pub struct Engines {
     pub identities: Identities,
     /// Who knows where addresses are.
     pub places: Places,
+    /// The disk of the data directory.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Pipeline {
@@ -234,8 +238,9 @@ impl Pipeline {
         (clock, metrics): (Clock, Arc<Metrics>),
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
     ) -> Result<Self, TaskError> {
-        let Engines { metadata, store, identities, places } = engines;
+        let Engines { metadata, store, identities, places, disk } = engines;
         let health = Arc::new(Health::default());
+        let room = DiskRoom::of(disk, config, &health);
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
         let (derivations, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
         let window = Window::new(config.ingest.dedup_window_events);
@@ -253,20 +258,21 @@ impl Pipeline {
         let max_age = config.ingest.ingestion_warnings_max_age;
         let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
         let decoding = Arc::new(Decoding::new(config, places));
+        let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
+        let log_again = LogAgain::new(&files, &rereader, &room, tasks.shutdown());
         let deriver = Deriver::new(
-            derive_inbox,
+            (derive_inbox, log_again),
             (identities, metadata.clone()),
             feedback.clone(),
             runtime,
             clock.clone(),
             Arc::clone(&health),
         );
-        tasks.spawn_thread("derive", move || deriver.run())?;
+        tasks.spawn_thread("derive", tasks.vital("derive", move || deriver.run()))?;
         let replay = Replay {
-            reader: files.reader(replay_from(&files, flushed.min(derived))),
+            reader: files.reader(replay::begins_after(files.before_oldest(), flushed, derived)),
             publisher: Arc::clone(&publisher),
-            decoding: Arc::clone(&decoding),
-            metadata: metadata.clone(),
+            rereader,
             store: store.clone(),
             flushed,
             derived,
@@ -274,20 +280,19 @@ impl Pipeline {
             shutdown: tasks.shutdown().clone(),
             metrics: Arc::clone(&metrics),
         };
-        tasks.spawn_thread("replay", move || {
-            replay.remember(recent().into_iter());
-            replay.run();
-        })?;
+        tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
         commit::keep_stock(tasks, (files.clone(), config), Arc::clone(&health))?;
         let log_thread = LogThread {
             wal,
             inbox,
             publisher,
             health: Arc::clone(&health),
+            room: room.clone(),
             metrics: Arc::clone(&metrics),
             clock: clock.clone(),
+            refusals: Repeats::new(commit::REFUSALS_PAUSE),
         };
-        tasks.spawn_thread("log", move || log_thread.run())?;
+        tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
         let budget = Budget::new(config.ingest.inflight_max_bytes.as_u64());
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
         let skew = config.ingest.clock_skew_ignored.as_millis();
@@ -306,6 +311,7 @@ impl Pipeline {
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
                 health,
+                room,
                 feedback,
                 clock,
                 metrics,
@@ -322,7 +328,7 @@ impl Pipeline {
     /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
     pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
         let shared = &*self.shared;
-        let share = self.room_for(payload(&request.body, &request.hints)).await?;
+        let share = self.room_for(request.hints.payload(&request.body)).await?;
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
@@ -332,7 +338,9 @@ impl Pipeline {
             event_max_bytes: shared.event_max_bytes,
         };
         let (mut ready, share) = self.prepare(&request, &received, share).await?;
+        let mut dropped = 0_u64;
         for (reason, count) in ready.prepared.drops.iter() {
+            dropped = dropped.saturating_add(count);
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
@@ -340,11 +348,11 @@ impl Pipeline {
         let accepted = ready.prepared.rows;
         let fates = std::mem::take(&mut ready.prepared.fates);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted, fates });
+            return Ok(Receipt { sequence: None, accepted, dropped, fates });
         }
         let sequence = self.log(ready, share).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted, fates })
+        Ok(Receipt { sequence: Some(sequence), accepted, dropped, fates })
     }
 
     /// The project that `body` belongs to, by the token in it. Nothing is stored.
@@ -354,7 +362,7 @@ impl Pipeline {
     /// As [`Pipeline::accept`], where the events are not looked at.
     pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
         let shared = &*self.shared;
-        let mut share = shared.budget.share(expected_bytes(payload(&body, &hints)))?;
+        let mut share = shared.budget.share(expected_bytes(hints.payload(&body)))?;
         let metadata = shared.metadata.snapshot();
         let decoding = Arc::clone(&shared.decoding);
         let job = move || decoding.project_of(&body, &hints, &metadata, &mut share);
@@ -384,11 +392,7 @@ impl Pipeline {
         let commit = Commit { head, body, prepared, share, reply };
         let gone = |_| IngestError::Unavailable("the server is shutting down");
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))?.map_err(|failed| match failed {
-            LogFailed::Full => IngestError::Overloaded("there is no room for the log"),
-            LogFailed::TooLarge => IngestError::Prepare(PrepareError::TooLarge),
-            LogFailed::Poisoned => IngestError::Unavailable("the log failed; restart the server"),
-        })
+        Ok(answer.await.map_err(|_| gone(()))??)
     }
 
     /// Whether there is room for the request, and its share of what may be in flight.
@@ -396,36 +400,56 @@ impl Pipeline {
         self.check()?;
         // A flush takes about a second; a sender that waits for it keeps its batch and its place.
         let room = tokio::time::timeout(ROOM_WAIT, self.wait_for_room());
-        room.await.map_err(|_| match self.shared.health.is_replaying() {
-            true => IngestError::Overloaded("the log is being replayed"),
-            false => IngestError::Overloaded("the memtables are full"),
-        })?;
+        if room.await.is_err()
+            && let Err(full) = self.look_for_room()
+        {
+            self.shared.health.set_waited_in_vain(true);
+            return Err(full);
+        }
         Ok(self.shared.budget.share(expected_bytes(payload))?)
     }
 
-    /// Whether the server takes events at all, whatever is in flight.
+    /// Whether the server takes events, for those who send them elsewhere if not.
     ///
     /// # Errors
     ///
     /// The reason why not.
-    pub fn check(&self) -> Result<(), IngestError> {
-        let Shared { health, wal, wal_max_bytes, .. } = &*self.shared;
+    pub fn readiness(&self) -> Result<(), IngestError> {
+        self.check()?;
+        match self.shared.health.is_segment_refused() {
+            true => Err(LogFailed::NoSegment.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a request has to be refused, whatever is in flight. One that the log may have no segment
+    /// for is let in: whether it has, only a record can tell.
+    fn check(&self) -> Result<(), IngestError> {
+        let Shared { health, room, wal, wal_max_bytes, .. } = &*self.shared;
         if health.is_identity_failed() {
-            return Err(IngestError::Unavailable("the identity store failed; restart the server"));
+            return Err(IngestError::Unavailable(
+                "the identity store failed and is not open again yet; see the server's log",
+            ));
         }
         if health.is_log_failed() {
-            return Err(IngestError::Unavailable("the log failed; restart the server"));
+            return Err(LogFailed::Poisoned.into());
         }
         if health.is_publication_failed() {
             return Err(IngestError::Unavailable(
                 "a record of the log cannot be published; see the server's log",
             ));
         }
-        if health.is_disk_low() {
+        // While it is low everybody looks, so that room is used as soon as it is there.
+        if health.is_disk_low() && !room.is_enough() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
         if wal.size_bytes() >= *wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
+        }
+        // Others need not wait for what one has waited for in vain.
+        if health.has_waited_in_vain() {
+            self.look_for_room()?;
+            health.set_waited_in_vain(false);
         }
         Ok(())
     }
@@ -434,15 +458,24 @@ impl Pipeline {
     /// faster than the replay can follow.
     async fn wait_for_room(&self) {
         let Shared { health, store, .. } = &*self.shared;
-        loop {
+        while self.look_for_room().is_err() {
             match health.is_replaying() {
-                true if health.pace().is_held() => tokio::time::sleep(REPLAY_LOOK).await,
-                false if store.is_full() => {
-                    // The time-out covers a flush that ended between the look and the wait.
-                    let _ = tokio::time::timeout(FLUSH_LOOK, store.flushed()).await;
-                }
-                _ => return,
+                true => tokio::time::sleep(REPLAY_LOOK).await,
+                // The time-out covers a flush that ended between the look and the wait.
+                false => drop(tokio::time::timeout(FLUSH_LOOK, store.flushed()).await),
             }
+        }
+    }
+
+    /// Whether there is room for a record now.
+    fn look_for_room(&self) -> Result<(), IngestError> {
+        let Shared { health, store, .. } = &*self.shared;
+        match health.is_replaying() {
+            true if health.pace().is_held() => {
+                Err(IngestError::Overloaded("the log is being replayed"))
+            }
+            false if store.is_full() => Err(IngestError::Overloaded("the memtables are full")),
+            _ => Ok(()),
         }
     }
 
@@ -514,6 +547,11 @@ impl Pipeline {
         &self.shared.wal
     }
 
+    /// Looks whether the disk has room, for those who ask for the server's health.
+    pub fn look_at_disk(&self) {
+        self.shared.room.is_enough();
+    }
+
     /// Waits until nothing is between arrival and publication, at most for `limit`.
     pub async fn drain(&self, limit: Duration) {
         if tokio::time::timeout(limit, self.shared.budget.idle()).await.is_err() {
@@ -541,23 +579,4 @@ impl Shared {
             ready => Some(ready),
         }
     }
-}
-
-/// What a request brings to be decoded: the body, or `?data=` in its place.
-fn payload<'r>(body: &'r Bytes, hints: &'r Hints) -> &'r [u8] {
-    hints.data.as_ref().filter(|data| !data.is_empty()).unwrap_or(body)
-}
-
-/// Where a replay begins: after `wanted`, unless the log no longer goes back that far. That is so
-/// only if the identity store was removed, and then what the log still has is the best there is.
-fn replay_from(files: &WalFiles, wanted: Sequence) -> Sequence {
-    let before_log = files.oldest().map_or(wanted, Sequence::previous);
-    if wanted < before_log {
-        tracing::error!(
-            wanted = wanted.next().0,
-            oldest = before_log.next().0,
-            "the identity store is older than the log: persons of before are missing"
-        );
-    }
-    wanted.max(before_log)
 }

@@ -17,22 +17,23 @@
 //! ```
 //!
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
-//! share what is behind them. There is no global state. Sockets are served by one asynchronous
-//! runtime, questions computed by another; bodies are decoded, and large sets of flags evaluated, on a
-//! pool of threads ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start,
-//! the deriver, flush, merge, the copy of persons, their columns and the record of warnings have one
-//! thread each.
+//! share what is behind them; commands that read without a server open a [`app::copy::WorkingCopy`].
+//! There is no global state. Sockets are served by one asynchronous runtime, questions computed by
+//! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
+//! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the deriver, flush,
+//! merge, the copy of persons, their columns and the record of warnings have one thread each.
 //!
 //! # The road of an event
 //!
 //! 1. [`http::router::Router`] finds the endpoint in [`http::public`]; [`http::routes::capture::capture`], or
-//!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, reads the bounded body and
-//!    calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
+//!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, or [`http::routes::otel::export`]
+//!    for traces, reads the bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole road; read it first.
 //! 2. `Pipeline::room_for` refuses while there is no room, before anything is done. The share that it
 //!    gives grows and shrinks with what the body turns out to take (`ingest/budget.rs`, `weight.rs`).
 //! 3. [`ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
-//!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, the tape of
+//!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, and makes
+//!    events of spans ([`wire::otlp`]), the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
 //!    the server makes come from the seed and time of [`ingest::prepare::Received`].
@@ -62,7 +63,8 @@
 //!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile, no faster than it can follow; it comes to them in
-//! turn.
+//! turn. After the identity store has failed, what follows for persons is derived from the log again
+//! without a restart (`ingest/derive/recover.rs`).
 //!
 //! # The road of a question
 //!
@@ -80,8 +82,10 @@
 //!    memory, which are brought up to date with who has changed ([`identity::watch`]); of many persons
 //!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
 //!    which are asked one by one where a column does not fit.
-//! 4. [`query::View::sql`] plans, read only; [`query::Engine::stream`] runs it with limits of
-//!    memory, time and number, and stops when the asker is gone; [`query::rows::write`] writes it.
+//! 4. [`query::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
+//!    [`query::admission`] gives a slot. [`query::run`] plans and runs within limits of memory and time
+//!    (`query::guard` has those inside of functions and between operators), once more for little memory if
+//!    that runs out, and stops when the caller hangs up; [`query::rows::write`] writes the answer.
 //!
 //! # The road of a flag
 //!
@@ -104,14 +108,20 @@
 //! | Modules use only lower ones; crates have one door each; files say what they are. | `tests/tidy.rs` |
 //! | What was answered with 200 is there after a crash; what was not is absent or whole. | `storage/wal/tests/crash.rs`, `storage/delta/tests/crash.rs` on a simulated disk; `tests/server/crash.rs` with `kill -9` |
 //! | Damage in the log is found, counted, and costs only what is damaged. | `storage/wal/tests/damage.rs` |
+//! | Damage in a data file is found whatever bit of it changes, and names the file. | `storage/checksums/tests.rs`; `tests/server/damage.rs`; PyArrow in `tests/server/sdk.rs` |
+//! | Whatever part of a data directory is lost or damaged, the server serves the rest and counts what is lost, or refuses to start and says how to go on. | `tests/server/damage.rs` |
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
-//! | The table stays readable for others. | `storage/delta/tests/others.rs`, `tests/server/sdk.rs` |
+//! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `maintenance/persons/tests.rs` |
+//! | Damage in the log of a table is found, counted, and costs only what is damaged. | `storage/delta/tests/damage.rs`, `tests/server/table_damage.rs` |
+//! | The table stays readable for others, and theirs for us. | `storage/delta/tests/others.rs`, `tests/server/delta.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/sequences.rs` against the model beside it, `tests/server/identity.rs` |
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
-//! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/overrides.rs`, `identity/tests/sequences.rs` |
+//! | A process that ends in the middle of a record has its persons come out the same: the replay goes on there. | `identity/tests/histories.rs`, `identity/tests/sequences.rs` |
+//! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
+//! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
 //! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/shelves/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
@@ -134,9 +144,13 @@
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
 //! | Values of senders are as they wrote them, whatever their keys, and what was stored can be read again, however deep it is. | `event/json.rs`, `tests/server/nested_json.rs` with `kill -9` |
-//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs` |
-//! | Want of descriptors refuses a write and passes, and connections leave some to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
+//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
+//! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs` |
+//! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
+//! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |
+//! | A start that fails leaves nothing of which the operator is not told: the socket comes first, keys are made last and shown at once. | `tests/server/starts.rs` |
 //! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
+//! | The server is ready when it takes events, and only then. | `tests/server/limits.rs` |
 //! | The settings of the README are the settings. | `config.rs` |
 //!
 //! # Where does X go?
@@ -146,6 +160,7 @@
 //! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/`, a path in `schemas/openapi.json` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
+//! | name of an attribute of a span | `wire/otlp/mapping.rs` |
 //! | place that reads JSON of others | `event/json.rs`: `read` what was sent, `restore` what was stored |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
@@ -153,11 +168,12 @@
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | table for SQL | `query`, registered in [`query::Engine::view`] |
+//! | function for SQL | its class in `query/guard/functions.rs` |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
 //! | stored thing of the operator | a new migration in `schemas/metadata`, a file in `metadata` |
 //! | background job | a decision in `storage`, its loop in [`maintenance`] |
-//! | setting | `config/`, and the table of the README |
+//! | setting | `config/`, with its range, and the table of the README |
 //! | metric | [`telemetry::metrics`] |
 //! | command | `cli/` |
 //! | file access | [`storage::disk`] for what must be durable |

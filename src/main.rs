@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If standard error is gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "weir: {error:#}");
+            let _ = writeln!(std::io::stderr(), "weir: {}", cli::explain(&error));
             ExitCode::FAILURE
         }
     }

@@ -28,7 +28,6 @@ use crate::maintenance::files::FilesError;
 use crate::maintenance::files::Merged;
 use crate::maintenance::persons::PersonsTable;
 use crate::storage::compaction::Limits;
-use crate::storage::disk::Disk;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
 use crate::storage::wal::Sequence;
@@ -37,6 +36,7 @@ use crate::tasks::Shutdown;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
 use crate::telemetry::metrics::TableLabels;
 
 /// Time between looks at the memtables.
@@ -57,6 +57,9 @@ const EVENTS: TableLabels = TableLabels { table: "events" };
 /// Name of the persons table in metrics.
 const PERSONS: TableLabels = TableLabels { table: "persons" };
 
+/// Where damage of the persons table is counted.
+const PERSONS_TABLE: PlaceLabels = PlaceLabels { place: "persons" };
+
 /// What the background works on.
 #[derive(Clone, Debug)]
 pub struct Maintenance {
@@ -70,8 +73,6 @@ pub struct Maintenance {
     pub persons: Arc<PersonsTable>,
     /// The log.
     pub pipeline: Pipeline,
-    /// The disk under the data directory.
-    pub disk: Arc<dyn Disk>,
     /// Where asynchronous work runs.
     pub runtime: Handle,
     /// Time.
@@ -87,14 +88,24 @@ impl Maintenance {
     ///
     /// The operating system refuses a thread.
     pub fn start(self, tasks: &Tasks) -> Result<(), TaskError> {
-        let shutdown = tasks.shutdown().clone();
-        let flusher = self.clone();
-        tasks.spawn_background_thread("flush", move || flusher.flush_loop(&shutdown))?;
+        self.start_flushes(tasks)?;
         let shutdown = tasks.shutdown().clone();
         let copier = self.clone();
         tasks.spawn_background_thread("persons", move || copier.persons_loop(&shutdown))?;
         let shutdown = tasks.shutdown().clone();
         tasks.spawn_background_thread("compact", move || self.compaction_loop(&shutdown))
+    }
+
+    /// Starts only the thread of flushes, without which a replay stops once the memtables are full.
+    ///
+    /// # Errors
+    ///
+    /// The operating system refuses a thread.
+    pub fn start_flushes(&self, tasks: &Tasks) -> Result<(), TaskError> {
+        let shutdown = tasks.shutdown().clone();
+        let flusher = self.clone();
+        let flushing = tasks.vital("flush", move || flusher.flush_loop(&shutdown));
+        tasks.spawn_background_thread("flush", flushing)
     }
 
     fn flush_loop(&self, shutdown: &Shutdown) {
@@ -119,13 +130,29 @@ impl Maintenance {
     ///
     /// What is not flushed is still in the log, and will be replayed.
     pub fn flush_all(&self) -> Result<(), StoreError> {
-        let published = self.pipeline.published();
-        self.store.freeze();
-        let following = self.identities.wait_applied(published.0, FOLLOW_WAIT);
-        if let Err(error) = self.runtime.block_on(following) {
-            tracing::warn!(%error, "some events stay in the log");
+        if !self.flush_within(FOLLOW_WAIT)? {
+            tracing::warn!(
+                "the flush is incomplete: the identity store has not caught up with the log; the remaining \
+                 events stay in the log and are replayed at the next start"
+            );
         }
-        self.flush_frozen()
+        Ok(())
+    }
+
+    /// Flushes everything published before the call. `false` if the persons have not followed the log to there
+    /// within `limit`: the rest stays in memory and in the log, for a later flush. Blocks, as
+    /// [`Maintenance::flush_all`] does.
+    ///
+    /// # Errors
+    ///
+    /// What is not flushed is still in the log, and will be replayed.
+    pub fn flush_within(&self, limit: Duration) -> Result<bool, StoreError> {
+        let frozen = self.store.freeze().unwrap_or_default();
+        let followed = frozen.max(self.pipeline.published());
+        let following = self.identities.wait_applied(followed.0, limit);
+        let is_followed = self.runtime.block_on(following).is_ok();
+        self.flush_frozen()?;
+        Ok(is_followed || self.store.flushed_through() >= frozen)
     }
 
     fn flush_frozen(&self) -> Result<(), StoreError> {
@@ -174,13 +201,7 @@ impl Maintenance {
     }
 
     fn watch(&self) {
-        match self.disk.free_bytes(&self.settings.data_dir) {
-            Ok(free) => {
-                let low = free < self.settings.disk_free_min_bytes.as_u64();
-                self.pipeline.health().set_disk_low(low);
-            }
-            Err(error) => tracing::warn!(%error, "cannot see how full the disk is"),
-        }
+        self.pipeline.look_at_disk();
         let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.metrics.wal_bytes.set(gauge(self.pipeline.wal().size_bytes()));
         let memtables = u64::try_from(self.store.memory_bytes()).unwrap_or(u64::MAX);
@@ -195,8 +216,14 @@ impl Maintenance {
 
     fn persons_loop(&self, shutdown: &Shutdown) {
         // So that there is a table to open, if only an empty one.
-        if let Err(error) = self.persons.create() {
-            tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
+        match self.persons.create() {
+            Ok(damaged) => {
+                let damaged = u64::try_from(damaged).unwrap_or(u64::MAX);
+                self.metrics.corruptions.get_or_create(&PERSONS_TABLE).inc_by(damaged);
+            }
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
+            }
         }
         let mut took = Duration::ZERO;
         loop {
@@ -246,7 +273,7 @@ impl Maintenance {
     }
 
     fn compaction_loop(&self, shutdown: &Shutdown) {
-        let mut deleted_at = None;
+        let (mut deleted_at, mut counted) = (None, BTreeSet::new());
         let interval = self.settings.deletion_interval;
         let pause = self.settings.compaction_interval.min(interval);
         while shutdown.pause_thread(pause) == Pause::Elapsed {
@@ -261,7 +288,7 @@ impl Maintenance {
                     }
                 }
             }
-            self.merge_all(shutdown);
+            self.merge_all(&mut counted, shutdown);
             let vacuumed = self.store.table().vacuum(self.settings.vacuum_grace);
             match self.runtime.block_on(vacuumed) {
                 Ok(removed) if removed.is_empty() => {}
@@ -298,8 +325,9 @@ impl Maintenance {
     }
 
     /// All merges that are due, but for files that cannot be read, until the shutdown begins or the
-    /// persons have not followed the log.
-    fn merge_all(&self, shutdown: &Shutdown) {
+    /// persons have not followed the log. A file that cannot be read is tried each time, and counted as
+    /// damaged once, in `counted`.
+    fn merge_all(&self, counted: &mut BTreeSet<String>, shutdown: &Shutdown) {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
             files_min: self.settings.compaction_files_min,
@@ -317,8 +345,10 @@ impl Maintenance {
                 Ok(None) => return,
                 Err(error) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "cannot merge");
-                    if error.unreadable().is_none() {
-                        return;
+                    let Some(path) = error.unreadable() else { return };
+                    if counted.insert(path.to_owned()) {
+                        let place = PlaceLabels { place: "table" };
+                        self.metrics.corruptions.get_or_create(&place).inc();
                     }
                 }
             }

@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::event::id::ProjectId;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk::Db;
@@ -108,13 +109,26 @@ struct Shared {
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
     /// The file cannot be opened or created.
-    #[error("cannot open the metadata store {path}")]
+    #[error("cannot open the metadata store {}", path.display())]
     Open {
         /// The database file.
         path: PathBuf,
         /// What SQLite said.
         #[source]
         source: sqlx::Error,
+    },
+    /// The file is damaged.
+    #[error(
+        "the metadata store {} is damaged ({problem}). Restore it from a backup together with \
+         its -wal file, or start with --recreate-metadata, which loses projects, keys and flags, and \
+         keeps the events",
+        path.display()
+    )]
+    Damaged {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        problem: String,
     },
     /// The tables are not those of this program, or could not be brought there.
     #[error("cannot bring the metadata store to the schema of this version")]
@@ -141,6 +155,19 @@ pub enum MetadataError {
         /// What is wrong with the value.
         problem: &'static str,
     },
+    /// The settings give the first project another token than it has.
+    #[error(
+        "the project API key of the settings (--project-api-key, WEIR_PROJECT_API_KEY) is not that of project \
+         {project}, {stored}: clients that send with it would be refused. Remove the setting, or set it to \
+         {stored}. To give the project a new key, start without the setting, ask PATCH \
+         /api/projects/{project}/reset_token/, and set the new one"
+    )]
+    OtherToken {
+        /// The first project.
+        project: ProjectId,
+        /// Its token, which is no secret.
+        stored: String,
+    },
     /// There is no such row in this project.
     #[error("no such {0}")]
     NotFound(&'static str),
@@ -159,13 +186,23 @@ pub enum MetadataError {
 }
 
 impl MetadataError {
+    /// Why a change is not made that is for an older version of a flag.
+    pub fn changed_since(version: i64) -> Self {
+        Self::Conflict(format!(
+            "The feature flag has changed since version {version}. Read it again, and send its \
+             new version."
+        ))
+    }
+
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Open { .. } | Self::Migrate(_) | Self::NotKept => Kind::Unavailable,
+            Self::Open { .. } | Self::Damaged { .. } | Self::Migrate(_) | Self::NotKept => {
+                Kind::Unavailable
+            }
             Self::Database(error) => disk::kind(error),
             Self::Corrupt { .. } => Kind::Internal,
-            Self::Rejected(_) | Self::Setting { .. } => Kind::Invalid,
+            Self::Rejected(_) | Self::Setting { .. } | Self::OtherToken { .. } => Kind::Invalid,
             Self::NotFound(_) => Kind::NotFound,
             Self::Forbidden(_) => Kind::Forbidden,
             Self::Taken(_) | Self::Conflict(_) => Kind::Conflict,
@@ -185,7 +222,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Open`], [`MetadataError::Migrate`] (also if a newer version of the program
+    /// [`MetadataError::Open`], [`MetadataError::Damaged`], [`MetadataError::Migrate`] (also if a newer version of the program
     /// wrote the file), [`MetadataError::Corrupt`]. None of them goes away by itself.
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, MetadataError> {
         let shared = Shared {
@@ -200,8 +237,18 @@ impl Metadata {
             published: watch::Sender::new(0),
         };
         let metadata = Self { shared: Arc::new(shared) };
-        metadata.refresh().await?;
+        metadata.refresh().await.map_err(|error| disk::named_if_damaged(path, error))?;
         Ok(metadata)
+    }
+
+    /// Everything that SQLite finds wrong with the file `path`, at most `findings_max` lines. Opens it for
+    /// reading only, and takes time in proportion to its size.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Open`].
+    pub async fn verify(path: &Path, findings_max: u32) -> Result<Vec<String>, MetadataError> {
+        disk::verify(path, findings_max).await
     }
 
     /// The state as of the last write. Take one per request, so that a request sees one state.

@@ -3,32 +3,41 @@
 //! [`Engine::view`] gives what one reader sees: the tables of one project as of every event that
 //! was acknowledged before the call. A [`View`] plans ([`View::sql`], [`View::table`]);
 //! [`Engine::collect`] and [`Engine::stream`] run, on the query threads, with limits of memory,
-//! time and number. What may not live here: JSON shapes, HTTP, product rules.
+//! time and number (`admission`, `guard`, `run`). What may not live here: JSON shapes, HTTP, product
+//! rules.
 
+pub mod admission;
 pub mod audience;
 pub mod cohorts;
 mod columns;
 pub mod complexity;
 mod condition;
+mod damage;
 pub mod definitions;
 mod deleted;
 pub mod events;
+mod explain;
+mod explained;
 pub mod groups;
+mod guard;
 pub mod latest;
 mod matches;
 pub mod merge;
+pub mod paging;
 mod parts;
 pub mod people;
 pub mod persons;
 pub mod rows;
+pub mod run;
 pub mod shelves;
+mod spill;
 pub mod usage;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProvider;
@@ -40,21 +49,12 @@ use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
-use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
-use tokio::sync::mpsc;
-use tokio::task::JoinError;
-use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::query::QueryConfig;
@@ -64,25 +64,27 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
+use crate::query::admission::Admission;
+use crate::query::admission::Caller;
+use crate::query::admission::Permit;
+use crate::query::admission::Work;
 use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
+use crate::query::guard::Pools;
+use crate::query::guard::Running;
 use crate::query::rows::Format;
+use crate::query::rows::Gathered;
 use crate::query::rows::Size;
+use crate::query::rows::Text;
+use crate::query::run::Planners;
 use crate::query::shelves::ColumnFiles;
 use crate::query::usage::Usage;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::OutcomeLabels;
 
 /// Memory for footers and page indexes of Parquet files.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
-
-/// Largest consumers named in the error of a query that exceeds its memory.
-const TOP_CONSUMERS: usize = 3;
-
-/// Batches of an answer that may wait for a slow reader.
-const ANSWER_QUEUE: usize = 4;
 
 /// Why a question is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -102,13 +104,19 @@ pub enum QueryError {
     /// The state it asks about is not there yet.
     #[error("{0}")]
     Unavailable(&'static str),
+    /// Too many queries are running or waiting; a later one may find a slot.
+    #[error("{0}")]
+    Overloaded(&'static str),
     /// The identity store failed.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The metadata store failed.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    /// A bug or damaged data.
+    /// A data file that it needs is missing or damaged.
+    #[error("a data file cannot be read: {0}")]
+    Damaged(String),
+    /// A bug.
     #[error("the query failed")]
     Internal(#[source] DataFusionError),
 }
@@ -120,9 +128,10 @@ impl QueryError {
             Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
             Self::Timeout(_) => Kind::Timeout,
             Self::Unavailable(_) => Kind::Unavailable,
+            Self::Overloaded(_) => Kind::Overloaded,
             Self::Identity(error) => error.kind(),
             Self::Metadata(error) => error.kind(),
-            Self::Internal(_) => Kind::Internal,
+            Self::Damaged(_) | Self::Internal(_) => Kind::Internal,
         }
     }
 
@@ -134,7 +143,8 @@ impl QueryError {
             DataFusionError::IoError(_)
             | DataFusionError::ObjectStore(_)
             | DataFusionError::ParquetError(_)
-            | DataFusionError::ExecutionJoin(_) => Self::Internal(error),
+            | DataFusionError::ExecutionJoin(_)
+            | DataFusionError::External(_) => Self::Internal(error),
             _ => {
                 let text = error.strip_backtrace();
                 // What follows is for the authors of DataFusion.
@@ -149,6 +159,7 @@ impl QueryError {
             Self::Invalid(_) => "invalid",
             Self::Memory(_) => "memory",
             Self::Timeout(_) => "timeout",
+            Self::Damaged(_) => "damaged",
             _ => "failed",
         }
     }
@@ -156,6 +167,9 @@ impl QueryError {
 
 impl From<DataFusionError> for QueryError {
     fn from(error: DataFusionError) -> Self {
+        if let Some(damage) = damage::in_files(&error) {
+            return Self::Damaged(damage);
+        }
         match error.find_root() {
             DataFusionError::SQL(..)
             | DataFusionError::Plan(_)
@@ -163,17 +177,29 @@ impl From<DataFusionError> for QueryError {
             | DataFusionError::Configuration(_)
             | DataFusionError::NotImplemented(_)
             | DataFusionError::Execution(_)
-            | DataFusionError::ArrowError(..) => Self::Invalid(error.strip_backtrace()),
-            DataFusionError::ResourcesExhausted(_) => Self::Memory(error.strip_backtrace()),
+            | DataFusionError::ArrowError(..) => {
+                // What stands around it names the step of planning that failed.
+                Self::Invalid(error.find_root().strip_backtrace())
+            }
+            DataFusionError::ResourcesExhausted(text) => {
+                // What follows tells how much memory the queries of others have left.
+                Self::Memory(text.split(" - ").next().unwrap_or_default().to_owned())
+            }
+            DataFusionError::External(inner)
+                if inner.downcast_ref().is_some_and(IdentityError::may_pass) =>
+            {
+                Self::Identity(IdentityError::Reopening)
+            }
             _ => Self::Internal(error),
         }
     }
 }
 
-/// A cheap handle on the engine; clones share it.
+/// A cheap handle on the engine, for the queries of one caller; clones share the engine.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
+    caller: Caller,
 }
 
 struct Shared {
@@ -181,7 +207,9 @@ struct Shared {
     sources: Sources,
     runtime: Handle,
     base: SessionState,
-    slots: Arc<Semaphore>,
+    admission: Admission,
+    planners: Planners,
+    pools: Pools,
     columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
     asked: Mutex<AskedBefore>,
@@ -210,6 +238,8 @@ pub struct Sources {
     pub progress: Progress,
     /// Where columns of persons are on disk; without it they are in memory only.
     pub columns: Option<ColumnFiles>,
+    /// The directory of what queries write when they exceed their memory; without it that of the system.
+    pub spill: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -231,21 +261,12 @@ impl Engine {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, QueryError> {
-        let environment = environment(&settings, &sources)?;
-        let mut config = SessionConfig::new()
-            .with_target_partitions(runtime.metrics().num_workers())
-            .with_default_catalog_and_schema("weir", "public")
-            .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true);
-        config.options_mut().execution.time_zone = Some("UTC".to_owned());
-        config.options_mut().sql_parser.enable_ident_normalization = true;
-        let mut base = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(environment)
-            .with_default_features()
-            .build();
-        datafusion_functions_json::register_all(&mut base)?;
-        let slots = Arc::new(Semaphore::new(settings.queries_max));
+        let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
+        let pools = Pools::beside(bytes);
+        let environment = environment(&settings, &sources, bytes)?;
+        let base = session(environment, &pools, runtime.metrics().num_workers())?;
+        let admission = Admission::new(settings.queries_max);
+        let planners = Planners::new(settings.queries_max);
         let (columns, asked) = shelves::open(&sources, &settings);
         let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
         let shared = Shared {
@@ -253,14 +274,21 @@ impl Engine {
             sources,
             runtime,
             base,
-            slots,
+            admission,
+            planners,
+            pools,
             columns,
             asked,
             usage: Usage::default(),
             clock,
             metrics,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), caller: Caller::Operator })
+    }
+
+    /// The same engine for the queries of `caller`.
+    pub fn on_behalf_of(&self, caller: Caller) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller }
     }
 
     /// The tables of `project` as of every event acknowledged before this call.
@@ -273,7 +301,8 @@ impl Engine {
         let Shared { sources, base, .. } = &*self.shared;
         self.wait().await?;
         let view = sources.identities.view();
-        let known = (sources.identities.overrides(), sources.identities.deletions());
+        let overrides = Arc::new(sources.identities.overrides());
+        let known = (overrides, sources.identities.deletions());
         let events = events::view(&sources.store, sources.store.snapshot(), project, known)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let tables = persons::tables(Arc::new(view), project);
@@ -302,51 +331,64 @@ impl Engine {
         project: ProjectId,
         sql: &str,
         format: Format,
-    ) -> Result<Vec<u8>, QueryError> {
+    ) -> Result<Bytes, QueryError> {
         complexity::check(sql)?;
-        let (view, sql) = (self.view(project).await?, sql.to_owned());
-        let permit = Arc::new(self.permit().await?);
+        let (view, sql, caller) = (self.view(project).await?, sql.to_owned(), self.caller);
+        let limit = self.shared.settings.query_timeout;
+        let permit = self.shared.admission.permit(caller, Work::Sql, limit).await?;
+        let running = Running::default();
+        let stop = running.stopped_on_drop();
         let planning = async move {
             let question = view.sql(&sql).await?;
             let events = usage::events_named(question.logical_plan());
-            Ok::<_, QueryError>((question, events))
+            Ok::<_, QueryError>((explain::permitted(question, caller, running)?, events))
         };
-        let limit = self.shared.settings.query_timeout;
-        let planned = planned(&self.shared.runtime, limit, permit, planning).await;
+        let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
+        drop(stop);
         let (mut question, events) = planned.map_err(QueryError::of_question)?;
         self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
-        let is_explained =
-            matches!(question.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-        if !is_explained {
+        if !explain::is_explained(question.logical_plan()) {
             // One more than may be told, so that an answer is never cut short in silence.
             question = question.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        let mut answer = self.stream(question).await.map_err(QueryError::of_question)?;
-        let bytes_max = self.shared.settings.query_memory_max_bytes.as_u64();
+        self.written(question, permit, format).await.map_err(QueryError::of_question)
+    }
+
+    /// The answer to `question` as text. Its memory is part of that of all queries until it is sent.
+    async fn written(
+        &self,
+        question: DataFrame,
+        permit: Permit,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        let mut answer = self.begin(question, permit);
+        let rows_max = self.shared.settings.query_rows_max;
+        let pool = &self.shared.pools.rows;
+        let mut gathered = Gathered::new(pool);
         let (mut batches, mut size) = (Vec::new(), Size::default());
         while let Some(batch) = answer.next().await {
-            let batch = batch.map_err(QueryError::of_question)?;
+            let batch = batch?;
             size.add(&batch);
             if size.rows() > rows_max {
                 return Err(QueryError::TooManyRows(rows_max));
             }
-            if u64::try_from(size.bytes(format)).is_ok_and(|bytes| bytes > bytes_max) {
-                return Err(QueryError::Memory(format!(
-                    "its answer has {} bytes",
-                    size.bytes(format)
-                )));
-            }
+            gathered.add(&batch)?;
             batches.push(batch);
         }
-        let schema = Arc::clone(&answer.schema);
-        let mut out = Vec::new();
-        // Writing to memory fails for values alone, such as a list in CSV.
-        rows::write(format, &schema, &batches, &mut out).map_err(|error| {
-            QueryError::Invalid(format!("the answer has no form in this format: {error}"))
-        })?;
-        Ok(out)
+        let mut text = Text::new(pool, size.bytes(format))?;
+        match rows::write(format, &answer.schema, &batches, &mut text) {
+            Ok(()) => Ok(text.into_bytes()),
+            Err(_) if text.is_exhausted() => {
+                Err(QueryError::Memory("its answer is too long".to_owned()))
+            }
+            // Writing to memory fails for values alone, such as a list in CSV.
+            Err(error) => {
+                let error = format!("the answer has no form in this format: {error}");
+                Err(QueryError::Invalid(error))
+            }
+        }
     }
 
     /// Waits until what was acknowledged before the call can be read.
@@ -375,148 +417,46 @@ impl Engine {
     pub fn identities(&self) -> &Identities {
         &self.shared.sources.identities
     }
+}
 
-    /// Runs `question` to its end, with as many rows as it says: the caller bounds them.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn collect(
-        &self,
-        question: DataFrame,
-    ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
-        let mut answer = self.stream(question).await?;
-        let mut batches = Vec::new();
-        while let Some(batch) = answer.next().await {
-            batches.push(batch?);
-        }
-        Ok((answer.schema, batches))
-    }
-
-    /// Begins to run `question`. Dropping the answer ends the query.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`]; more may come with the batches.
-    pub async fn stream(&self, question: DataFrame) -> Result<Answer, QueryError> {
-        let shared = &self.shared;
-        let permit = self.permit().await?;
-        let schema = Arc::clone(question.schema().inner());
-        let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
-        let task = run(question, sender, Arc::clone(shared), permit);
-        let task = Some(shared.runtime.spawn(task));
-        Ok(Answer { schema, batches, task: AbortOnDrop(task) })
-    }
+/// A session without tables.
+fn session(
+    environment: Arc<RuntimeEnv>,
+    pools: &Pools,
+    threads: usize,
+) -> Result<SessionState, QueryError> {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(threads)
+        .with_default_catalog_and_schema("weir", "public")
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true);
+    config.options_mut().execution.time_zone = Some("UTC".to_owned());
+    config.options_mut().execution.enforce_batch_size_in_joins = true;
+    config.options_mut().sql_parser.enable_ident_normalization = true;
+    let builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(environment)
+        .with_default_features();
+    let mut base = guard::with_limits(builder, pools).build();
+    datafusion_functions_json::register_all(&mut base)?;
+    Ok(guard::without_absent(base)?)
 }
 
 /// One process-wide environment: its memory pool is shared by all queries.
-fn environment(settings: &QueryConfig, sources: &Sources) -> Result<Arc<RuntimeEnv>, QueryError> {
-    let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
-    let consumers =
-        std::num::NonZeroUsize::new(TOP_CONSUMERS).unwrap_or(std::num::NonZeroUsize::MIN);
-    let pool = TrackConsumersPool::new(FairSpillPool::new(bytes), consumers);
+fn environment(
+    settings: &QueryConfig,
+    sources: &Sources,
+    bytes: usize,
+) -> Result<Arc<RuntimeEnv>, QueryError> {
+    let disk_max = settings.query_spill_max_bytes.as_u64();
     let environment = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(pool))
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .with_disk_manager_builder(spill::files(sources.spill.as_deref(), disk_max))
         .with_metadata_cache_limit(FILE_METADATA_CACHE_BYTES)
         .build_arc()?;
     let url = events::store_url()?;
     environment.register_object_store(url.as_ref(), sources.store.table().store());
     Ok(environment)
-}
-
-/// Plans, which computes for long and does not yield: on a thread where it holds up nobody, with the
-/// stack of the threads of queries, for which [`complexity::check`] is made. If it takes too long
-/// nobody waits for it any more, but it goes on to its end, and until then keeps its `permit`.
-async fn planned<T, E>(
-    runtime: &Handle,
-    limit: Duration,
-    permit: Arc<OwnedSemaphorePermit>,
-    planning: impl Future<Output = Result<T, E>> + Send + 'static,
-) -> Result<T, QueryError>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    QueryError: From<E>,
-{
-    let own = runtime.clone();
-    let planning = runtime.spawn_blocking(move || {
-        let _permit = permit;
-        own.block_on(planning)
-    });
-    match tokio::time::timeout(limit, planning).await {
-        Ok(planned) => Ok(planned.map_err(broken_down)??),
-        Err(_) => Err(QueryError::Timeout(limit)),
-    }
-}
-
-async fn run(
-    question: DataFrame,
-    sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
-    shared: Arc<Shared>,
-    permit: OwnedSemaphorePermit,
-) {
-    let began = shared.clock.monotonic();
-    let limit = shared.settings.query_timeout;
-    let permit = Arc::new(permit);
-    let answering = async {
-        let context = Arc::new(question.task_ctx());
-        let planning = async move { question.create_physical_plan().await };
-        let plan = planned(&shared.runtime, limit, Arc::clone(&permit), planning).await?;
-        let mut batches = execute_stream(plan, context)?;
-        while let Some(batch) = batches.next().await {
-            // A reader that hung up drops the answer, and this task with it.
-            if sender.send(Ok(batch?)).await.is_err() {
-                break;
-            }
-        }
-        Ok::<(), QueryError>(())
-    };
-    let outcome = match tokio::time::timeout(limit, answering).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(QueryError::Timeout(limit)),
-    };
-    let label = outcome.as_ref().map_or_else(QueryError::outcome, |()| "ok");
-    shared.metrics.queries.get_or_create(&OutcomeLabels { outcome: label }).inc();
-    let took = shared.clock.monotonic().saturating_sub(began);
-    shared.metrics.query_seconds.observe(took.as_secs_f64());
-    if let Err(error) = outcome {
-        let _ = sender.send(Err(error)).await;
-    }
-}
-
-/// The batches of an answer as they come.
-#[derive(Debug)]
-pub struct Answer {
-    /// Columns of the batches.
-    pub schema: SchemaRef,
-    batches: mpsc::Receiver<Result<RecordBatch, QueryError>>,
-    task: AbortOnDrop,
-}
-
-impl Answer {
-    /// The next batch; `None` at the end.
-    pub async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
-        if let Some(batch) = self.batches.recv().await {
-            return Some(batch);
-        }
-        // A task that broke down sends no error, and its answer is not whole.
-        self.task.0.take()?.await.err().map(|error| Err(broken_down(error)))
-    }
-}
-
-fn broken_down(error: JoinError) -> QueryError {
-    QueryError::Internal(DataFusionError::ExecutionJoin(Box::new(error)))
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(Option<JoinHandle<()>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
-    }
 }
 
 /// What one reader sees, and the planner over it.
@@ -541,7 +481,8 @@ impl View {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        Ok(self.context.sql_with_options(sql, read_only).await?)
+        let planned = self.context.sql_with_options(sql, read_only).await;
+        planned.map_err(|error| explained::explained(error, &self.context))
     }
 
     /// All of one table, to be narrowed down.
@@ -553,6 +494,3 @@ impl View {
         Ok(self.context.table(name).await?)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,6 @@
 //! Storage: the log, the memtable, the tables. Knows rows and schemas, not events.
 
+pub mod checksums;
 pub mod compaction;
 pub mod delta;
 pub mod disk;

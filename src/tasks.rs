@@ -2,7 +2,7 @@
 //!
 //! Everything that runs beside the caller is started here, so that a shutdown can ask it to end and
 //! wait until it has, and so that a panic is logged with the name of what died and takes nothing
-//! else with it. No queues: whoever hands work over bounds how much of it may wait.
+//! else with it, unless it is vital ([`Tasks::vital`]). No queues: whoever hands work over bounds how much of it may wait.
 //!
 //! # Why one `Tasks` per stage
 //!
@@ -15,6 +15,7 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use crate::error::Kind;
 
@@ -85,14 +87,16 @@ struct Shared {
     running: Mutex<BTreeMap<&'static str, usize>>,
     /// Told whenever `running` becomes empty.
     idle: Notify,
+    /// The first vital thread that panicked.
+    failed: watch::Sender<Option<&'static str>>,
 }
 
 impl Tasks {
     /// An empty set whose tasks run on `runtime`.
     pub fn new(runtime: Handle) -> Self {
         let running = Mutex::new(BTreeMap::new());
-        let shutdown = Shutdown::new();
-        Self { shared: Arc::new(Shared { runtime, shutdown, running, idle: Notify::new() }) }
+        let (shutdown, idle, failed) = (Shutdown::new(), Notify::new(), watch::Sender::new(None));
+        Self { shared: Arc::new(Shared { runtime, shutdown, running, idle, failed }) }
     }
 
     /// The signal that asks this set to end.
@@ -179,6 +183,37 @@ impl Tasks {
             }
             body();
         })
+    }
+
+    /// `body` of a thread that the server cannot do without: a panic of it ends [`Tasks::failed`].
+    /// Whoever runs the server then ends the process. What such a thread leaves half done is not to be
+    /// written to disk, and a start from the log is what a crash needs anyway.
+    pub fn vital(
+        &self,
+        name: &'static str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> impl FnOnce() + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+                shared.failed.send_if_modified(|failed| failed.replace(name).is_none());
+                // For whoever logs panics.
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Waits until a vital thread has panicked, and names it.
+    pub async fn failed(&self) -> &'static str {
+        let mut failed = self.shared.failed.subscribe();
+        loop {
+            if let Some(name) = *failed.borrow_and_update() {
+                return name;
+            }
+            if failed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Waits until everything spawned has ended, at most for `deadline`. Does not ask it to end:
@@ -480,6 +515,20 @@ mod tests {
         assert!(matches!(result, Err::<(), _>(TaskError::Panicked { name: "doomed" })));
         assert_eq!(tasks.wait(LONG).await, Ok(()));
         assert_eq!(tasks.detach("fine", async { 7 }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_vital_thread_is_told() {
+        let tasks = Tasks::new(Handle::current());
+        tasks.spawn_thread("fine", tasks.vital("fine", || {})).unwrap();
+        tasks.spawn_thread("usual", || panic!("planted")).unwrap();
+        tasks.wait(LONG).await.unwrap();
+        assert!(tokio::time::timeout(SHORT, tasks.failed()).await.is_err(), "nothing vital");
+        let doomed = tasks.vital("derive", || panic!("planted"));
+        tasks.spawn_background_thread("derive", doomed).unwrap();
+        assert_eq!(tokio::time::timeout(LONG, tasks.failed()).await, Ok("derive"));
+        assert_eq!(tasks.failed().await, "derive", "whoever asks later");
+        tasks.wait(LONG).await.unwrap();
     }
 
     #[tokio::test]

@@ -43,7 +43,7 @@ pub enum Holder {
     Nobody(DirectoryLock),
     /// A server that has told its address.
     Server(ServerAddress),
-    /// Another process, which has not told an address (yet).
+    /// Another process: a server that has not announced an address yet, or a command that reads.
     Unknown,
 }
 
@@ -67,11 +67,27 @@ impl DirectoryLock {
                 file.set_len(0)?;
                 Ok(Holder::Nobody(Self { file }))
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                Read::by_ref(&mut file).take(FILE_MAX_BYTES).read_to_string(&mut text)?;
-                Ok(serde_json::from_str(&text).map_or(Holder::Unknown, Holder::Server))
-            }
+            // Readers share it. What the file says then is of a server that has ended.
+            Err(rustix::io::Errno::WOULDBLOCK) if is_shared(&file) => Ok(Holder::Unknown),
+            Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Keeps servers out of `directory` as long as the lock lives, and other readers not. Writes nothing; where
+    /// there is no lock file the directory itself is locked, and no server ever ran.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be opened or read.
+    pub fn share(directory: &Path) -> io::Result<Holder> {
+        let mut file = match File::open(directory.join(FILE_NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(directory)?,
+            opened => opened?,
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(Holder::Nobody(Self { file })),
+            Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
             Err(error) => Err(error.into()),
         }
     }
@@ -86,6 +102,18 @@ impl DirectoryLock {
         self.file.rewind()?;
         self.file.write_all(serde_json::to_string(address)?.as_bytes())
     }
+}
+
+/// Whether the lock can be shared, so that no server holds it.
+fn is_shared(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
+}
+
+/// The server that holds the lock, if it has announced itself.
+fn announced(file: &mut File) -> io::Result<Holder> {
+    let mut text = String::new();
+    Read::by_ref(file).take(FILE_MAX_BYTES).read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text).map_or(Holder::Unknown, Holder::Server))
 }
 
 #[cfg(test)]

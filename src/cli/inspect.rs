@@ -1,15 +1,24 @@
-//! `weir inspect`: what a data directory holds, without opening it for writing.
+//! `weir inspect`: what a data directory holds, read only, whether a server runs on it or not.
+
+mod parts;
+mod usage;
+mod verify;
 
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use anyhow::bail;
+use tokio::runtime::Runtime;
 use url::Url;
 
 use crate::app::events_spec;
+use crate::cli::inspect::parts::Parts;
 use crate::clock::Clock;
 use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
 use crate::storage::disk::OsDisk;
 use crate::storage::durable::DurableStore;
 
@@ -22,6 +31,9 @@ pub struct InspectArgs {
     /// Print the live files of the events table, one path a line, for tools that read no Delta
     #[arg(long)]
     pub files: bool,
+    /// Check everything that has a checksum, and print a line for each damage; exit with 1 if there is any
+    #[arg(long, conflicts_with = "files")]
+    pub verify: bool,
 }
 
 /// Looks and prints.
@@ -31,37 +43,40 @@ pub struct InspectArgs {
 /// What to tell the user.
 pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir)?;
-    let directory = data_dir.join("tables").join("events");
+    if !data_dir.is_dir() {
+        bail!("there is no directory {}", data_dir.display());
+    }
+    if args.verify {
+        return verify::run(&data_dir, &clock);
+    }
     let mut out = std::io::stdout().lock();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), &directory));
-    let location = Url::from_directory_path(&directory)
-        .map_err(|()| anyhow::anyhow!("{} has no URL", directory.display()))?;
-    let table = runtime
-        .block_on(DeltaTable::open_existing(objects, location, events_spec(), clock))?
-        .with_context(|| format!("there is no events table under {}", data_dir.display()))?;
-    let version = table.current();
+    let runtime = Runtime::new()?;
     if args.files {
-        for file in &version.files {
+        let directory = data_dir.join("tables").join("events");
+        let table = runtime.block_on(open_table(&directory, events_spec(), &clock))?;
+        let table = table
+            .with_context(|| format!("there is no events table under {}", data_dir.display()))?;
+        for file in &table.current().files {
             writeln!(out, "{}", directory.join(&file.path).display())?;
         }
         return Ok(());
     }
-    let rows: u64 = version.files.iter().map(|file| file.rows).sum();
-    let bytes: u64 = version.files.iter().map(|file| file.size_bytes).sum();
-    writeln!(out, "events table  version {}", version.version)?;
-    writeln!(out, "  files       {}", version.files.len())?;
-    writeln!(out, "  rows        {rows}")?;
-    writeln!(out, "  bytes       {bytes}")?;
-    let mut log_bytes = 0;
-    let mut segments = 0;
-    for entry in std::fs::read_dir(data_dir.join("wal")).into_iter().flatten() {
-        let entry = entry?.metadata()?;
-        if entry.is_file() {
-            segments += 1;
-            log_bytes += entry.len();
-        }
+    let parts = Parts::look(&data_dir, &runtime, &clock)?;
+    parts.write(&mut out)?;
+    match parts.failures() {
+        0 => Ok(()),
+        failures => bail!("{failures} parts of {} cannot be read", data_dir.display()),
     }
-    writeln!(out, "log\n  segments    {segments}\n  bytes       {log_bytes}")?;
-    Ok(())
+}
+
+/// The table in `directory`, if there is one.
+async fn open_table(
+    directory: &Path,
+    spec: TableSpec,
+    clock: &Clock,
+) -> anyhow::Result<Option<DeltaTable>> {
+    let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), directory));
+    let location = Url::from_directory_path(directory)
+        .map_err(|()| anyhow::anyhow!("{} has no URL", directory.display()))?;
+    Ok(DeltaTable::open_existing(objects, location, spec, clock.clone()).await?)
 }

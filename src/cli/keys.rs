@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use anyhow::bail;
 
 use crate::clock::Clock;
+use crate::http::routes::personal_api_keys::is_scope;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::secrets::Seed;
@@ -49,7 +51,13 @@ pub enum Action {
 pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = args.data_dir.join("metadata.db");
-    anyhow::ensure!(path.is_file(), "there is no metadata store {}", path.display());
+    if !path.is_file() {
+        bail!(
+            "{} is not a Weir data directory: there is no file {}",
+            args.data_dir.display(),
+            path.display()
+        );
+    }
     let mut out = std::io::stdout().lock();
     runtime.block_on(async {
         let metadata = Metadata::open(&path, clock).await?;
@@ -61,14 +69,23 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
                 }
             }
             Action::Create { label, scopes } => {
-                let scopes = Some(scopes).filter(|scopes| !scopes.is_empty());
+                if let Some(unknown) = scopes.iter().find(|scope| !is_scope(scope)) {
+                    bail!("there is no scope {unknown}; scopes are such as person:read, or *");
+                }
+                let is_full = scopes.is_empty() || scopes.iter().any(|scope| scope == "*");
+                let scopes = Some(scopes).filter(|_| !is_full);
                 let snapshot = metadata.snapshot();
                 let user = snapshot.users().next().context("start the server once first")?;
                 let seed = Seed::new(&mut rand::rng());
-                let created = metadata.create_key(user.id, &label, scopes, &seed).await?;
+                let created = metadata.create_key(user.id, &label, scopes, &seed).await;
+                let created = created
+                    .with_context(|| format!("cannot create a key with the label {label:?}"))?;
                 writeln!(out, "{}", created.value)?;
             }
-            Action::Revoke { id } => metadata.revoke_key(KeyId(id)).await?,
+            Action::Revoke { id } => {
+                let revoked = metadata.revoke_key(KeyId(id)).await;
+                revoked.with_context(|| format!("cannot revoke key {id}"))?;
+            }
         }
         metadata.close().await;
         Ok(())

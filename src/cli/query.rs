@@ -1,42 +1,44 @@
 //! `weir query`: SQL over a data directory. A server that runs on it is asked, so that acknowledged
-//! events are seen at once; otherwise the directory is opened here, as a server would.
+//! events are seen at once; otherwise a working copy is read, and the directory is not written to.
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::bail;
 use bytes::Bytes;
 use clap::Parser;
-use http_body_util::BodyExt;
-use http_body_util::Full;
-use hyper::Method;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 use crate::app::App;
 use crate::app::Runtimes;
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
+use crate::app::copy::Source;
+use crate::app::copy::WorkingCopy;
 use crate::cli::serve::ServeArgs;
+use crate::cli::server;
 use crate::clock::Clock;
-use crate::event::id::ProjectId;
+use crate::config::telemetry::LogFormat;
+use crate::config::telemetry::TelemetryConfig;
 use crate::query::complexity;
 use crate::query::rows::Format;
 use crate::tasks::Tasks;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::logs;
+
+/// Time for threads to end after the answer.
+const THREADS_END: Duration = Duration::from_secs(5);
 
 /// Options of `weir query`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct QueryArgs {
-    /// One SQL query over `events`, `persons`, `person_distinct_ids`, `groups`, `event_definitions`
+    /// One SQL query over `events`, `persons`, `person_distinct_ids`, `groups`, `event_definitions`,
+    /// `property_definitions`, `event_properties`, `ingestion_warnings`
     pub sql: String,
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Ask the server at this address instead, with --key
+    /// Ask the server at this address instead, with --key; plain http only
     #[arg(long)]
     pub url: Option<String>,
     /// Personal API key, for --url
@@ -60,83 +62,65 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
         .thread_stack_size(complexity::STACK_BYTES)
         .enable_all()
         .build()?;
-    let answer = match &args.url {
-        Some(url) => {
-            let key = args.key.as_deref().context("--url needs --key")?;
-            let path = format!("{url}/api/projects/{}/query/", args.project);
-            runtime.block_on(ask(&path, key, &args))?
-        }
-        None => {
-            let data_dir = &args.data_dir;
-            if !data_dir.is_dir() {
-                bail!("there is no data directory {}", data_dir.display());
-            }
-            match DirectoryLock::take(data_dir)? {
-                Holder::Server(server) => {
-                    let path = format!("{}/_internal/query", server.url);
-                    runtime.block_on(ask(&path, &server.secret, &args))?
-                }
-                Holder::Unknown => bail!("{} is in use by another process", data_dir.display()),
-                Holder::Nobody(_lock) => read(&args, &runtime, clock)?,
-            }
-        }
-    };
-    std::io::stdout().lock().write_all(&answer)?;
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    Ok(())
-}
-
-fn name(format: Format) -> &'static str {
-    match format {
-        Format::Table => "table",
-        Format::Json => "json",
-        Format::Csv => "csv",
-        Format::Parquet => "parquet",
-    }
-}
-
-async fn ask(url: &str, key: &str, args: &QueryArgs) -> anyhow::Result<Bytes> {
+    let format = args.format.to_possible_value();
     let question = serde_json::json!({
         "query": args.sql,
         "project": args.project,
-        "format": name(args.format),
+        "format": format.as_ref().map(PossibleValue::get_name),
     });
-    let request = hyper::Request::builder()
-        .method(Method::POST)
-        .uri(url)
-        .header("authorization", format!("Bearer {key}"))
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(question.to_string())))?;
-    let client = Client::builder(TokioExecutor::new()).build_http();
-    let response = client.request(request).await.with_context(|| format!("cannot ask {url}"))?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    if !status.is_success() {
-        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        bail!("{}", problem.get("detail").and_then(|detail| detail.as_str()).unwrap_or("failed"));
-    }
-    Ok(body)
+    let answer = match &args.url {
+        Some(url) => {
+            let key = args.key.as_deref().context("--url needs --key")?;
+            let url = url.trim_end_matches('/');
+            let path = format!("{url}/api/projects/{}/query/", args.project);
+            let asking = server::ask(&path, key, &question);
+            let answer = runtime.block_on(asking);
+            answer.with_context(|| format!("project {} of {url}", args.project))?
+        }
+        None => match Source::find(&args.data_dir)? {
+            Source::Server(server) => {
+                let path = format!("{}/_internal/query", server.url);
+                runtime.block_on(server::ask(&path, &server.secret, &question))?
+            }
+            Source::Copy(copy) => read(&args, &copy, &runtime, clock)?,
+        },
+    };
+    std::io::stdout().lock().write_all(&answer)?;
+    runtime.shutdown_timeout(THREADS_END);
+    Ok(())
 }
 
-/// Opens the directory as a server would, under its lock, replays the log and answers. What is
-/// replayed may be flushed, if it is more than memtables may hold; otherwise the log stays as it is.
+/// Replays the log in the working copy, and answers. An interrupt ends it as an error does, so that the copy
+/// is removed.
 fn read(
     args: &QueryArgs,
+    copy: &WorkingCopy,
     runtime: &tokio::runtime::Runtime,
     clock: Clock,
 ) -> anyhow::Result<Bytes> {
-    let mut settings = Settings::parse_from(["weir"]).serve.settings;
-    settings.storage.data_dir.clone_from(&args.data_dir);
+    // Damage in the directory is told on standard error.
+    let telemetry = TelemetryConfig { log: "error".to_owned(), log_format: LogFormat::Text };
+    logs::start(&telemetry)?;
+    let settings = Settings::parse_from(["weir"]).serve.settings;
     let tasks = Tasks::new(runtime.handle().clone());
     let runtimes = Runtimes { main: runtime.handle().clone(), query: runtime.handle().clone() };
-    let metrics = Arc::new(Metrics::new());
+    let answering = async {
+        let app = App::open_copy(copy, settings, tasks.clone(), runtimes, clock).await;
+        let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
+        let project = app.project(args.project)?;
+        Ok(app.engine.sql(project, &args.sql, args.format).await?)
+    };
     let answer = runtime.block_on(async {
-        let app = App::open(settings, tasks.clone(), runtimes, clock, metrics).await?;
-        let answer = app.engine.sql(ProjectId(args.project), &args.sql, args.format).await;
-        anyhow::Ok(answer?)
+        tokio::select! {
+            answer = answering => answer,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            thread = tasks.failed() => bail!("the thread {thread:?} panicked, which is a bug; no file has changed"),
+        }
     });
     tasks.shutdown().begin();
-    Ok(answer?.into())
+    // What still runs writes to the copy, which is removed next.
+    let _ = runtime.block_on(tasks.wait(THREADS_END));
+    answer
 }
 
 /// The settings of a server that was told nothing.

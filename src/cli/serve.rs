@@ -1,11 +1,16 @@
 //! `weir serve`: settings, lock, engines, front end, signal, drain.
 
+use std::fs::DirBuilder;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use anyhow::anyhow;
 use anyhow::bail;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -16,6 +21,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::app::Runtimes;
+use crate::app::directory::MetadataPolicy;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
@@ -52,12 +58,19 @@ pub struct ServeArgs {
     /// TOML file of settings: the flags below without the dashes in front, as in `listen = "..."`
     #[arg(long, env = "WEIR_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Project API key of the first project, by which SDKs send [default: made at first start]
+    /// Project API key of the first project, by which SDKs send, of 12 to 64 characters; later starts
+    /// refuse another one than it has [default: made at first start]
     #[arg(long, env = "WEIR_PROJECT_API_KEY", hide_env_values = true)]
     pub project_api_key: Option<String>,
-    /// Personal API key of the first user, by which the API is read [default: made at first start]
+    /// Personal API key of the first user, by which the API is read, of 32 to 256 characters [default: made
+    /// at first start]
     #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
     pub personal_api_key: Option<String>,
+    /// Begin with an empty metadata store where that of a directory with events is missing or damaged:
+    /// new keys and a project with id 1; flags, cohorts and users are lost. What is left of the old store
+    /// is kept beside it
+    #[arg(long)]
+    pub recreate_metadata: bool,
     /// Everything else.
     #[command(flatten)]
     pub settings: Config,
@@ -70,28 +83,36 @@ pub struct ServeArgs {
 /// What the operator has to mend.
 pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     let mut config = args.settings.clone();
-    config.check().map_err(anyhow::Error::msg)?;
+    let keys =
+        FirstStart { project_token: args.project_api_key, personal_key: args.personal_api_key };
+    keys.check()?;
     logs::start(&config.telemetry)?;
     config.http.connections_max =
         descriptors::for_connections(config.http.connections_max, descriptors::raise());
-    let data_dir = &config.storage.data_dir;
-    std::fs::create_dir_all(data_dir)
-        .with_context(|| format!("cannot create {}", data_dir.display()))?;
-    let lock = match DirectoryLock::take(data_dir)? {
-        Holder::Nobody(lock) => lock,
-        Holder::Server(address) => {
-            bail!("{} is served by process {} already", data_dir.display(), address.pid)
-        }
-        Holder::Unknown => bail!("{} is in use by another process", data_dir.display()),
-    };
     let main = Builder::new_multi_thread()
         .thread_name("async")
         .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()?;
     let query = query_runtime(&config)?;
+    // The socket first: a start that fails for want of it leaves no trace, and the next one is the first again.
+    let listener = main.block_on(listen(&config))?;
+    let lock = lock(&config.storage.data_dir)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
-    let (app, back, lock) = main.block_on(serve(args, config, runtimes, lock, clock))?;
+    let policy = match args.recreate_metadata {
+        true => MetadataPolicy::Recreate,
+        false => MetadataPolicy::Require,
+    };
+    let served = main.block_on(serve(keys, (config, policy), runtimes, (lock, listener), clock));
+    let (app, back, lock) = match served {
+        Ok(served) => served,
+        Err(error) => {
+            // Nothing is waited for: what is not done is in the log, as after a crash.
+            query.shutdown_background();
+            main.shutdown_background();
+            return Err(error);
+        }
+    };
     // Flushing blocks on the runtime, so it happens outside of it.
     app.close()?;
     // The deriver writes the last of what it knows when nobody can send it anything any more.
@@ -104,6 +125,53 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     // Only now: until here this process writes to the directory.
     drop(lock);
     Ok(())
+}
+
+/// Creates the data directory for this user alone. One that exists stays as the operator has made it.
+fn create_private(data_dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+    let mode = std::fs::metadata(data_dir)?.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        let mode = format!("{mode:04o}");
+        tracing::warn!(
+            directory = %data_dir.display(),
+            mode,
+            "any user of this machine may look into the data directory; chmod 700 ends that"
+        );
+    }
+    Ok(())
+}
+
+/// The socket of the server. Clients that connect before it serves wait in the kernel's queue.
+async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
+    let address = config.http.listen;
+    let data_dir = &config.storage.data_dir;
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| match served_by(data_dir) {
+        Some(process) => anyhow!("{} is served by process {process} already", data_dir.display()),
+        None => anyhow!("cannot listen on {address}: {error}; --listen chooses another address"),
+    })
+}
+
+/// The server that runs on `data_dir`, if one does.
+fn served_by(data_dir: &Path) -> Option<u32> {
+    match DirectoryLock::share(data_dir) {
+        Ok(Holder::Server(address)) => Some(address.pid),
+        _ => None,
+    }
+}
+
+/// Makes the data directory, unless it is there, and locks it.
+fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
+    let name = data_dir.display();
+    create_private(data_dir).with_context(|| format!("cannot create {name}"))?;
+    match DirectoryLock::take(data_dir).with_context(|| format!("cannot lock {name}"))? {
+        Holder::Nobody(lock) => Ok(lock),
+        Holder::Server(address) => bail!("{name} is served by process {} already", address.pid),
+        Holder::Unknown => {
+            bail!("{name} is in use by another process, which may be a `weir query`; try again")
+        }
+    }
 }
 
 fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
@@ -119,62 +187,65 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
 /// Opens, serves, drains. Returns the app for its last step, the tasks that end with it, and the lock to
 /// hold until after that.
 async fn serve(
-    args: ServeArgs,
-    config: Config,
+    keys: FirstStart,
+    (config, policy): (Config, MetadataPolicy),
     runtimes: Runtimes,
-    mut lock: DirectoryLock,
+    (mut lock, listener): (DirectoryLock, TcpListener),
     clock: Clock,
 ) -> anyhow::Result<(App, Tasks, DirectoryLock)> {
     let metrics = Arc::new(Metrics::new());
     // The front end ends first, then the threads behind it.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = http::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
-    let listen = config.http.listen;
-    let app =
-        App::open(config, back.clone(), runtimes, clock.clone(), Arc::clone(&metrics)).await?;
-    let started = app
-        .metadata
-        .first_start(
-            FirstStart { project_token: args.project_api_key, personal_key: args.personal_api_key },
-            &Seed::new(&mut rand::rng()),
-        )
-        .await?;
-    let listener =
-        TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let data_dir = config.storage.data_dir.clone();
+    let counted = (clock.clone(), Arc::clone(&metrics));
+    let app = App::open(config, back.clone(), runtimes, counted, policy).await;
+    let app = app.with_context(|| format!("cannot open {}", data_dir.display()))?;
     let url = format!("http://{}", listener.local_addr()?);
     let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
     let address =
         ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
+    // Whoever learns from here on that the server runs may end it.
+    let stop_signal = stop_signal()?;
     lock.announce(&address)?;
+    // The keys are made last, and shown at once.
+    let started = app.metadata.first_start(keys, &Seed::new(&mut rand::rng())).await?;
     // Whoever started the server may have closed its end after the first line.
-    if let Err(error) = greet(&url, &started) {
+    if let Err(error) = greet(&url, &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
     refresh_metadata(&back, app.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
     let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
-        stop_signal().await?;
+        stop_signal.await;
         tracing::info!("stopping: finishing requests, then flushing");
         front.shutdown().begin();
-        anyhow::Ok(())
     };
-    let ((), stopped) = tokio::join!(serving, stop);
-    stopped?;
+    let served = async { tokio::join!(serving, stop) };
+    tokio::select! {
+        _ = served => {}
+        thread = back.failed() => bail!(
+            "the thread {thread:?} panicked, and the server cannot go on without it; see its log. \
+             Acknowledged events are in the data directory: start it again"
+        ),
+    }
     app.pipeline.drain(PIPELINE_DRAIN).await;
     let _ = app.engine.wait().await;
     back.shutdown().begin();
     Ok((app, back, lock))
 }
 
-async fn stop_signal() -> anyhow::Result<()> {
+/// Catches the signals that end the server from the call on. The future waits for one.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 /// Picks up keys that another process created or revoked.
@@ -189,24 +260,33 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
     });
 }
 
-/// Tells the operator where the server is and, at the first start, its keys and a line to try.
-fn greet(url: &str, started: &Started) -> std::io::Result<()> {
+/// Tells the operator where the server is, and the keys: at the first start both and a line to try, later the
+/// one that is no secret.
+fn greet(url: &str, started: &Started, data_dir: &Path) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "weir listens on {url}")?;
-    if let Some(key) = &started.personal_key {
-        let token = &started.project.token;
-        let project = started.project.id;
-        writeln!(out, "\nproject API key (SDKs send with it):    {token}")?;
-        writeln!(out, "personal API key (shown only this time): {key}")?;
-        writeln!(out, "\ntry:\n  curl {url}/capture/ -H 'Content-Type: application/json' \\")?;
-        writeln!(
-            out,
-            "    -d '{{\"api_key\":\"{token}\",\"event\":\"hello\",\"distinct_id\":\"me\"}}'"
-        )?;
-        writeln!(
-            out,
-            "  curl {url}/api/projects/{project}/persons/ -H 'Authorization: Bearer {key}'\n"
-        )?;
+    let (project, token) = (started.project.id, &started.project.token);
+    writeln!(out, "weir listens on {url}\n")?;
+    writeln!(out, "project API key (SDKs send with it):    {token}")?;
+    match &started.personal_key {
+        Some(key) => {
+            writeln!(out, "personal API key (shown only this time): {key}")?;
+            writeln!(out, "\ntry:\n  curl {url}/capture/ -H 'Content-Type: application/json' \\")?;
+            writeln!(
+                out,
+                "    -d '{{\"api_key\":\"{token}\",\"event\":\"hello\",\"distinct_id\":\"me\"}}'"
+            )?;
+            writeln!(
+                out,
+                "  curl {url}/api/projects/{project}/persons/ -H 'Authorization: Bearer {key}'\n"
+            )?;
+        }
+        None => {
+            let directory = data_dir.display();
+            writeln!(
+                out,
+                "a new personal API key:                 weir keys create LABEL --data-dir {directory}\n"
+            )?;
+        }
     }
     out.flush()
 }

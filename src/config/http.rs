@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+use crate::config::bounds::address;
+use crate::config::bounds::bytes;
+use crate::config::bounds::number;
+use crate::config::bounds::time;
 use crate::config::networks::Networks;
 
 /// Addresses, limits of connections and bodies, time-outs.
@@ -16,7 +20,7 @@ pub struct HttpConfig {
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000")]
     pub listen: SocketAddr,
     /// Address under which clients reach the server, for links in answers [default: as asked]
-    #[arg(long, env = "WEIR_PUBLIC_URL")]
+    #[arg(long, env = "WEIR_PUBLIC_URL", value_parser = address)]
     pub public_url: Option<String>,
     /// Proxies in front of the server: addresses and networks (`10.0.0.0/8`), with commas between;
     /// only they are believed in `X-Forwarded-For`; `none` for none
@@ -25,36 +29,39 @@ pub struct HttpConfig {
     /// Directory of the scripts of posthog-js, for `/static/` [default: none]
     #[arg(long, env = "WEIR_STATIC_DIR")]
     pub static_dir: Option<PathBuf>,
-    /// Open connections; further ones wait in the kernel's queue. At most what the limit of open files
-    /// (`ulimit -Hn`) leaves beside 512 for files
-    #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 4096)]
+    /// Open connections; further ones wait in the kernel's queue. A quarter of as many streams of
+    /// `/flags/events`, and an eighth of those for one client address. At most what the limit of open
+    /// files (`ulimit -Hn`) leaves beside 512 for files [range: 1 to 1000000]
+    #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 4096, value_parser = number(1_u32, 1_000_000))]
     pub connections_max: u32,
-    /// Longest time for the head of a request to arrive
-    #[arg(long, env = "WEIR_HEADER_TIMEOUT", default_value = "10s", value_parser = humantime::parse_duration)]
+    /// Longest time for the head of a request to arrive [range: 100ms to 1h]
+    #[arg(long, env = "WEIR_HEADER_TIMEOUT", default_value = "10s", value_parser = time("100ms", "1h"))]
     pub header_timeout: Duration,
-    /// Longest time for the body of a request to arrive
-    #[arg(long, env = "WEIR_BODY_TIMEOUT", default_value = "30s", value_parser = humantime::parse_duration)]
+    /// Longest time for the body of a request to arrive [range: 100ms to 1h]
+    #[arg(long, env = "WEIR_BODY_TIMEOUT", default_value = "30s", value_parser = time("100ms", "1h"))]
     pub body_timeout: Duration,
-    /// Longest time that requests under way may take after SIGTERM
-    #[arg(long, env = "WEIR_DRAIN_TIMEOUT", default_value = "20s", value_parser = humantime::parse_duration)]
+    /// Longest time that requests under way may take after SIGTERM [range: 100ms to 1h]
+    #[arg(long, env = "WEIR_DRAIN_TIMEOUT", default_value = "20s", value_parser = time("100ms", "1h"))]
     pub drain_timeout: Duration,
-    /// Largest request body as sent; larger ones are answered 413
-    #[arg(long, env = "WEIR_BODY_MAX_BYTES", default_value = "20MiB")]
+    /// Largest request body as sent; larger ones are answered 413 [range: 1KiB to 960MiB]
+    #[arg(long, env = "WEIR_BODY_MAX_BYTES", default_value = "20MiB", value_parser = bytes("1KiB", "960MiB"))]
     pub body_max_bytes: ByteSize,
-    /// Largest request body once decompressed and decoded; larger ones are answered 413
-    #[arg(long, env = "WEIR_BODY_PLAIN_MAX_BYTES", default_value = "100MiB")]
+    /// Largest request body once decompressed and decoded; larger ones are answered 413 [range: 1KiB to
+    /// 16GiB]
+    #[arg(long, env = "WEIR_BODY_PLAIN_MAX_BYTES", default_value = "100MiB", value_parser = bytes("1KiB", "16GiB"))]
     pub body_plain_max_bytes: ByteSize,
-    /// Management requests of one personal API key in a minute; beyond it they are answered 429
-    /// [default: no limit]
-    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_MINUTE_MAX")]
+    /// Management requests of one personal API key in a minute; beyond it they are answered 429 [range:
+    /// 1 to 4294967295] [default: no limit]
+    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_MINUTE_MAX", value_parser = number(NonZeroU32::MIN, NonZeroU32::MAX))]
     pub key_requests_per_minute_max: Option<NonZeroU32>,
-    /// The same in an hour [default: no limit]
-    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_HOUR_MAX")]
+    /// The same in an hour [range: 1 to 4294967295] [default: no limit]
+    #[arg(long, env = "WEIR_KEY_REQUESTS_PER_HOUR_MAX", value_parser = number(NonZeroU32::MIN, NonZeroU32::MAX))]
     pub key_requests_per_hour_max: Option<NonZeroU32>,
-    /// Of them, requests about persons and events, SQL included, in a minute [default: no limit]
-    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_MINUTE_MAX")]
+    /// Of them, requests about persons and events, SQL included, in a minute [range: 1 to 4294967295]
+    /// [default: no limit]
+    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_MINUTE_MAX", value_parser = number(NonZeroU32::MIN, NonZeroU32::MAX))]
     pub key_analytics_requests_per_minute_max: Option<NonZeroU32>,
-    /// The same in an hour [default: no limit]
-    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX")]
+    /// The same in an hour [range: 1 to 4294967295] [default: no limit]
+    #[arg(long, env = "WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX", value_parser = number(NonZeroU32::MIN, NonZeroU32::MAX))]
     pub key_analytics_requests_per_hour_max: Option<NonZeroU32>,
 }

@@ -79,7 +79,7 @@ pub const UNIQUE_COLUMNS: [usize; 7] = [
 pub const WIDE_COLUMNS: [usize; 2] = [column::PROPERTIES, column::ELEMENTS_CHAIN];
 
 /// The type that a promoted property has for ever. A value of another type is NULL in the column
-/// and still in `properties`.
+/// and still in `properties`, except for [`TEXT_OF_SCALARS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyType {
     /// JSON string.
@@ -158,6 +158,11 @@ pub const PROMOTED: [(&str, PropertyType); 58] = [
     ("currency", Text),
 ];
 
+/// Promoted properties of the type text that SDKs also send as truth values or numbers, which stand in the
+/// column as they are written: the verdict on a flag is `true` or the key of a variant, and the number of a
+/// build is a number on Android and a text elsewhere.
+pub const TEXT_OF_SCALARS: [&str; 2] = ["$feature_flag_response", "$app_build"];
+
 /// Name of the column of a promoted property: `p_` and the key, in which the characters that Delta
 /// forbids in column names (space `,;{}()=` tab and newline) and `%` stand as `%` and two hex digits.
 pub fn promoted_column_name(key: &str) -> String {
@@ -211,6 +216,9 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::PARTITION_COLUMN;
+    use super::PROMOTED;
+    use super::PropertyType;
+    use super::TEXT_OF_SCALARS;
     use super::column;
     use super::events_schema;
     use super::promoted_column_name;
@@ -244,6 +252,13 @@ mod tests {
     fn forbidden_characters_are_escaped() {
         assert_eq!(promoted_column_name("a b=c%"), "p_a%20b%3Dc%25");
         assert_eq!(promoted_column_name("$os"), "p_$os");
+    }
+
+    #[test]
+    fn scalars_stand_in_columns_of_text_alone() {
+        for key in TEXT_OF_SCALARS {
+            assert!(PROMOTED.contains(&(key, PropertyType::Text)), "{key}");
+        }
     }
 
     /// The table as readers of its files see it, with the types of Delta.

@@ -77,7 +77,7 @@ pub fn trace(
     }
     if let (Some(holdout), Some(_)) = (&flag.holdout, evaluation.holdout()) {
         let variant = Some(holdout.variant.to_string());
-        let why = "The person is held out of experiments".to_owned();
+        let why = "The person is in the holdout".to_owned();
         traces.push(special(-2, holdout.rollout, variant, why, !is_decided));
         is_decided = true;
     }

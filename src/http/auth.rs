@@ -75,6 +75,15 @@ pub fn bearer(request: &Request) -> Option<&str> {
     value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim)
 }
 
+/// The project token in `Authorization`: behind `Bearer` in any case, or alone, as some clients send it.
+pub fn project_token(request: &Request) -> Option<&str> {
+    let value = request.header("authorization")?.trim();
+    match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),
+        _ => Some(value),
+    }
+}
+
 /// Checks a key; empty is none.
 ///
 /// # Errors

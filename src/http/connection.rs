@@ -38,25 +38,43 @@ use crate::clock::Clock;
 use crate::http::Front;
 use crate::http::Handler;
 use crate::http::Limits;
+use crate::http::budget::Busy;
+use crate::http::budget::Reservation;
 use crate::http::exchange;
 use crate::http::exchange::Counters;
+use crate::http::unsent::Unsent;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 
 /// Read and write buffer of an HTTP/1 connection; also the longest head. Room for the longest URI
-/// that hyper takes (65,534 bytes, events sent by GET) and 60 KiB of other headers.
-const BUFFER_MAX_BYTES: usize = 128 * 1024;
+/// that hyper takes (65,534 bytes, events sent by GET) and 16 KiB of other headers.
+const BUFFER_MAX_BYTES: usize = 80 * 1024;
 
-/// Requests at once on one HTTP/2 connection; RFC 9113 advises no less than 100.
-const STREAMS_MAX: u32 = 128;
+/// Bytes of a head that is still arriving which are not counted in the budget: hyper's first buffer,
+/// which every connection has.
+const ARRIVING_FREE_BYTES: u64 = 8 * 1024;
+
+/// Requests at once on one HTTP/2 connection. RFC 9113 advises no less than 100, so that clients find
+/// enough; but a connection keeps 1.2 KiB for each that it ever had at once, in no budget.
+const STREAMS_MAX: u32 = 64;
+
+/// Streams of an HTTP/2 connection that the client reset before they were looked at; with more the
+/// connection ends. A client that opens and resets streams as fast as it can gains nothing then. The
+/// same holds for 1,024 streams that the server reset because of an error of the client (hyper).
+const EARLY_RESETS_MAX: usize = 20;
 
 /// Bytes that a client may send ahead on an HTTP/2 stream, and on the whole connection: with 50 ms
 /// to the client, 20 MB/s.
 const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// Head of an HTTP/2 request, as for HTTP/1.
-const HEADER_LIST_MAX_BYTES: u32 = 128 * 1024;
+/// Head of an HTTP/2 request, with 32 bytes for each field besides its text (RFC 9113, 6.5.2). Longer
+/// ones are answered 431, and one of more than four times that ends the connection. A head of this
+/// size may be half received, and thus in no budget, on each connection.
+const HEADER_LIST_MAX_BYTES: u32 = 16 * 1024;
+
+/// Bytes of answers that an HTTP/2 stream keeps for a client that does not take them.
+const SEND_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
 /// How long an idle connection is kept when less than a quarter of the permits is left, so that
 /// idle clients do not lock out active ones.
@@ -83,7 +101,8 @@ pub(super) fn protocol(limits: &Limits, tasks: &Tasks) -> Protocol {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(HEADER_LIST_MAX_BYTES)
-        .max_send_buf_size(BUFFER_MAX_BYTES);
+        .max_pending_accept_reset_streams(EARLY_RESETS_MAX)
+        .max_send_buf_size(SEND_BUFFER_MAX_BYTES);
     protocol
 }
 
@@ -127,7 +146,9 @@ pub(super) async fn serve<H: Handler>(
 ) {
     let clock = front.clock.clone();
     let activity = Arc::new(Activity::new(clock.monotonic()));
-    let stream = Watched { stream, clock: clock.clone(), activity: Arc::clone(&activity) };
+    let arriving = front.budget.head();
+    let watched = Arc::clone(&activity);
+    let stream = Watched { stream, clock: clock.clone(), activity: watched, arriving };
     let service = service_fn(|request| {
         exchange::answer(Arc::clone(&front), Arc::clone(&activity), peer, request)
     });
@@ -198,10 +219,16 @@ pub(super) struct Activity {
     active: AtomicU64,
     /// When the head that is arriving began; at first the connection itself.
     head_began: AtomicU64,
+    /// Bytes of it.
+    head_bytes: AtomicU64,
     /// When the client ceased to take bytes.
     write_blocked: AtomicU64,
     /// HTTP/2 sends frames between requests, so that a byte is no sign of a head.
     multiplexed: AtomicBool,
+    /// Memory of the requests under way.
+    pub(super) requests_bytes: Arc<AtomicU64>,
+    /// Pieces of answers that HTTP/2 has not sent yet.
+    pub(super) unsent: Arc<Unsent>,
     pub(super) counters: Counters,
 }
 
@@ -211,8 +238,11 @@ impl Activity {
             under_way: AtomicU32::new(0),
             active: AtomicU64::new(stamp(now)),
             head_began: AtomicU64::new(stamp(now)),
+            head_bytes: AtomicU64::new(0),
             write_blocked: AtomicU64::new(0),
             multiplexed: AtomicBool::new(false),
+            requests_bytes: Arc::default(),
+            unsent: Arc::default(),
             counters: Counters::default(),
         }
     }
@@ -232,12 +262,26 @@ impl Activity {
         self.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn bytes_came(&self, clock: &Clock) {
+    fn bytes_came(&self, bytes: usize, clock: &Clock) {
+        let is_arriving = self.head_began.load(Ordering::Relaxed) != 0;
         let between_requests = self.under_way.load(Ordering::Relaxed) == 0
-            && self.head_began.load(Ordering::Relaxed) == 0
+            && !is_arriving
             && !self.multiplexed.load(Ordering::Relaxed);
         if between_requests {
             self.head_began.store(stamp(clock.monotonic()), Ordering::Relaxed);
+            self.head_bytes.store(0, Ordering::Relaxed);
+        }
+        if between_requests || is_arriving {
+            let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            self.head_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of a head that is arriving and not complete.
+    fn arriving_bytes(&self) -> u64 {
+        match self.head_began.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.head_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -254,11 +298,12 @@ impl Activity {
     }
 
     fn verdict(&self, now: Duration, idle_limit: Duration, limits: &Limits) -> Verdict {
-        let over = |since: &AtomicU64, limit: Duration| {
-            let since = since.load(Ordering::Relaxed);
+        let is_over = |since: u64, limit: Duration| {
             since != 0 && stamp(now).saturating_sub(since) > stamp(limit)
         };
-        if over(&self.write_blocked, limits.body_timeout) {
+        let over = |since: &AtomicU64, limit| is_over(since.load(Ordering::Relaxed), limit);
+        let unsent = self.unsent.oldest().unwrap_or(0);
+        if over(&self.write_blocked, limits.body_timeout) || is_over(unsent, limits.body_timeout) {
             Verdict::Cut("the client does not take the answer")
         } else if self.under_way.load(Ordering::Relaxed) > 0 {
             Verdict::Keep
@@ -274,7 +319,7 @@ impl Activity {
     }
 }
 
-fn stamp(time: Duration) -> u64 {
+pub(super) fn stamp(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
@@ -283,9 +328,22 @@ struct Watched {
     stream: TcpStream,
     clock: Clock,
     activity: Arc<Activity>,
+    /// Memory of a long head that is not complete.
+    arriving: Reservation,
 }
 
 impl Watched {
+    /// Counts what there is of a head. One that is complete has a part of the budget of its own.
+    fn count_head(&mut self) -> io::Result<()> {
+        let bytes = self.activity.arriving_bytes();
+        let counted = if bytes > ARRIVING_FREE_BYTES { bytes } else { 0 };
+        if counted == self.arriving.bytes() || self.arriving.resize(counted) {
+            return Ok(());
+        }
+        // Nothing can be answered to half a head.
+        Err(io::Error::other(Busy))
+    }
+
     fn note_write<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match written {
             Poll::Ready(_) => self.activity.write_moved(),
@@ -301,10 +359,13 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Before more of it is read: what was read last may have completed it.
+        self.count_head()?;
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
-        if buffer.filled().len() > before {
-            self.activity.bytes_came(&self.clock);
+        let came = buffer.filled().len() - before;
+        if came > 0 {
+            self.activity.bytes_came(came, &self.clock);
         }
         Poll::Ready(read)
     }
@@ -363,7 +424,7 @@ mod tests {
             body_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(20),
             keep_alive_idle: IDLE,
-            bodies_max_bytes: 0,
+            requests_max_bytes: 0,
             trusted_proxies: Networks::default(),
         }
     }
@@ -383,7 +444,7 @@ mod tests {
     }
 
     fn one_request(activity: &Activity, clock: &Clock, version: hyper::Version) {
-        activity.bytes_came(clock);
+        activity.bytes_came(1, clock);
         activity.request_begins(version);
         activity.request_ends(clock.monotonic());
     }
@@ -392,19 +453,19 @@ mod tests {
     fn stalls_end_a_connection_and_work_does_not() {
         let late_head = Verdict::Cut("the head of a request did not arrive in time");
         assert_eq!(fate(|_, _| {}), (11, late_head), "silent from the start");
-        let (seconds, verdict) = fate(|activity, clock| activity.bytes_came(clock));
+        let (seconds, verdict) = fate(|activity, clock| activity.bytes_came(1, clock));
         assert_eq!((seconds, matches!(verdict, Verdict::Cut(_))), (11, true), "half a head");
         let http1 = hyper::Version::HTTP_11;
         let answered = |activity: &Activity, clock: &Clock| one_request(activity, clock, http1);
         assert_eq!(fate(answered), (76, Verdict::Finish), "idle after a request");
         let (seconds, verdict) = fate(|activity, clock| {
             one_request(activity, clock, http1);
-            activity.bytes_came(clock);
+            activity.bytes_came(1, clock);
         });
         assert_eq!((seconds, matches!(verdict, Verdict::Cut(_))), (11, true), "half a second head");
         let frames = |activity: &Activity, clock: &Clock| {
             one_request(activity, clock, hyper::Version::HTTP_2);
-            activity.bytes_came(clock);
+            activity.bytes_came(1, clock);
         };
         assert_eq!(fate(frames), (76, Verdict::Finish), "frames of HTTP/2 are no head");
         let working = |activity: &Activity, _: &Clock| activity.request_begins(http1);

@@ -1,6 +1,7 @@
 //! JSON objects as CSV, in the manner of PostHog's renderer (djangorestframework-csv): one line per
 //! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
-//! alphabetical order, an empty cell for what an object lacks. Lines end with CRLF (RFC 4180).
+//! alphabetical order, an empty cell for what an object lacks. Lines end with CRLF (RFC 4180). Texts
+//! and names are no formulas of spreadsheets ([`text_cell`]).
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,7 @@ use crate::event::json;
 use crate::http::call::Rendering;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::query::rows::text_cell;
 
 /// The media type of answers in CSV.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -66,7 +68,7 @@ impl Columns {
             return line;
         }
         for (index, name) in self.0.iter().enumerate() {
-            cell(index, name, &mut line);
+            cell(index, &text_cell(name), &mut line);
         }
         line.push_str("\r\n");
         line
@@ -78,7 +80,7 @@ impl Columns {
         flatten(row, &mut String::new(), &mut |name, value| {
             let value = match value {
                 Value::Null => String::new(),
-                Value::String(text) => text.clone(),
+                Value::String(text) => text_cell(text).into_owned(),
                 other => other.to_string(),
             };
             cells.push((name.to_owned(), value));
@@ -168,6 +170,16 @@ mod tests {
         let expected = "distinct_ids.0,distinct_ids.1,id,name,properties.n,properties.x.y\r\n\
                         a,b,1,,,true\r\n\
                         ,,2,\"say \"\"hi\"\", you\nthere\",,\r\n";
+        assert_eq!(file(&rows), expected);
+    }
+
+    #[test]
+    fn texts_and_names_are_no_formulas() {
+        let rows = [
+            json!({"=1+1": "=HYPERLINK(\"http://x\")", "n": -5, "t": "-5", "u": "+1,2", "v": "a@b"}),
+        ];
+        let expected =
+            "'=1+1,n,t,u,v\r\n\"'=HYPERLINK(\"\"http://x\"\")\",-5,'-5,\"'+1,2\",a@b\r\n";
         assert_eq!(file(&rows), expected);
     }
 

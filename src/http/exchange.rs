@@ -3,7 +3,8 @@
 //!
 //! What goes wrong is logged for everybody to see, and so is all that operators do. That an SDK got
 //! its flags or sent its events is a line at level DEBUG: there are thousands a second, and to write
-//! one costs as much as to evaluate a few dozen flags.
+//! one costs as much as to evaluate a few dozen flags. So is that a request was refused for overload;
+//! one line in a while says how many were, and why ([`Refusals`]).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -17,15 +18,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::future::Either;
+use futures::future::Ready;
+use futures::future::ready;
 use hyper::Method;
 use hyper::StatusCode;
-use hyper::Uri;
 use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::body::SizeHint;
 use hyper::header::CONTENT_LENGTH;
+use hyper::header::CONTENT_TYPE;
 use hyper::header::HeaderValue;
 use hyper::header::ORIGIN;
+use hyper::http::request::Parts;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -35,8 +41,13 @@ use crate::error::Kind;
 use crate::http::Front;
 use crate::http::Handler;
 use crate::http::Matched;
+use crate::http::budget::ANSWER_FREE_BYTES;
+use crate::http::budget::Budget;
+use crate::http::budget::Busy;
+use crate::http::budget::Share;
 use crate::http::client_address::client_address;
 use crate::http::connection::Activity;
+use crate::http::connection::stamp;
 use crate::http::cors;
 use crate::http::request::BodyTally;
 use crate::http::request::Request;
@@ -48,9 +59,13 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::response::StreamError;
 use crate::http::response::chain;
+use crate::http::unsent::PIECE_MAX_BYTES;
+use crate::http::unsent::Unsent;
+use crate::http::unsent::with_share;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::RequestLabels;
 use crate::telemetry::metrics::RouteLabels;
+use crate::telemetry::repeats::Repeats;
 
 /// Logged for a client that hung up before its answer had a status; the number that nginx uses.
 const HUNG_UP: u16 = 499;
@@ -58,30 +73,45 @@ const HUNG_UP: u16 = 499;
 /// Longest part of a path that is logged; the longest endpoint of ours has about 100 characters.
 const PATH_LOGGED_BYTES: usize = 256;
 
-/// Answers one request of a connection from `peer`.
-pub(super) async fn answer<H: Handler>(
+/// Header fields of a request. hyper itself refuses more in HTTP/1, and has no such limit for HTTP/2.
+const FIELDS_MAX: usize = 100;
+
+/// An answer that is there, or the work on one. Each takes little room where it is not wanted: hundreds of
+/// thousands of refused requests may wait for their turn to be answered.
+pub(super) type Answering = Either<Ready<Sent>, BoxFuture<'static, Sent>>;
+
+/// What hyper sends.
+type Sent = Result<hyper::Response<SentBody>, Infallible>;
+
+/// Answers one request of a connection from `peer`. A request that is not admitted gives its head
+/// back before this returns.
+pub(super) fn answer<H: Handler>(
     front: Arc<Front<H>>,
     activity: Arc<Activity>,
     peer: IpAddr,
     request: hyper::Request<Incoming>,
-) -> Result<hyper::Response<SentBody>, Infallible> {
+) -> Answering {
     let (head, incoming) = request.into_parts();
     let is_head = head.method == Method::HEAD;
     let method = if is_head { Method::GET } else { head.method.clone() };
-    let Matched { route, label, is_routine } = front.handler.route(&method, head.uri.path());
+    let matched = front.handler.route(&method, head.uri.path());
+    let Matched { route, label, is_routine, is_probe } = matched;
     let limits = &front.limits;
-    let body = RequestBody::new(incoming, &head.headers, &front.bodies, limits.body_timeout);
+    let is_http2 = head.version == hyper::Version::HTTP_2;
+    let body = RequestBody::new(incoming, &head.headers, &front.budget, limits.body_timeout);
     let request_id = RequestId::of(&head.headers);
     activity.request_begins(head.version);
-    let mut record = Record {
+    let admitted = admit(&front.budget, &activity, &head, is_probe && !is_http2);
+    let record = Record {
         started: front.clock.monotonic(),
         clock: front.clock.clone(),
         metrics: Arc::clone(&front.metrics),
         activity,
         method: head.method,
-        uri: head.uri.clone(),
+        path: logged_path(head.uri.path()),
         route: label,
         is_routine,
+        refusals: Arc::clone(&front.refusals),
         status: HUNG_UP,
         received: body.tally(),
         sent_bytes: 0,
@@ -90,29 +120,110 @@ pub(super) async fn answer<H: Handler>(
         cause: None,
         ending: Ending::HungUp,
     };
-    let origin = head.headers.get(ORIGIN).cloned();
-
-    let mut response = if method == Method::OPTIONS {
-        drop(body);
-        cors::options(&head.headers)
-    } else {
-        let headers = head.headers;
-        let client_ip = record.client_ip;
-        let request = Request { method, headers, client_ip, request_id, body, uri: head.uri };
-        respond(&*front.handler, route, request).await
+    let origin = head.headers.get(ORIGIN).and_then(copied);
+    let reply = Reply { record, origin, is_head, is_http2 };
+    let (share, headers) = match admitted {
+        Ok(share) => (share, head.headers),
+        Err(problem) if is_http2 => {
+            // The stream ends with this: the server waits neither for the rest of the request nor for
+            // the client to take a body. One connection may have many of them.
+            let mut response = Response::from(problem);
+            response.body = Body::Full(Bytes::new());
+            response.headers.remove(CONTENT_TYPE);
+            return Either::Left(ready(Ok(reply.with(response, None))));
+        }
+        Err(problem) => {
+            drop(body);
+            return Either::Right(Box::pin(async move {
+                reply.record.received.drain(front.limits.body_timeout).await;
+                Ok(reply.with(problem.into(), None))
+            }));
+        }
     };
-    record.received.drain(limits.body_timeout).await;
-    cors::allow(origin, &mut response.headers);
-    response.headers.insert(X_REQUEST_ID, record.request_id.to_header());
-    if is_head {
-        cut_body(&mut response);
+    let client_ip = reply.record.client_ip;
+    let request = Request { method, headers, client_ip, request_id, body, uri: head.uri };
+    Either::Right(Box::pin(async move {
+        let is_safe = request.method == Method::GET;
+        let response = match request.method {
+            Method::OPTIONS => options(request),
+            _ => respond(&*front.handler, route, request).await,
+        };
+        let (response, share) = cover(share, response, is_safe);
+        reply.record.received.drain(front.limits.body_timeout).await;
+        Ok(reply.with(response, Some(share)))
+    }))
+}
+
+/// What an answer gets whatever the endpoint.
+struct Reply {
+    record: Record,
+    origin: Option<HeaderValue>,
+    is_head: bool,
+    is_http2: bool,
+}
+
+impl Reply {
+    /// The answer as hyper sends it.
+    fn with(self, mut response: Response, share: Option<Arc<Share>>) -> hyper::Response<SentBody> {
+        let mut record = self.record;
+        cors::allow(self.origin, &mut response.headers);
+        response.headers.insert(X_REQUEST_ID, record.request_id.to_header());
+        if self.is_head {
+            cut_body(&mut response);
+        }
+        record.status = response.status.as_u16();
+        record.cause = response.cause;
+        let unsent = self.is_http2.then(|| Arc::clone(&record.activity.unsent));
+        let body = SentBody { body: response.body, rest: Bytes::new(), record, share, unsent };
+        let mut answer = hyper::Response::new(body);
+        *answer.status_mut() = response.status;
+        *answer.headers_mut() = response.headers;
+        answer
     }
-    record.status = response.status.as_u16();
-    record.cause = response.cause;
-    let mut answer = hyper::Response::new(SentBody { body: response.body, record });
-    *answer.status_mut() = response.status;
-    *answer.headers_mut() = response.headers;
-    Ok(answer)
+}
+
+/// The memory for a request with this head, or why there is none.
+fn admit(
+    budget: &Arc<Budget>,
+    activity: &Activity,
+    head: &Parts,
+    always: bool,
+) -> Result<Share, Problem> {
+    if head.headers.len() > FIELDS_MAX {
+        return Err(Problem::too_many_fields(FIELDS_MAX));
+    }
+    match budget.admit(head, &activity.requests_bytes) {
+        (share, true) => Ok(share),
+        (share, false) if always => Ok(share),
+        (_, false) => Err(Problem::of(Busy.kind(), &Busy)),
+    }
+}
+
+/// Counts a long answer, which is in memory already. If there is no room, a request that changes
+/// nothing is refused instead; the result of any other has to be answered.
+fn cover(mut share: Share, response: Response, is_safe: bool) -> (Response, Arc<Share>) {
+    let response = match &response.body {
+        Body::Full(body) if !share.add_answer(body.len()) && is_safe => {
+            share.remove_answer();
+            Problem::of(Busy.kind(), &Busy).into()
+        }
+        _ => response,
+    };
+    (response, Arc::new(share))
+}
+
+/// A value that keeps no other part of the head in memory.
+fn copied(value: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(value.as_bytes()).ok()
+}
+
+fn logged_path(path: &str) -> Box<str> {
+    path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(path).into()
+}
+
+/// Leaves the body of the request to be thrown away.
+fn options(request: Request) -> Response {
+    cors::options(&request.headers)
 }
 
 async fn respond<H: Handler>(handler: &H, route: H::Route, request: Request) -> Response {
@@ -150,9 +261,10 @@ struct Record {
     metrics: Arc<Metrics>,
     activity: Arc<Activity>,
     method: Method,
-    uri: Uri,
+    path: Box<str>,
     route: &'static str,
     is_routine: bool,
+    refusals: Arc<Refusals>,
     status: u16,
     received: Arc<BodyTally>,
     sent_bytes: u64,
@@ -211,7 +323,35 @@ impl Drop for Record {
         metrics.http_received_bytes.inc_by(received_bytes);
         metrics.http_sent_bytes.inc_by(self.sent_bytes);
         self.log(duration, received_bytes);
+        if self.status == REFUSED {
+            let why = (self.route, self.cause.take().unwrap_or_default());
+            if let Some(refused) = self.refusals.count(why.clone(), 1, now) {
+                log_refused(&why, refused);
+            }
+        }
     }
+}
+
+/// Requests that were refused for overload, by route and cause.
+pub(super) type Refusals = Repeats<(&'static str, Box<str>)>;
+
+/// The status of overload.
+const REFUSED: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
+
+/// Logs those refused requests that no line stands for yet.
+pub(super) fn log_refusals(refusals: &Refusals, now: Duration) {
+    refusals.take(now).iter().for_each(|(why, refused)| log_refused(why, *refused));
+}
+
+fn log_refused((route, cause): &(&'static str, Box<str>), refused: u64) {
+    tracing::warn!(
+        target: "weir::http",
+        route = *route,
+        status = REFUSED,
+        cause = &**cause,
+        refused,
+        "requests refused"
+    );
 }
 
 impl Record {
@@ -222,7 +362,7 @@ impl Record {
                 tracing::$level!(
                     target: "weir::http",
                     method = self.method.as_str(),
-                    path = self.logged_path(),
+                    path = &*self.path,
                     route = self.route,
                     status = self.status,
                     duration_ms = duration.as_secs_f64() * 1e3,
@@ -238,18 +378,14 @@ impl Record {
         }
         match self.status {
             400..500 => line!(info),
+            REFUSED => line!(debug),
             // Something inside went wrong: an operator must look at it.
             _ if self.cause.is_some() => line!(error),
-            // Overload and time-outs: expected under load, and many at once.
+            // Time-outs.
             500.. => line!(warn),
             _ if self.is_routine && self.ending == Ending::Answered => line!(debug),
             _ => line!(info),
         }
-    }
-
-    fn logged_path(&self) -> &str {
-        let path = self.uri.path();
-        path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(path)
     }
 }
 
@@ -257,7 +393,61 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct SentBody {
     body: Body,
+    /// What is left of the piece that was taken from the body last.
+    rest: Bytes,
     record: Record,
+    /// The memory of the exchange; none if it was refused.
+    share: Option<Arc<Share>>,
+    /// Where pieces are noted until they are sent; only for HTTP/2.
+    unsent: Option<Arc<Unsent>>,
+}
+
+impl SentBody {
+    /// Bytes that are still to be sent; `None` if only the end of the stream will tell.
+    fn left(&self) -> Option<u64> {
+        let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
+        self.body.left().map(|left| left.saturating_add(rest))
+    }
+
+    /// The next piece of the body, as the endpoint made it.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, StreamError>>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.rest))));
+        }
+        let piece = match &mut self.body {
+            Body::Full(body) if body.is_empty() => None,
+            Body::Full(body) => Some(Ok(std::mem::take(body))),
+            Body::Stream { pieces, .. } => ready!(pieces.as_mut().poll_next(context)),
+        };
+        if let (Some(Ok(piece)), Body::Stream { left: Some(left), .. }) = (&piece, &mut self.body) {
+            *left = left.saturating_sub(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        }
+        Poll::Ready(piece)
+    }
+
+    /// What is given to the connection of `piece`. It holds the memory of the exchange until it is
+    /// sent, and on HTTP/2 it is a small part, so that its age tells whether the client takes any.
+    fn hand_over(&mut self, mut piece: Bytes) -> Bytes {
+        let Some(unsent) = &self.unsent else {
+            return match &self.share {
+                Some(share) if piece.len() > ANSWER_FREE_BYTES => {
+                    with_share(piece, Arc::clone(share))
+                }
+                _ => piece,
+            };
+        };
+        if piece.len() > PIECE_MAX_BYTES {
+            self.rest = piece.split_off(PIECE_MAX_BYTES);
+        }
+        if piece.is_empty() {
+            return piece;
+        }
+        let now = stamp(self.record.clock.monotonic());
+        unsent.hold(now, piece, self.share.clone())
+    }
 }
 
 impl hyper::body::Body for SentBody {
@@ -268,25 +458,17 @@ impl hyper::body::Body for SentBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
-        let piece = match &mut self.body {
-            Body::Full(body) if body.is_empty() => None,
-            Body::Full(body) => Some(Ok(std::mem::take(body))),
-            Body::Stream { pieces, .. } => ready!(pieces.as_mut().poll_next(context)),
-        };
-        match piece {
+        match ready!(self.poll_piece(context)) {
             None => {
                 // A stream that ends before its length is none that was sent whole.
-                if self.body.left().is_none_or(|left| left == 0) {
+                if self.left().is_none_or(|left| left == 0) {
                     self.record.ending = Ending::Answered;
                 }
                 Poll::Ready(None)
             }
             Some(Ok(piece)) => {
-                let sent = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-                if let Body::Stream { left: Some(left), .. } = &mut self.body {
-                    *left = left.saturating_sub(sent);
-                }
-                self.record.sent_bytes += sent;
+                let piece = self.hand_over(piece);
+                self.record.sent_bytes += u64::try_from(piece.len()).unwrap_or(u64::MAX);
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Some(Err(error)) => {
@@ -297,18 +479,18 @@ impl hyper::body::Body for SentBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.left() == Some(0)
+        self.left() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.left().map(SizeHint::with_exact).unwrap_or_default()
+        self.left().map(SizeHint::with_exact).unwrap_or_default()
     }
 }
 
 impl Drop for SentBody {
     fn drop(&mut self) {
         // hyper does not ask for the end of a body whose length it knows.
-        if self.body.left() == Some(0) {
+        if self.left() == Some(0) {
             self.record.ending = Ending::Answered;
         }
     }

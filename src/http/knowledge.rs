@@ -24,6 +24,7 @@ use crate::http::response::Problem;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::View;
+use crate::metadata::hash_keys::IDS_MAX;
 use crate::metadata::hash_keys::NewHashKey;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::cohorts::uuids_of;
@@ -73,7 +74,7 @@ pub async fn evaluate<T: Send + 'static>(
 
 /// What is stored of them.
 pub struct Knowledge {
-    view: Option<View>,
+    view: Option<Arc<View>>,
     person: Option<Arc<Person>>,
     groups: BTreeMap<u8, Map<String, Value>>,
     /// Kept across a login; `Err` if they could not be read or written.
@@ -109,13 +110,16 @@ impl Knowledge {
         }
         let failed = |kind, error: &(dyn Error + 'static)| Problem::of(kind, error);
         app.engine.wait().await.map_err(|error| failed(error.kind(), &error))?;
-        let view = app.identities.view();
+        let view = Arc::new(app.identities.view());
         let read = known.read(&view, metadata, question);
         read.map_err(|error| failed(error.kind(), &error))?;
         let flags = metadata.flag_set(question.project);
         if flags.is_some_and(|flags| flags.continuity_keys().next().is_some()) {
-            let person = known.person.as_deref();
-            known.hash_keys = hash_keys(app, metadata, (&view, person), question).await;
+            let people = people_of(app, (&view, known.person.as_deref()), question).await;
+            known.hash_keys = match people {
+                Some(people) => hash_keys(app, metadata, &people, question).await,
+                None => Err(()),
+            };
         }
         known.view = Some(view);
         Ok(known)
@@ -195,21 +199,56 @@ fn group_key(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The hash keys that count for the question, about `person`. With an id of before the login, flags
-/// with experience continuity that have none for either person get that id, for good.
+/// Whose hash keys count for a question.
+struct People {
+    /// Distinct ids of the person that it is about.
+    own: Vec<String>,
+    /// Of whom that was before the login, if the question says so: the id, distinct ids of its person,
+    /// and whether that is the same person by now.
+    before: Option<(String, Vec<String>, bool)>,
+}
+
+/// Looks up whose hash keys count, of each person no more distinct ids than are asked for. On the
+/// threads for what computes: the ids of a person are all over the disk.
+async fn people_of(
+    app: &App,
+    (view, person): (&Arc<View>, Option<&Person>),
+    question: &Question<'_>,
+) -> Option<People> {
+    let (project, number) = (question.project, person.map(|person| person.number));
+    let anon = question.anon_distinct_id.filter(|id| !id.is_empty()).map(str::to_owned);
+    let (view, own) = (Arc::clone(view), question.distinct_id.to_owned());
+    let look_up = move || {
+        let ids_of = |number: Option<i64>, id: &str| {
+            let mut ids = vec![id.to_owned()];
+            if let Some(number) = number {
+                ids.extend(view.first_ids(project, number, IDS_MAX)?);
+            }
+            Ok::<_, IdentityError>(ids)
+        };
+        let before = |anon: String| {
+            let other = view.shared_person_of(project, &anon)?.map(|person| person.number);
+            let is_same = anon == own || (other.is_some() && other == number);
+            Ok::<_, IdentityError>((anon.clone(), ids_of(other, &anon)?, is_same))
+        };
+        let before = anon.map(before).transpose()?;
+        Ok::<_, IdentityError>(People { own: ids_of(number, &own)?, before })
+    };
+    app.cpu.run(look_up).await.ok()?.ok()
+}
+
+/// The hash keys that count for the question. With an id of before the login, flags with experience
+/// continuity that have none for either person get that id, for good.
 async fn hash_keys(
     app: &App,
     metadata: &Snapshot,
-    (view, person): (&View, Option<&Person>),
+    people: &People,
     question: &Question<'_>,
 ) -> Result<HashMap<String, String>, ()> {
     let project = question.project;
-    let own = ids_of(view, project, (person, question.distinct_id)).ok_or(())?;
-    let mut kept = app.metadata.hash_keys(project, &own).await.map_err(drop)?;
-    let Some(anon) = question.anon_distinct_id.filter(|id| !id.is_empty()) else { return Ok(kept) };
-    let other = view.person_of(project, anon).map_err(drop)?;
-    let others = ids_of(view, project, (other.as_ref(), anon)).ok_or(())?;
-    let before = app.metadata.hash_keys(project, &others).await.map_err(drop)?;
+    let mut kept = app.metadata.hash_keys(project, &people.own).await.map_err(drop)?;
+    let Some((anon, others, is_same)) = &people.before else { return Ok(kept) };
+    let before = app.metadata.hash_keys(project, others).await.map_err(drop)?;
     let flags = metadata.flag_set(project).into_iter().flat_map(|flags| flags.continuity_keys());
     let mut new = Vec::new();
     for flag in flags {
@@ -217,14 +256,14 @@ async fn hash_keys(
             project,
             distinct_id: distinct_id.to_owned(),
             flag_key: flag.to_owned(),
-            hash_key: anon.to_owned(),
+            hash_key: anon.clone(),
         };
-        if !before.contains_key(flag) && !own.iter().any(|id| id == anon) {
+        if !before.contains_key(flag) && !is_same {
             new.push(row(anon));
         }
         if !kept.contains_key(flag) {
             new.push(row(question.distinct_id));
-            kept.insert(flag.to_owned(), anon.to_owned());
+            kept.insert(flag.to_owned(), anon.clone());
         }
     }
     if !new.is_empty() {
@@ -233,16 +272,4 @@ async fn hash_keys(
         app.tasks.0.detach("keep-hash-keys", write).await.map_err(drop)?.map_err(drop)?;
     }
     Ok(kept)
-}
-
-/// The distinct ids of the person that has this one; just this one if there is no person.
-fn ids_of(
-    view: &View,
-    project: ProjectId,
-    (person, distinct_id): (Option<&Person>, &str),
-) -> Option<Vec<String>> {
-    match person {
-        Some(person) => view.distinct_ids(project, person.uuid).ok(),
-        None => Some(vec![distinct_id.to_owned()]),
-    }
 }

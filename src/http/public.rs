@@ -23,6 +23,7 @@ pub const PUBLIC: &[Line] = &[
     on("GET POST", "/track",                  |_| Public::Capture(Kind::Legacy)),
     on("GET POST", "/engage",                 |_| Public::Capture(Kind::Engage)),
     on("GET POST", "/i/v0/ai/batch",          |_| Public::Capture(Kind::Modern)),
+    on("POST",     "/i/v0/ai/otel",           |_| Public::Otel),
     on("POST",     "/i/v1/analytics/events",  |_| Public::CaptureV1),
     on("POST",     "/i/v1/ai/events",         |_| Public::CaptureV1),
     on("GET",      "/flags",                  |_| Public::FlagsWithoutSubject),
@@ -79,6 +80,8 @@ pub enum Public {
     Capture(Kind),
     /// Events from SDKs, by the newer protocol.
     CaptureV1,
+    /// Traces of OpenTelemetry, of which spans about AI become events.
+    Otel,
     /// What SDKs send besides events, and Weir does not keep.
     Discarded(Discarded),
     /// `/flags`, `/decide`.
@@ -220,6 +223,12 @@ impl Public {
         !matches!(self, Self::Root | Self::Description | Self::FlagEvents)
     }
 
+    /// Whether an orchestrator or a monitor asks how the server is, which it has to hear under
+    /// overload too.
+    pub fn is_probe(&self) -> bool {
+        matches!(self, Self::Liveness | Self::Readiness | Self::Metrics)
+    }
+
     /// Name in metrics and logs.
     pub fn label(&self) -> &'static str {
         match self {
@@ -230,6 +239,7 @@ impl Public {
             Self::Description => "description",
             Self::Capture(_) => "capture",
             Self::CaptureV1 => "capture_v1",
+            Self::Otel => "otel",
             Self::Discarded(what) => what.name(),
             Self::Flags | Self::FlagsWithoutSubject => "flags",
             Self::Start { .. } => "start",
@@ -284,6 +294,8 @@ mod tests {
             ("POST", "/flags", Found::Endpoint(Public::Flags)),
             ("POST", "/decide", Found::Endpoint(Public::Flags)),
             ("POST", "/i/v0/ai/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("POST", "/i/v0/ai/otel", Found::Endpoint(Public::Otel)),
+            ("GET", "/i/v0/ai/otel", wrong(POST)),
             ("GET", "/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
             ("PUT", "/batch", wrong(GET_POST)),
             ("POST", "/i/v1/analytics/events", Found::Endpoint(Public::CaptureV1)),

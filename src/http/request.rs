@@ -3,10 +3,8 @@
 //!
 //! # Memory
 //!
-//! A body is read only when its endpoint asks, up to the endpoint's limit, and all bodies together
-//! stay within [`BodyBudget`]: what was received counts until the last `Bytes` of the body is
-//! dropped, wherever it went. A declared length reserves nothing, or a few idle clients could lock
-//! everyone out by announcing large bodies.
+//! A body is read only when its endpoint asks, up to the endpoint's limit, and within the budget of
+//! all requests (`http/budget.rs`).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,10 +24,12 @@ use hyper::header::EXPECT;
 use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use parking_lot::Mutex;
-use prometheus_client::metrics::gauge::Gauge;
 use uuid::Uuid;
 
 use crate::error::Kind;
+use crate::http::budget::Budget;
+use crate::http::budget::Busy;
+use crate::http::budget::Reservation;
 
 /// Bytes of an unwanted body that are read and thrown away, so that the client comes to read the
 /// answer: most clients send everything before they look. Three times the default limit of a body.
@@ -141,9 +141,9 @@ pub enum BodyError {
     /// The connection or the chunks broke.
     #[error("the request body is broken")]
     Broken(#[source] hyper::Error),
-    /// The bodies of all requests together take all the memory they may.
-    #[error("too many bytes of request bodies are under way")]
-    Busy,
+    /// All requests together take all the memory they may.
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 impl BodyError {
@@ -153,7 +153,7 @@ impl BodyError {
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Slow => Kind::Timeout,
             Self::Broken(_) => Kind::Invalid,
-            Self::Busy => Kind::Overloaded,
+            Self::Busy(busy) => busy.kind(),
         }
     }
 }
@@ -165,7 +165,7 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     /// What [`RequestBody::peek`] has read of it: all, or why not.
     peeked: Option<Result<Bytes, BodyError>>,
-    budget: Arc<BodyBudget>,
+    budget: Arc<Budget>,
     timeout: Duration,
     /// Whether the client keeps sending even if nobody wants the body.
     sending: Sending,
@@ -192,7 +192,7 @@ impl RequestBody {
     pub(super) fn new(
         incoming: Incoming,
         headers: &HeaderMap,
-        budget: &Arc<BodyBudget>,
+        budget: &Arc<Budget>,
         timeout: Duration,
     ) -> Self {
         let sending = if headers.contains_key(EXPECT) { Sending::OnDemand } else { Sending::Yes };
@@ -248,11 +248,11 @@ impl RequestBody {
     }
 
     async fn collect(&mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
-        let mut reservation = Reservation { budget: Arc::clone(&self.budget), bytes: 0 };
+        let mut reservation = self.budget.body();
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
-        reservation.grow(&first, limit_bytes)?;
-        let Some(second) = self.next().await? else { return Ok(reservation.hold(first)) };
-        reservation.grow(&second, limit_bytes)?;
+        grow(&mut reservation, &first, limit_bytes)?;
+        let Some(second) = self.next().await? else { return Ok(hold(reservation, first)) };
+        grow(&mut reservation, &second, limit_bytes)?;
 
         let room = first.len() + second.len() + self.announced_bytes().min(FIRST_ROOM_BYTES);
         let mut body = Vec::with_capacity(room);
@@ -260,7 +260,7 @@ impl RequestBody {
         body.extend_from_slice(&second);
         drop((first, second));
         while let Some(piece) = self.next().await? {
-            reservation.grow(&piece, limit_bytes)?;
+            grow(&mut reservation, &piece, limit_bytes)?;
             if body.capacity() - body.len() < piece.len() {
                 // Doubling, but never beyond what is announced.
                 let rest = piece.len() + self.announced_bytes();
@@ -268,7 +268,7 @@ impl RequestBody {
             }
             body.extend_from_slice(&piece);
         }
-        Ok(reservation.hold(body))
+        Ok(hold(reservation, body))
     }
 
     /// The next piece of the body that is not empty; `None` at the end.
@@ -347,54 +347,21 @@ impl BodyTally {
     }
 }
 
-/// Memory for the bodies of all requests together.
-#[derive(Debug)]
-pub(super) struct BodyBudget {
-    used_bytes: AtomicU64,
-    max_bytes: u64,
-    gauge: Gauge,
-}
-
-impl BodyBudget {
-    pub(super) fn new(max_bytes: u64, gauge: Gauge) -> Arc<Self> {
-        Arc::new(Self { used_bytes: AtomicU64::new(0), max_bytes, gauge })
+/// Counts `piece`, which is in memory already.
+fn grow(reservation: &mut Reservation, piece: &Bytes, limit_bytes: u64) -> Result<(), BodyError> {
+    let has_room = reservation.add(length(piece));
+    if reservation.bytes() > limit_bytes {
+        Err(BodyError::TooLarge { limit_bytes })
+    } else if !has_room {
+        Err(BodyError::Busy(Busy))
+    } else {
+        Ok(())
     }
 }
 
-/// The part of the budget that one body holds; given back when dropped.
-#[derive(Debug)]
-struct Reservation {
-    budget: Arc<BodyBudget>,
-    bytes: u64,
-}
-
-impl Reservation {
-    /// Counts `piece`, which is in memory already.
-    fn grow(&mut self, piece: &Bytes, limit_bytes: u64) -> Result<(), BodyError> {
-        let more = length(piece);
-        self.bytes += more;
-        let used_bytes = self.budget.used_bytes.fetch_add(more, Ordering::Relaxed) + more;
-        self.budget.gauge.inc_by(i64::try_from(more).unwrap_or(i64::MAX));
-        if self.bytes > limit_bytes {
-            Err(BodyError::TooLarge { limit_bytes })
-        } else if used_bytes > self.budget.max_bytes {
-            Err(BodyError::Busy)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Ties the reservation to the life of `body`.
-    fn hold(self, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Held { body, _reservation: self })
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.gauge.dec_by(i64::try_from(self.bytes).unwrap_or(i64::MAX));
-    }
+/// Ties the reservation to the life of `body`.
+fn hold(reservation: Reservation, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+    Bytes::from_owner(Held { body, _reservation: reservation })
 }
 
 struct Held<Body> {
@@ -417,12 +384,13 @@ mod tests {
     use bytes::Bytes;
     use hyper::HeaderMap;
     use hyper::header::HeaderValue;
-    use prometheus_client::metrics::gauge::Gauge;
 
-    use super::BodyBudget;
     use super::BodyError;
     use super::RequestId;
-    use super::Reservation;
+    use super::grow;
+    use super::hold;
+    use crate::http::budget::Budget;
+    use crate::telemetry::metrics::Metrics;
 
     fn with(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -453,22 +421,19 @@ mod tests {
 
     #[test]
     fn the_budget_is_held_as_long_as_the_body() {
-        let gauge = Gauge::default();
-        let budget = BodyBudget::new(10, gauge.clone());
+        let metrics = Metrics::new();
+        let budget = Budget::new(10, &metrics);
         let piece = Bytes::from_static(b"123456");
-        let mut one = Reservation { budget: budget.clone(), bytes: 0 };
-        one.grow(&piece, 100).unwrap();
-        let body = one.hold(piece.clone());
+        let mut one = budget.body();
+        grow(&mut one, &piece, 100).unwrap();
+        let body = hold(one, piece.clone());
         let tail = body.slice(4..);
         drop(body);
-        assert_eq!((&tail[..], gauge.get()), (&b"56"[..], 6));
-        let mut two = Reservation { budget: budget.clone(), bytes: 0 };
-        assert!(matches!(two.grow(&piece, 100), Err(BodyError::Busy)));
-        drop(two);
+        assert_eq!((&tail[..], metrics.http_body_bytes.get()), (&b"56"[..], 6));
+        assert!(matches!(grow(&mut budget.body(), &piece, 100), Err(BodyError::Busy(_))));
         drop(tail);
-        let mut three = Reservation { budget, bytes: 0 };
-        assert!(matches!(three.grow(&piece, 5), Err(BodyError::TooLarge { limit_bytes: 5 })));
-        drop(three);
-        assert_eq!(gauge.get(), 0);
+        let too_large = grow(&mut budget.body(), &piece, 5);
+        assert!(matches!(too_large, Err(BodyError::TooLarge { limit_bytes: 5 })));
+        assert_eq!(metrics.http_body_bytes.get(), 0);
     }
 }

@@ -311,8 +311,8 @@ impl Problem {
 
     /// No project answers to the token (the API specification, Errors).
     pub fn invalid_api_key() -> Self {
-        let detail = "Project API key invalid. You can find your project API key in your project \
-                      settings.";
+        let detail = "Project API key invalid. It is the `api_token` of a project in \
+                      /api/projects/.";
         Self::new(Kind::Unauthorized, "invalid_api_key", detail).with_attr(Attr::Absent)
     }
 
@@ -381,17 +381,30 @@ impl Problem {
         Self::request(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
     }
 
-    /// The key asked too often and may ask again after `wait`; the words are those of Django REST
-    /// Framework.
+    /// The head has more fields than `max`.
+    pub(super) fn too_many_fields(max: usize) -> Self {
+        let detail = format!("The request has more than {max} header fields.");
+        Self::request(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_fields", detail)
+    }
+
+    /// The key may ask again after `wait`; the words are those of Django REST Framework.
     pub fn throttled(wait: Duration) -> Self {
-        let seconds = wait.as_millis().div_ceil(1000).max(1);
+        let seconds = u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
         let unit = if seconds == 1 { "second" } else { "seconds" };
         let detail = format!("Request was throttled. Expected available in {seconds} {unit}.");
-        let mut problem = Self::request(StatusCode::TOO_MANY_REQUESTS, "throttled", detail)
-            .with_type("throttled_error");
-        let seconds = HeaderValue::from_str(&seconds.to_string()).ok();
-        problem.header = seconds.map(|seconds| (RETRY_AFTER, seconds));
-        problem
+        Self::too_many_requests("throttled", detail).retry_after(seconds)
+    }
+
+    /// The client has more than its part.
+    pub fn too_many_requests(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::request(StatusCode::TOO_MANY_REQUESTS, code, detail).with_type("throttled_error")
+    }
+
+    /// The same with the time after which the client may try again.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.header = Some((RETRY_AFTER, HeaderValue::from(seconds)));
+        self
     }
 
     /// What only HTTP can get wrong, hence has no kind.
@@ -413,7 +426,7 @@ impl From<BodyError> for Problem {
                 Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", error.to_string())
             }
             BodyError::Broken(_) => Self::of(error.kind(), &error).because(&error),
-            BodyError::TooLarge { .. } | BodyError::Busy => Self::of(error.kind(), &error),
+            BodyError::TooLarge { .. } | BodyError::Busy(_) => Self::of(error.kind(), &error),
         }
     }
 }
@@ -454,133 +467,4 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-
-    use hyper::Method;
-
-    use super::Attr;
-    use super::Body;
-    use super::Problem;
-    use super::Response;
-    use crate::error::Kind;
-    use crate::http::request::BodyError;
-
-    fn sent(problem: Problem) -> (u16, String, Response) {
-        let mut response = Response::from(problem);
-        let Body::Full(body) = std::mem::replace(&mut response.body, Body::Full("".into())) else {
-            panic!("a problem is never streamed")
-        };
-        (response.status.as_u16(), String::from_utf8(body.to_vec()).unwrap(), response)
-    }
-
-    /// Bodies as in the API specification (Errors) and as PostHog's exception handler writes them.
-    #[test]
-    fn problems_have_their_status_and_envelope() {
-        let put = Method::PUT;
-        for (problem, status, body) in [
-            (
-                Problem::invalid_payload("malformed request data"),
-                400,
-                r#"{"type":"validation_error","code":"invalid_payload","detail":"malformed request data","attr":null}"#,
-            ),
-            (
-                Problem::invalid_project(),
-                400,
-                r#"{"type":"validation_error","code":"invalid_project","detail":"Invalid project id.","attr":"project_id"}"#,
-            ),
-            (
-                Problem::invalid_personal_api_key(),
-                401,
-                r#"{"type":"authentication_error","code":"invalid_personal_api_key","detail":"Invalid Personal API key."}"#,
-            ),
-            (
-                Problem::not_authenticated(),
-                401,
-                r#"{"type":"authentication_error","code":"not_authenticated","detail":"Authentication credentials were not provided.","attr":null}"#,
-            ),
-            (
-                Problem::permission_denied("API key missing required scope 'person:write'"),
-                403,
-                r#"{"type":"authentication_error","code":"permission_denied","detail":"API key missing required scope 'person:write'","attr":null}"#,
-            ),
-            (
-                Problem::not_found("Not found."),
-                404,
-                r#"{"type":"invalid_request","code":"not_found","detail":"Not found.","attr":null}"#,
-            ),
-            (
-                Problem::method_not_allowed(&put, "GET, POST"),
-                405,
-                r#"{"type":"invalid_request","code":"method_not_allowed","detail":"Method \"PUT\" not allowed.","attr":null}"#,
-            ),
-            (
-                Problem::parse_error(&"Expecting value: line 1 column 1 (char 0)"),
-                400,
-                r#"{"type":"invalid_request","code":"parse_error","detail":"JSON parse error - Expecting value: line 1 column 1 (char 0)","attr":null}"#,
-            ),
-            (
-                Problem::not_acceptable(),
-                406,
-                r#"{"type":"invalid_request","code":"not_acceptable","detail":"Could not satisfy the request Accept header.","attr":null}"#,
-            ),
-            (
-                Problem::unsupported_media_type("text/plain"),
-                415,
-                r#"{"type":"invalid_request","code":"unsupported_media_type","detail":"Unsupported media type \"text/plain\" in request.","attr":null}"#,
-            ),
-            (
-                Problem::new(Kind::Invalid, "required", "This field is required.")
-                    .with_attr(Attr::Name("filters__groups".into())),
-                400,
-                r#"{"type":"validation_error","code":"required","detail":"This field is required.","attr":"filters__groups"}"#,
-            ),
-        ] {
-            let (found_status, found_body, _) = sent(problem);
-            assert_eq!((found_status, found_body.as_str()), (status, body));
-        }
-    }
-
-    #[test]
-    fn headers_say_what_to_do_next() {
-        for (problem, name, value) in [
-            (Problem::not_authenticated(), "www-authenticate", "Bearer"),
-            (Problem::authentication_failed("no"), "www-authenticate", "Bearer"),
-            (Problem::invalid_personal_api_key(), "www-authenticate", "Bearer"),
-            (Problem::method_not_allowed(&Method::PUT, "GET"), "allow", "GET"),
-            (Problem::from(BodyError::Busy), "retry-after", "1"),
-            (Problem::new(Kind::Unavailable, "poisoned", "no"), "retry-after", "1"),
-        ] {
-            let (_, _, response) = sent(problem);
-            assert_eq!(response.headers.get(name).unwrap(), value);
-            assert_eq!(response.headers.get("content-type").unwrap(), "application/json");
-        }
-    }
-
-    #[test]
-    fn failures_inside_are_logged_and_not_told() {
-        let error = io::Error::other("disk 7 is on fire");
-        for (kind, status, told) in [
-            (Kind::Internal, 500, false),
-            (Kind::Unavailable, 503, false),
-            (Kind::Overloaded, 503, false),
-            (Kind::Timeout, 504, false),
-            (Kind::Conflict, 409, true),
-            (Kind::Invalid, 400, true),
-            (Kind::TooLarge, 413, true),
-        ] {
-            let (found, body, response) = sent(Problem::of(kind, &error));
-            assert_eq!(found, status, "{kind:?}");
-            assert_eq!(body.contains("on fire"), told, "{kind:?}");
-            assert_eq!(response.cause.is_some(), !told, "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn bodies_that_do_not_come_are_the_clients_fault() {
-        let (status, body, _) = sent(Problem::from(BodyError::Slow));
-        assert_eq!((status, body.contains("client stopped sending data")), (408, true));
-        let (status, body, _) = sent(Problem::from(BodyError::TooLarge { limit_bytes: 7 }));
-        assert_eq!((status, body.contains("exceeds 7 bytes")), (413, true));
-    }
-}
+mod tests;

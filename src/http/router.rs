@@ -28,10 +28,13 @@ use crate::http::routes::discarded;
 use crate::http::routes::flag_events;
 use crate::http::routes::flags;
 use crate::http::routes::health;
+use crate::http::routes::internal;
+use crate::http::routes::internal::Internal;
+use crate::http::routes::landing;
 use crate::http::routes::lists;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::ofrep;
-use crate::http::routes::query;
+use crate::http::routes::otel;
 use crate::http::routes::remote_config;
 use crate::http::routes::static_files;
 use crate::http::table;
@@ -49,6 +52,7 @@ pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
     throttle: Throttle,
+    subscribers: flag_events::Subscribers,
     /// Begins when the server stops, so that answers without an end come to one.
     ending: Shutdown,
     /// What proves that an asker may read the data directory; stands in its lock file.
@@ -60,8 +64,8 @@ pub struct Router {
 pub enum Route {
     /// One of [`public::PUBLIC`].
     Public(Public),
-    /// `/_internal/query`: SQL from a command of the same user.
-    InternalQuery,
+    /// From a command of the same user.
+    Internal(Internal),
     /// One of [`table::TABLE`].
     Managed(Managed),
     /// The path exists, with these methods.
@@ -77,9 +81,9 @@ fn find(method: &Method, path: &str) -> Route {
         public::Found::WrongMethod(allow) => return Route::WrongMethod(allow),
         public::Found::Nothing => {}
     }
-    if path.strip_suffix('/').unwrap_or(path) == "/_internal/query" {
+    if let Some(internal) = Internal::find(path) {
         return match *method {
-            Method::POST => Route::InternalQuery,
+            Method::POST => Route::Internal(internal),
             _ => Route::WrongMethod(table::allow(vec!["POST"])),
         };
     }
@@ -95,7 +99,7 @@ impl Route {
     fn label(&self) -> &'static str {
         match self {
             Self::Public(public) => public.label(),
-            Self::InternalQuery => "internal_query",
+            Self::Internal(internal) => internal.label(),
             Self::Managed(managed) => managed.endpoint.path,
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
@@ -123,14 +127,18 @@ impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
         let throttle = Throttle::new(&app.config.http, &app.clock);
-        Self { app, definitions: local_evaluation::Cache::default(), throttle, ending, secret }
+        let subscribers = flag_events::Subscribers::new(app.config.http.connections_max);
+        let definitions = local_evaluation::Cache::default();
+        Self { app, definitions, throttle, subscribers, ending, secret }
     }
 
     /// Answers at once what waits for nothing, and begins everything else.
     fn answer(&self, route: Route, request: Request) -> Answering<'_> {
         match route {
             Route::Public(public) => self.answer_public(public, request),
-            Route::InternalQuery => later(query::internal(&self.app, &self.secret, request)),
+            Route::Internal(what) => {
+                later(internal::internal(&self.app, &self.secret, what, request))
+            }
             Route::Managed(managed) => later(self.manage(managed, request)),
             Route::WrongMethod(allow) => {
                 now(Err(Problem::method_not_allowed(&request.method, &allow)))
@@ -142,15 +150,16 @@ impl Router {
     fn answer_public(&self, route: Public, request: Request) -> Answering<'_> {
         let app = &self.app;
         match route {
-            Public::Root => now(Ok(health::root())),
+            Public::Root => now(Ok(landing::landing(app, &request))),
             Public::Liveness => now(Ok(health::liveness())),
-            Public::Readiness => now(Ok(health::readiness(app.pipeline.check()))),
+            Public::Readiness => now(Ok(health::readiness(app.pipeline.readiness()))),
             Public::Metrics => now(Ok(health::metrics(&app.metrics))),
             Public::Description => now(Ok(description::description(&request))),
             Public::Capture(kind) => later(capture::capture(app, kind, request)),
             Public::CaptureV1 => {
                 later(async move { Ok(capture_v1::capture_v1(app, request).await) })
             }
+            Public::Otel => later(otel::export(app, request)),
             Public::Discarded(what) => later(discarded::discard(app, what, request)),
             Public::Flags => later(flags::flags(app, request)),
             Public::FlagsWithoutSubject => now(flags::without_subject(app, &request)),
@@ -169,7 +178,9 @@ impl Router {
             }
             Public::OfrepAll => later(ofrep::all(app, request)),
             Public::OfrepOne(key) => later(async move { ofrep::one(app, &key, request).await }),
-            Public::FlagEvents => now(flag_events::events(app, &self.ending, &request)),
+            Public::FlagEvents => {
+                now(flag_events::events(app, &self.subscribers, &self.ending, &request))
+            }
         }
     }
 
@@ -177,13 +188,13 @@ impl Router {
     /// of which project, then whether the key may, then the form of the answer.
     async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, owner, parameters, suffix } = managed;
-        let app = &self.app;
         let in_body = auth::key_in_body(&mut request).await;
-        let snapshot = app.metadata.snapshot();
+        let snapshot = self.app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
         self.throttle.check(asker.key.id, is_analytics)?;
+        let app = &self.app.on_behalf_of(asker.key.id);
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let response = match endpoint.run {
             Run::Project(run) => {
@@ -235,7 +246,8 @@ impl Handler for Router {
         let route = find(method, path);
         let label = route.label();
         let is_routine = matches!(&route, Route::Public(public) if public.is_routine());
-        Matched { route, label, is_routine }
+        let is_probe = matches!(&route, Route::Public(public) if public.is_probe());
+        Matched { route, label, is_routine, is_probe }
     }
 
     async fn handle(&self, route: Route, request: Request) -> Response {
@@ -260,6 +272,9 @@ mod tests {
             (Method::POST, "/e/", "capture"),
             (Method::PUT, "/e/", "wrong_method"),
             (Method::POST, "/_internal/query", "internal_query"),
+            (Method::POST, "/_internal/flush/", "internal_flush"),
+            (Method::POST, "/_internal/overview", "internal_overview"),
+            (Method::POST, "/_internal/", "none"),
             (Method::GET, "/_internal/query/", "wrong_method"),
             (Method::GET, "/api/projects/1/persons/", "P/persons/"),
             (Method::DELETE, "/api/projects/1/persons", "wrong_method"),

@@ -32,6 +32,7 @@ use crate::http::routes::feature_flags::bulk;
 use crate::http::routes::feature_flags::copy;
 use crate::http::routes::feature_flags::questions;
 use crate::http::routes::feature_flags::role_access;
+use crate::http::routes::feature_flags::rollout;
 use crate::http::routes::feature_flags::status;
 use crate::http::routes::feature_flags::test_evaluation;
 use crate::http::routes::flag_settings;
@@ -174,6 +175,8 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/feature_flags/:id/role_access/", "feature_flag:write", of_project!(role_access::create)),
     at("GET",       "P/feature_flags/:id/role_access/:access/", "feature_flag:read", of_project!(role_access::retrieve)),
     at("DELETE",    "P/feature_flags/:id/role_access/:access/", "feature_flag:write", of_project!(role_access::delete)),
+    at("POST",      "P/feature_flags/:id/roll_out_to_everyone/", "feature_flag:write", of_project!(rollout::open)),
+    at("POST",      "P/feature_flags/:id/set_release_condition_rollout/", "feature_flag:write", of_project!(rollout::set_condition)),
     at("GET",       "P/feature_flags/:id/status/", "feature_flag:read", of_project!(status::status)).analytics(),
     at("POST",      "P/feature_flags/:id/test_evaluation/", "feature_flag:read", of_project!(test_evaluation::test_evaluation)).analytics(),
     at("GET",       "P/feature_flags/:id/versions/:version/", "feature_flag:read", of_project!(actions::version)),
@@ -195,6 +198,13 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv().analytics(),
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)).analytics(),
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv().analytics(),
+    at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET POST",  "P/persons/path/",          "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/retention/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/stickiness/",    "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/trends/",        "person:read",           of_project!(persons::insights)).or_csv().analytics(),
     at("GET",       "P/persons/deletion_status/", "person:read",         of_project!(persons::deletions::status)).analytics(),
     at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)).analytics(),
     at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv().analytics(),

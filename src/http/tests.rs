@@ -47,7 +47,7 @@ fn limits() -> Limits {
         body_timeout: PATIENCE,
         drain_timeout: PATIENCE,
         keep_alive_idle: PATIENCE,
-        bodies_max_bytes: 100 << 20,
+        requests_max_bytes: 100 << 20,
         trusted_proxies: "127.0.0.0/8,10.0.0.0/8".parse().unwrap(),
     }
 }
@@ -72,12 +72,13 @@ impl Handler for Endpoints {
 
     fn route(&self, _method: &Method, path: &str) -> Matched<()> {
         let label = if path == "/hello" { "hello" } else { "other" };
-        Matched { route: (), label, is_routine: path.starts_with("/routine") }
+        let is_routine = path.starts_with("/routine");
+        Matched { route: (), label, is_routine, is_probe: path == "/probe" }
     }
 
     async fn handle(&self, (): (), request: Request) -> Response {
         match (request.method.as_str(), request.path()) {
-            ("GET", "/hello" | "/routine") => Response::text(StatusCode::OK, "hello"),
+            ("GET", "/hello" | "/routine" | "/probe") => Response::text(StatusCode::OK, "hello"),
             ("GET", "/info") => {
                 let query = request.query("q").unwrap_or_default();
                 let (ip, id) = (request.client_ip, request.request_id.as_str());
@@ -91,6 +92,7 @@ impl Handler for Endpoints {
                 Ok(body) => Response::text(StatusCode::OK, body),
                 Err(error) => error.into(),
             },
+            ("GET", "/large") => Response::text(StatusCode::OK, "x".repeat(100_000)),
             ("POST", "/ignore") => Response::text(StatusCode::OK, "ignored"),
             ("GET", "/slow") => {
                 let _tell = TellDrop(Arc::clone(&self.dropped));

@@ -12,13 +12,18 @@ use governor::Quota;
 use governor::RateLimiter;
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::config::http::HttpConfig;
 use crate::http::response::Problem;
 use crate::metadata::accounts::KeyId;
 
-/// One limit. It remembers a time for each key that ever asked, so as many as there are keys.
+/// Time between two looks for keys that may ask as often as the limit says again, and need not be
+/// remembered.
+const FORGET_PAUSE: Duration = Duration::from_secs(60);
+
+/// One limit. It remembers a time for each key that asked lately.
 type Limit = RateLimiter<KeyId, DashMapStateStore<KeyId>, Time, NoOpMiddleware<Duration>>;
 
 /// The limits of all keys.
@@ -29,6 +34,8 @@ pub struct Throttle {
     limits: Vec<Limit>,
     /// Of those about persons and events, which count as requests too.
     analytics: Vec<Limit>,
+    /// When keys were forgotten last.
+    forgotten_at: Mutex<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +66,7 @@ impl Throttle {
                 config.key_analytics_requests_per_minute_max,
                 config.key_analytics_requests_per_hour_max,
             ),
+            forgotten_at: Mutex::new(clock.monotonic()),
         }
     }
 
@@ -68,6 +76,7 @@ impl Throttle {
     ///
     /// 429: it asked too often.
     pub fn check(&self, key: KeyId, is_analytics: bool) -> Result<(), Problem> {
+        self.forget();
         let analytics = self.analytics.iter().filter(|_| is_analytics);
         for limit in analytics.chain(&self.limits) {
             if let Err(too_early) = limit.check_key(&key) {
@@ -76,6 +85,21 @@ impl Throttle {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the keys that have not asked for as long as their limit looks back. Keys come and go, and
+    /// the server may run for years.
+    fn forget(&self) {
+        let now = self.clock.monotonic();
+        let Some(mut forgotten_at) = self.forgotten_at.try_lock() else { return };
+        if now.saturating_sub(*forgotten_at) < FORGET_PAUSE {
+            return;
+        }
+        *forgotten_at = now;
+        for limit in self.analytics.iter().chain(&self.limits) {
+            limit.retain_recent();
+            limit.shrink_to_fit();
+        }
     }
 }
 
@@ -148,6 +172,20 @@ mod tests {
         assert_eq!((seconds(ask(true)), seconds(ask(true))), ("30".to_owned(), "30".to_owned()));
         assert!(ask(false).is_ok() && ask(false).is_ok());
         assert_eq!(seconds(ask(false)), "15");
+    }
+
+    #[test]
+    fn keys_that_ask_no_more_are_forgotten() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let throttle = throttle(&["--key-requests-per-minute-max=2"], &clock);
+        assert!((0..1000).all(|key| throttle.check(KeyId(key), false).is_ok()));
+        assert_eq!(throttle.limits[0].len(), 1000);
+        clock.advance(Duration::from_secs(45));
+        assert!(throttle.check(KeyId(1), false).is_ok() && throttle.check(KeyId(1), false).is_ok());
+        clock.advance(Duration::from_secs(20));
+        assert!(throttle.check(KeyId(2), false).is_ok());
+        assert_eq!(throttle.limits[0].len(), 2, "the one that asked lately, and the one that asks");
+        assert!(throttle.check(KeyId(1), false).is_err(), "what it asked is not forgotten");
     }
 
     #[test]

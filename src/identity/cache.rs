@@ -180,13 +180,13 @@ pub(super) fn row_bytes(person: &Person) -> u64 {
 
 /// Memory of an object: its texts, and per entry a key and a value in a B-tree node that is about
 /// two thirds full.
-fn object_bytes(object: &Map<String, Value>) -> u64 {
+pub(super) fn object_bytes(object: &Map<String, Value>) -> u64 {
     object.iter().fold(0, |sum, (key, value)| {
         sum.saturating_add(96).saturating_add(length(key.len())).saturating_add(value_bytes(value))
     })
 }
 
-fn value_bytes(value: &Value) -> u64 {
+pub(super) fn value_bytes(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => length(text.len()),

@@ -149,6 +149,8 @@ pub struct Effect {
     pub project: ProjectId,
     /// Sequence of the record of the operation.
     pub sequence: u64,
+    /// How many effects come before it in the record.
+    pub place: u32,
     /// When the operation was asked for.
     pub at: UnixMicros,
     /// What was done.

@@ -62,18 +62,61 @@ pub(super) struct Counters {
     pub(super) next_person: i64,
     /// Position of the next distinct id that is given to a person.
     pub(super) next_position: i64,
+    /// How far the record behind `applied` is applied.
+    pub(super) progress: Progress,
+}
+
+/// How far a record is applied that is applied in parts. A replay brings the same ops in the same
+/// order, so it goes on behind those that are counted here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The record; 0 if none is begun.
+    pub(super) sequence: u64,
+    /// Its first ops, which are applied.
+    pub(super) ops: u64,
+    /// Distinct ids that its merges moved, as far as they are limited.
+    pub(super) moves: u64,
+    /// Requests to delete events that it made.
+    pub(super) marks: u32,
+    /// Operations of operators in it that had an effect.
+    pub(super) effects: u32,
+}
+
+/// A state between two batches. Each batch leads to a later one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Point {
+    /// The last record that is applied as a whole.
+    applied: u64,
+    /// Ops that are applied of the next one.
+    ops: u64,
 }
 
 impl Counters {
-    pub(super) const START: Self = Self { applied: 0, next_person: 1, next_position: 1 };
+    pub(super) const START: Self = Self {
+        applied: 0,
+        next_person: 1,
+        next_position: 1,
+        progress: Progress { sequence: 0, ops: 0, moves: 0, marks: 0, effects: 0 },
+    };
 
+    /// The state that these are the counters of.
+    pub(super) fn point(self) -> Point {
+        Point { applied: self.applied, ops: self.progress.ops }
+    }
+
+    /// `applied`, `next_person`, `next_position` (8 bytes each); if a record is begun, its sequence,
+    /// ops, moves (8 each), marks and effects (4 each).
     pub(super) fn encode(self) -> Vec<u8> {
-        let fields = [
-            self.applied.to_be_bytes(),
-            self.next_person.to_be_bytes(),
-            self.next_position.to_be_bytes(),
-        ];
-        fields.concat()
+        let Self { applied, next_person, next_position, progress } = self;
+        let mut bytes =
+            [applied.to_be_bytes(), next_person.to_be_bytes(), next_position.to_be_bytes()]
+                .concat();
+        if progress != Progress::default() {
+            let Progress { sequence, ops, moves, marks, effects } = progress;
+            bytes.extend([sequence, ops, moves].iter().flat_map(|field| field.to_be_bytes()));
+            bytes.extend([marks, effects].iter().flat_map(|field| field.to_be_bytes()));
+        }
+        bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
@@ -82,6 +125,16 @@ impl Counters {
             applied: u64::from_be_bytes(rest.take()?),
             next_person: i64::from_be_bytes(rest.take()?),
             next_position: i64::from_be_bytes(rest.take()?),
+            progress: match rest.bytes {
+                [] => Progress::default(),
+                _ => Progress {
+                    sequence: u64::from_be_bytes(rest.take()?),
+                    ops: u64::from_be_bytes(rest.take()?),
+                    moves: u64::from_be_bytes(rest.take()?),
+                    marks: u32::from_be_bytes(rest.take()?),
+                    effects: u32::from_be_bytes(rest.take()?),
+                },
+            },
         })
     }
 }
@@ -354,6 +407,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::Counters;
+    use super::Progress;
     use super::decode_group;
     use super::decode_person;
     use super::encode_person;
@@ -410,7 +464,13 @@ mod tests {
         assert!(decode_person(1, &[empty.as_slice(), b"{}"].concat()).is_ok());
         assert!(decode_group(&[0; 8]).is_err());
         assert!(Counters::decode(&[0; 23]).is_err());
-        let counters = Counters { applied: 1, next_person: 2, next_position: 3 };
+        let counters = Counters { applied: 1, next_person: 2, next_position: 3, ..Counters::START };
+        assert_eq!(counters.encode().len(), 24, "as it was before records were applied in parts");
         assert_eq!(Counters::decode(&counters.encode()).expect("whole"), counters);
+        let progress = Progress { sequence: 4, ops: 5, moves: 6, marks: 7, effects: 8 };
+        let begun = Counters { progress, ..counters };
+        assert_eq!(Counters::decode(&begun.encode()).expect("whole"), begun);
+        assert!(Counters::decode(begun.encode().split_last().expect("bytes").1).is_err());
+        assert!(counters.point() < begun.point());
     }
 }

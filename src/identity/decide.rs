@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::identity::cache::value_bytes;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -26,6 +27,9 @@ use crate::identity::illegal;
 use crate::identity::lifted::Lift;
 use crate::identity::lifted::Lifted;
 use crate::identity::person::Person;
+
+/// Memory of a member of an object beside its texts.
+const MEMBER_BYTES: u64 = 96;
 
 /// Property of a new person: the id of the event that created it.
 const CREATOR_EVENT_UUID: &str = "$creator_event_uuid";
@@ -164,6 +168,16 @@ impl PropertyChanges<'_> {
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.unset.is_empty()
+    }
+
+    /// Memory that an object takes more at most once they are carried out, as it is, encoded, and in
+    /// a buffer.
+    pub(super) fn bytes(&self) -> u64 {
+        let member = |(key, value): &(&str, Value)| {
+            let key = u64::try_from(key.len()).unwrap_or(u64::MAX);
+            MEMBER_BYTES.saturating_add(key).saturating_add(value_bytes(value)).saturating_mul(3)
+        };
+        self.set.iter().map(member).fold(0, u64::saturating_add)
     }
 
     /// Carries the changes out.

@@ -1,10 +1,12 @@
-//! The rows that one call of `apply` touches, over the database as it was before the call.
+//! The rows that one batch changes, over the database as it was before.
 //!
-//! [`Overlay::fold`] carries out records in order; `write` puts the changed rows into a batch.
+//! [`Overlay::fold`] carries out records in order, until the overlay [`Overlay::is_full`]; `write`
+//! puts the changed rows into a batch.
 
 mod merge;
 mod operator;
 mod split;
+mod weight;
 mod write;
 
 use std::collections::BTreeMap;
@@ -23,7 +25,6 @@ use crate::identity::IdentityError;
 use crate::identity::cache::Caches;
 use crate::identity::cache::Fingerprint;
 use crate::identity::cache::IdState;
-use crate::identity::cache::row_bytes;
 use crate::identity::change::Effect;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -32,6 +33,8 @@ use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
 use crate::identity::codec;
 use crate::identity::codec::Counters;
+use crate::identity::codec::Point;
+use crate::identity::codec::Progress;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::decide::Creation;
@@ -42,18 +45,14 @@ use crate::identity::decide::group::TypeSlot;
 use crate::identity::deletions::Mark;
 use crate::identity::lifted::Lifted;
 use crate::identity::lifted::Settled;
-use crate::identity::overlay::merge::RECORD_MAX_MOVES;
+use crate::identity::loaded::GroupTypes;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
-use crate::identity::store::GroupTypes;
 use crate::identity::view::View;
 
 /// Longest distinct id that is stored, in bytes: 400 characters of 4 bytes. Ingest cuts them to
 /// 200; this is what keeps a key within the 64 KiB that the database takes.
 const ID_MAX_BYTES: usize = 1600;
-
-/// Memory of decoded rows that are not cached, beyond which [`Overlay::is_full`].
-const ROWS_MAX_BYTES: u64 = 64 << 20;
 
 /// Changed and read rows.
 pub(super) struct Overlay<'s> {
@@ -77,10 +76,10 @@ pub(super) struct Overlay<'s> {
     groups: BTreeMap<(ProjectId, u8, String), Group>,
     /// Persons more or less, by project.
     counts: BTreeMap<ProjectId, i64>,
-    /// Memory of rows that were read for this overlay.
-    rows_bytes: u64,
-    /// What is left of [`RECORD_MAX_MOVES`] for the record.
-    moves_left: usize,
+    /// Memory of all that is here, and of the batch that will be made of it.
+    bytes: u64,
+    /// From so many bytes on it is full.
+    bytes_max: u64,
     warnings: Vec<Warning>,
     effects: Vec<Effect>,
 }
@@ -172,6 +171,7 @@ impl<'s> Overlay<'s> {
         caches: &'s Caches,
         counters: Counters,
         types: Arc<GroupTypes>,
+        bytes_max: u64,
     ) -> Self {
         Self {
             view,
@@ -188,33 +188,44 @@ impl<'s> Overlay<'s> {
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
             counts: BTreeMap::new(),
-            rows_bytes: 0,
-            moves_left: RECORD_MAX_MOVES,
+            bytes: 0,
+            bytes_max,
             warnings: Vec::new(),
             effects: Vec::new(),
         }
     }
 
-    /// Carries out a record, or skips it if it has been applied.
+    /// Carries out what is left of a record, or skips it if it has been applied. `false` if the overlay
+    /// became full before the end: the rest is for the next one.
     ///
     /// # Errors
     ///
     /// If a row cannot be read. The overlay is then good for nothing.
-    pub(super) fn fold(&mut self, record: &Record) -> Result<(), IdentityError> {
+    pub(super) fn fold(&mut self, record: &Record) -> Result<bool, IdentityError> {
         if record.sequence <= self.counters.applied {
-            return Ok(());
+            return Ok(true);
+        }
+        if self.counters.progress.sequence != record.sequence {
+            let sequence = record.sequence;
+            self.counters.progress = Progress { sequence, ..Progress::default() };
+        }
+        let applied = usize::try_from(self.counters.progress.ops).unwrap_or(usize::MAX);
+        for op in record.ops.get(applied..).unwrap_or_default() {
+            if self.is_full() {
+                return Ok(false);
+            }
+            self.carry_out(record.project, op)?;
+            self.counters.progress.ops += 1;
         }
         self.counters.applied = record.sequence;
-        self.moves_left = RECORD_MAX_MOVES;
-        for op in &record.ops {
-            self.carry_out(record.project, op)?;
-        }
-        Ok(())
+        self.counters.progress = Progress::default();
+        Ok(true)
     }
 
-    /// Whether so many rows were read that this overlay should be written before it takes more records.
+    /// Whether it takes so much memory that it is to be written before it takes more. An overlay
+    /// without rows is never full, so each takes one op at least.
     pub(super) fn is_full(&self) -> bool {
-        self.rows_bytes > ROWS_MAX_BYTES
+        self.bytes >= self.bytes_max && self.bytes > 0
     }
 
     /// What operators' operations did so far, in their order.
@@ -222,9 +233,24 @@ impl<'s> Overlay<'s> {
         &self.effects
     }
 
-    /// Sequence of the last record that was carried out.
-    pub(super) fn sequence(&self) -> u64 {
-        self.counters.applied
+    /// The persons whose overrides change.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = &(ProjectId, Uuid)> {
+        self.overrides.keys()
+    }
+
+    /// Uuids that persons had before they were split.
+    pub(super) fn splits(&self) -> &BTreeSet<(ProjectId, Uuid)> {
+        &self.splits
+    }
+
+    /// The state after this overlay.
+    pub(super) fn point(&self) -> Point {
+        self.counters.point()
+    }
+
+    /// Sequence of the record that is being carried out.
+    fn sequence(&self) -> u64 {
+        self.counters.progress.sequence
     }
 
     /// The persons whose stored rows are written anew or go.
@@ -335,6 +361,7 @@ impl<'s> Overlay<'s> {
 
     fn warn(&mut self, project: ProjectId, op: &Op, kind: WarningKind) {
         let distinct_id = op.distinct_id.clone();
+        self.grow(weight::entry(distinct_id.len()));
         self.warnings.push(Warning { project, event_id: op.event_id, distinct_id, kind });
     }
 
@@ -353,6 +380,7 @@ impl<'s> Overlay<'s> {
                     None => self.view.id(project, distinct_id)?,
                 };
                 let row = IdRow { state, changed: None, is_cached: cached.is_some() };
+                self.grow(weight::READ_ID_BYTES);
                 self.ids.insert(fingerprint, row);
                 state
             }
@@ -380,12 +408,9 @@ impl<'s> Overlay<'s> {
         let is_cached = cached.is_some();
         let person = match cached {
             Some(person) => person,
-            None => {
-                let person = self.view.person_by_number(project, number)?.ok_or(GONE)?;
-                self.rows_bytes = self.rows_bytes.saturating_add(row_bytes(&person));
-                Arc::new(person)
-            }
+            None => Arc::new(self.view.person_by_number(project, number)?.ok_or(GONE)?),
         };
+        self.grow(weight::read_person(&person));
         let row = PersonRow {
             project,
             person: Some(Arc::clone(&person)),
@@ -410,7 +435,11 @@ impl<'s> Overlay<'s> {
     fn row_to_change(&mut self, number: i64) -> Result<&mut PersonRow, IdentityError> {
         let caches = self.caches;
         let row = self.row(number)?;
-        row.is_changed = true;
+        if !std::mem::replace(&mut row.is_changed, true) {
+            let bytes = row.person.as_deref().map_or(0, weight::changed_person);
+            self.grow(bytes);
+        }
+        let row = self.row(number)?;
         if std::mem::take(&mut row.is_cached) {
             caches.forget_row(number);
         }
@@ -420,6 +449,7 @@ impl<'s> Overlay<'s> {
     fn set_id(&mut self, project: ProjectId, distinct_id: &str, state: IdState) {
         let fingerprint = self.caches.fingerprint(project, distinct_id);
         let changed = Some((project, distinct_id.into()));
+        self.grow(weight::entry(distinct_id.len()));
         self.ids.insert(fingerprint, IdRow { state, changed, is_cached: false });
     }
 
@@ -432,7 +462,7 @@ impl<'s> Overlay<'s> {
             properties: creation.properties,
             is_identified: creation.is_identified,
             version: 0,
-            changed_sequence: self.counters.applied,
+            changed_sequence: self.sequence(),
         };
         let uuid = creation.uuid;
         let number = self.insert_person(project, person);
@@ -449,6 +479,7 @@ impl<'s> Overlay<'s> {
         let number = self.counters.next_person;
         self.counters.next_person = number.saturating_add(1);
         person.number = number;
+        self.grow(weight::changed_person(&person));
         self.uuids.insert((project, person.uuid), Some(number));
         let row = PersonRow {
             project,
@@ -468,13 +499,15 @@ impl<'s> Overlay<'s> {
     /// Lists a distinct id with a person whose row is here.
     fn attach(&mut self, project: ProjectId, number: i64, (position, id): (i64, Box<str>)) {
         self.detached.remove(&(project, number, position));
+        self.grow(weight::entry(id.len()));
         if let Some(row) = self.persons.get_mut(&number) {
             row.attached.insert(position, id);
         }
     }
 
     fn revise(&mut self, project: ProjectId, revision: Revision<'_>) -> Result<(), IdentityError> {
-        let sequence = self.counters.applied;
+        let sequence = self.sequence();
+        self.grow(revision.properties.bytes());
         let row = self.row_to_change(revision.person)?;
         let mut uuid = Uuid::nil();
         let has_changes = !revision.properties.is_empty();
@@ -508,6 +541,7 @@ impl<'s> Overlay<'s> {
         self.set_id(project, distinct_id, IdState::Person(number));
         let own = PersonId::of(project, distinct_id).0;
         if own != uuid {
+            self.grow(weight::entry(0));
             self.overrides.insert((project, own), uuid);
         }
     }
@@ -549,7 +583,10 @@ impl<'s> Overlay<'s> {
                 }))
             }
         };
-        if !group::merge_group(&mut group.properties, set, &[]) {
+        let fits = group::merge_group(&mut group.properties, set, &[]);
+        let bytes = weight::group(key, group);
+        self.grow(bytes);
+        if !fits {
             self.warn(project, op, WarningKind::PropertiesTooLarge);
         }
         Ok(())

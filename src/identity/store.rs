@@ -1,13 +1,17 @@
 //! [`Identities`]: the one way in, and the door to the reads.
 
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::slice::Iter;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use fjall::PersistMode;
-use hashbrown::HashMap;
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -15,26 +19,34 @@ use tokio::sync::watch;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::cache::Caches;
-use crate::identity::cache::Decoded;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
 use crate::identity::codec;
-use crate::identity::codec::Counters;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Deletions;
+use crate::identity::loaded::GroupTypes;
+use crate::identity::loaded::Loaded;
+use crate::identity::loaded::Open;
+use crate::identity::loaded::Writer;
+use crate::identity::loaded::load_deletions;
 use crate::identity::overlay::Overlay;
 use crate::identity::overrides::Overrides;
+use crate::identity::overrides::Splits;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::survivors::Survivors;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
 use crate::identity::watch::Feed;
 use crate::identity::watch::Watch;
 
-/// Group types by project, in the order of their indexes. At most five per project.
-pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
+/// Entries that [`Identities::read_overrides`] reads between two questions whether to go on.
+const OVERRIDES_AT_ONCE: usize = 10_000;
+
+/// How long [`Identities::reopen`] waits for readers, and the time between its looks.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
 /// Memory of the caches, in bytes. All of them grow only as they are used. The write buffers of the
 /// database come on top: 34 MiB, for moments twice that.
@@ -46,12 +58,27 @@ pub struct Limits {
     pub rows_bytes: u64,
     /// Blocks of the database's files.
     pub blocks_bytes: u64,
+    /// Persons that were merged, an eighth of it to know who was not.
+    pub overrides_bytes: u64,
+    /// Rows that change in one batch, with the batch itself: records that need more are applied in
+    /// parts. Beside the caches, and only while records are applied.
+    pub part_bytes: u64,
 }
 
+/// [`Limits::part_bytes`] of a server: some ten thousand new persons, which take a tenth of a second.
+const PART_BYTES: u64 = 32 << 20;
+
 impl Limits {
-    /// Divides `bytes` among the caches. Most for known ids: every event asks for one.
+    /// Divides `bytes` among the caches, and takes as much again for merged persons: a question that
+    /// goes through all events asks for each of theirs. Most for known ids: every event asks for one.
     pub fn within(bytes: u64) -> Self {
-        Self { ids_bytes: bytes / 2, rows_bytes: bytes / 4, blocks_bytes: bytes / 4 }
+        Self {
+            ids_bytes: bytes / 2,
+            rows_bytes: bytes / 4,
+            blocks_bytes: bytes / 4,
+            overrides_bytes: bytes,
+            part_bytes: PART_BYTES,
+        }
     }
 }
 
@@ -78,8 +105,12 @@ impl std::fmt::Debug for Identities {
 }
 
 struct Shared {
-    tables: Arc<Tables>,
-    decoded: Arc<Decoded>,
+    directory: PathBuf,
+    limits: Limits,
+    /// None while the database is closed.
+    open: ArcSwapOption<Open>,
+    /// Whether a sync failed; see [`IdentityError::Unsynced`].
+    is_unsynced: AtomicBool,
     /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one
     /// that came by mistake has to wait.
     writer: Mutex<Writer>,
@@ -87,7 +118,8 @@ struct Shared {
     feed: Feed,
     applied: watch::Sender<u64>,
     hurry: Hurry,
-    overrides: ArcSwap<Overrides>,
+    survivors: Arc<Survivors>,
+    splits: ArcSwap<Splits>,
     deletions: ArcSwap<Deletions>,
     types: ArcSwap<GroupTypes>,
 }
@@ -113,11 +145,6 @@ impl Hurry {
     }
 }
 
-struct Writer {
-    caches: Caches,
-    counters: Counters,
-}
-
 impl Identities {
     /// Opens the state in a directory, or creates an empty one whose applied sequence is 0.
     ///
@@ -126,43 +153,97 @@ impl Identities {
     /// If another process has it open, the disk fails, or another version wrote it. For
     /// [`IdentityError::Damaged`], delete the directory and replay the log.
     pub fn open(directory: &Path, limits: Limits) -> Result<Self, IdentityError> {
-        let tables = Arc::new(Tables::open(directory, limits.blocks_bytes)?);
-        let decoded = Arc::new(Decoded::new(limits.rows_bytes / 2));
-        let counters = View::new(Arc::clone(&tables), Arc::clone(&decoded)).counters()?;
-        let caches = Caches::new(limits.ids_bytes, limits.rows_bytes / 2);
-        let writer = Writer { caches, counters };
+        let Loaded { open, writer, splits, deletions, types } = Loaded::from(directory, limits)?;
+        let survivors = Survivors::new(limits.overrides_bytes);
+        if let Some(first) = open.tables.overrides.first_key_value() {
+            survivors.note(&codec::decode_override_key(&first.key()?)?);
+        } else {
+            survivors.begin_to_filter();
+        }
         let shared = Shared {
-            applied: watch::Sender::new(counters.applied),
+            directory: directory.to_owned(),
+            limits,
+            open: ArcSwapOption::from_pointee(open),
+            is_unsynced: AtomicBool::new(false),
+            applied: watch::Sender::new(writer.counters.applied),
             hurry: Hurry::default(),
-            overrides: ArcSwap::from_pointee(load_overrides(&tables)?),
-            deletions: ArcSwap::from_pointee(load_deletions(&tables)?),
-            types: ArcSwap::from_pointee(load_types(&tables)?),
+            survivors: Arc::new(survivors),
+            splits: ArcSwap::from_pointee(splits),
+            deletions: ArcSwap::from_pointee(deletions),
+            types: ArcSwap::from_pointee(types),
             writer: Mutex::new(writer),
             feed: Feed::default(),
-            decoded,
-            tables,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Applies records in the order of their sequences, each as a whole; all as one atomic change,
-    /// unless the persons that they are about take too much memory together. Records that have been
-    /// applied before are skipped, so a replay may start anywhere before the end.
+    /// Closes the database and opens it again: after a failed write it takes no others. Views of
+    /// before are of no use any more. What was applied last may be lost, so that
+    /// [`Identities::applied_sequence`] goes back; the caller applies the log from there, and what
+    /// comes out is the same, since the same records lead from one state to the same next one.
+    ///
+    /// # Errors
+    ///
+    /// Somebody still reads, or the disk is still full: call it again.
+    /// [`IdentityError::Unsynced`] does not pass.
+    pub fn reopen(&self) -> Result<(), IdentityError> {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock();
+        if shared.is_unsynced.load(Ordering::Acquire) {
+            return Err(IdentityError::Unsynced);
+        }
+        if let Some(open) = shared.open.swap(None) {
+            open.tables.close();
+            writer.closing = Arc::downgrade(&open.tables);
+        }
+        let mut waited = Duration::ZERO;
+        while writer.closing.strong_count() > 0 {
+            if waited >= CLOSE_WAIT {
+                return Err(IdentityError::Reopening);
+            }
+            std::thread::sleep(CLOSE_LOOK);
+            waited += CLOSE_LOOK;
+        }
+        let loaded = Loaded::from(&shared.directory, shared.limits)?;
+        *writer = loaded.writer;
+        shared.survivors.forget();
+        shared.splits.store(Arc::new(loaded.splits));
+        shared.deletions.store(Arc::new(loaded.deletions));
+        shared.types.store(Arc::new(loaded.types));
+        // Before the database is there for others: what they read here is in it.
+        shared.applied.send_replace(writer.counters.applied);
+        shared.open.store(Some(Arc::new(loaded.open)));
+        Ok(())
+    }
+
+    /// The open database.
+    fn tables(&self) -> Result<Arc<Tables>, IdentityError> {
+        let open = self.shared.open.load();
+        Ok(Arc::clone(&open.as_ref().ok_or(IdentityError::Reopening)?.tables))
+    }
+
+    /// Applies records in the order of their sequences, in as few atomic changes as their memory
+    /// allows. One of many ops may take several, and how far it is applied is part of each: after a
+    /// crash the same record goes on from there. Readers may see the persons of its first ops before
+    /// the others; [`Identities::wait_applied`] waits for all. Records that have been applied before
+    /// are skipped, so a replay may start anywhere before the end.
     ///
     /// Blocks: reads rows that are not cached, writes the database's journal, and waits when the
     /// database has fallen behind with its flushes. Does not sync; see [`Identities::persist`].
     ///
     /// # Errors
     ///
-    /// The record at fault and those behind it were not applied then. After
+    /// The op at fault and those behind it were not applied then. After
     /// [`IdentityError::Database`] open the state again.
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
-        self.apply_noting(records, |_| true)
+        let mut warnings = Vec::new();
+        self.apply_noting(records, |_| true, |warning| warnings.push(warning))?;
+        Ok(Applied { sequence: self.applied_sequence(), warnings })
     }
 
     /// As [`Identities::apply`]. `note` is shown what operators' operations among the records do,
     /// if any does something, before that takes effect, and says whether that is written down. After
-    /// a crash in between it is shown the same again.
+    /// a crash in between it is shown the same again. `warn` is told what [`Applied::warnings`] has.
     ///
     /// # Errors
     ///
@@ -171,49 +252,78 @@ impl Identities {
         &self,
         records: &[Record],
         mut note: impl FnMut(&[Effect]) -> bool,
-    ) -> Result<Applied, IdentityError> {
+        mut warn: impl FnMut(Warning),
+    ) -> Result<(), IdentityError> {
         let mut writer = self.shared.writer.lock();
-        let (mut rest, mut warnings) = (records.iter(), Vec::new());
-        while rest.len() > 0 {
-            warnings.extend(self.apply_some(&mut writer, &mut rest, &mut note)?);
+        let mut rest = records;
+        while !rest.is_empty() {
+            let (later, warnings) = self.apply_some(&mut writer, rest, &mut note)?;
+            warnings.into_iter().for_each(&mut warn);
+            rest = later;
         }
-        Ok(Applied { sequence: writer.counters.applied, warnings })
+        Ok(())
     }
 
-    /// Applies records as one atomic change, until there are no more or their persons fill the memory.
-    fn apply_some(
+    /// Applies no more than `parts` atomic changes of records, as far as a process comes that ends
+    /// then.
+    #[cfg(test)]
+    pub(super) fn apply_parts(
+        &self,
+        records: &[Record],
+        parts: usize,
+    ) -> Result<Vec<Warning>, IdentityError> {
+        let mut writer = self.shared.writer.lock();
+        let (mut rest, mut all) = (records, Vec::new());
+        for _ in 0..parts {
+            let (later, warnings) = self.apply_some(&mut writer, rest, &mut |_| true)?;
+            all.extend(warnings);
+            rest = later;
+        }
+        Ok(all)
+    }
+
+    /// Applies the first of the records, or a part of the first, as one atomic change. Returns those that
+    /// are not applied as a whole.
+    fn apply_some<'r>(
         &self,
         writer: &mut Writer,
-        records: &mut Iter<'_, Record>,
+        records: &'r [Record],
         note: &mut impl FnMut(&[Effect]) -> bool,
-    ) -> Result<Vec<Warning>, IdentityError> {
+    ) -> Result<(&'r [Record], Vec<Warning>), IdentityError> {
         let shared = &*self.shared;
         let types = shared.types.load_full();
-        let mut overlay = Overlay::new(self.view(), &writer.caches, writer.counters, types);
+        let Writer { caches, counters, part_bytes, .. } = &*writer;
+        let mut overlay = Overlay::new(self.view(), caches, *counters, types, *part_bytes);
+        let mut rest = records;
         while !overlay.is_full()
-            && let Some(record) = records.next()
+            && let Some((record, later)) = rest.split_first()
+            && overlay.fold(record)?
         {
-            overlay.fold(record)?;
+            rest = later;
         }
         if !overlay.has_advanced(writer.counters) {
-            return Ok(Vec::new());
+            return Ok((rest, Vec::new()));
         }
         if !overlay.effects().is_empty() && !note(overlay.effects()) {
             return Err(IdentityError::NotNoted);
         }
-        let mut batch = shared.tables.database.batch();
-        overlay.write(&mut batch, &shared.tables)?;
-        if shared.feed.is_watched() {
-            shared.feed.note(overlay.sequence(), &overlay.rewritten());
+        let tables = self.tables()?;
+        let mut batch = tables.database.batch();
+        overlay.write(&mut batch, &tables)?;
+        shared.survivors.change(overlay.point(), overlay.overrides());
+        // Before the commit, too: whose distinct id is asked without need is found all the same.
+        if !overlay.splits().is_empty() {
+            let mut splits = Splits::clone(&shared.splits.load());
+            splits.extend(overlay.splits());
+            shared.splits.store(Arc::new(splits));
         }
-        batch.commit()?;
+        if shared.feed.is_watched() {
+            shared.feed.note(overlay.point(), &overlay.rewritten());
+        }
+        tables.commit(batch)?;
+        drop(tables);
         let published = overlay.publish();
         writer.counters = published.counters;
-        if !published.overrides.is_empty() || !published.splits.is_empty() {
-            let (changes, splits) = (published.overrides, published.splits);
-            let next = shared.overrides.load().with(changes.into_iter(), splits.into_iter());
-            shared.overrides.store(Arc::new(next));
-        }
         if !published.marks.is_empty() {
             let marks =
                 published.marks.into_iter().map(|mark| (mark.place, mark.asked_at, mark.ids));
@@ -223,8 +333,10 @@ impl Identities {
         if let Some(types) = published.types {
             shared.types.store(types);
         }
-        shared.applied.send_replace(published.counters.applied);
-        Ok(published.warnings)
+        shared.applied.send_if_modified(|applied| {
+            std::mem::replace(applied, published.counters.applied) != published.counters.applied
+        });
+        Ok((rest, published.warnings))
     }
 
     /// Makes everything applied so far durable, and returns the sequence up to which the log is no
@@ -234,10 +346,22 @@ impl Identities {
     ///
     /// If the sync failed; open the state again and replay.
     pub fn persist(&self) -> Result<u64, IdentityError> {
-        // Read before the sync: what is applied meanwhile may have missed it.
+        let tables = self.tables()?;
+        // Read before the sync: what is applied meanwhile may have missed it. And read while these
+        // tables are held, so that no others, which may lack some of it, come in their place.
         let applied = self.applied_sequence();
-        self.shared.tables.database.persist(PersistMode::SyncData)?;
+        self.sync(&tables)?;
         Ok(applied)
+    }
+
+    fn sync(&self, tables: &Tables) -> Result<(), IdentityError> {
+        let synced = tables.database.persist(PersistMode::SyncData);
+        if let Err(fjall::Error::Io(error)) = &synced
+            && !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        {
+            self.shared.is_unsynced.store(true, Ordering::Release);
+        }
+        Ok(synced?)
     }
 
     /// Remembers, durably, that records before the next one to be applied are lost, so that persons
@@ -247,8 +371,9 @@ impl Identities {
     ///
     /// If the database fails.
     pub fn mark_incomplete(&self) -> Result<(), IdentityError> {
-        self.shared.tables.meta.insert(codec::INCOMPLETE_KEY, b"")?;
-        Ok(self.shared.tables.database.persist(PersistMode::SyncData)?)
+        let tables = self.tables()?;
+        tables.meta.insert(codec::INCOMPLETE_KEY, b"")?;
+        self.sync(&tables)
     }
 
     /// Whether records were lost, see [`Identities::mark_incomplete`].
@@ -257,7 +382,7 @@ impl Identities {
     ///
     /// If the database fails.
     pub fn is_incomplete(&self) -> Result<bool, IdentityError> {
-        Ok(self.shared.tables.meta.get(codec::INCOMPLETE_KEY)?.is_some())
+        Ok(self.tables()?.meta.get(codec::INCOMPLETE_KEY)?.is_some())
     }
 
     /// Sequence of the last applied record; 0 for none.
@@ -296,7 +421,8 @@ impl Identities {
 
     /// A snapshot, for several reads that have to agree.
     pub fn view(&self) -> View {
-        View::new(Arc::clone(&self.shared.tables), Arc::clone(&self.shared.decoded))
+        let open = self.shared.open.load();
+        open.as_ref().map_or_else(View::closed, |open| open.view())
     }
 
     /// Begins to tell which persons of a project change, from the view that is given on. Waits for an
@@ -312,9 +438,31 @@ impl Identities {
         &self.shared.feed
     }
 
-    /// The overrides as of the last applied record. Memory only.
-    pub fn overrides(&self) -> Arc<Overrides> {
-        self.shared.overrides.load_full()
+    /// The overrides as of the last applied record.
+    pub fn overrides(&self) -> Overrides {
+        let (view, survivors) = (self.view(), Arc::clone(&self.shared.survivors));
+        Overrides::new(view, survivors, self.shared.splits.load_full())
+    }
+
+    /// Reads which persons were merged, so that others need not be looked up. Takes a second for some
+    /// millions; until it was called, every look-up reads the database. `goes_on` is asked now and
+    /// then; if it says no, that stays so.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn read_overrides(&self, goes_on: impl Fn() -> bool) -> Result<(), IdentityError> {
+        let (mut read, mut is_all) = (0_usize, true);
+        self.view().scan_overrides(|key, _| {
+            self.shared.survivors.note(&key);
+            read += 1;
+            is_all = !read.is_multiple_of(OVERRIDES_AT_ONCE) || goes_on();
+            Ok(if is_all { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        if is_all {
+            self.shared.survivors.begin_to_filter();
+        }
+        Ok(())
     }
 
     /// The events that are deleted and may still be in files or memory, as of the last applied
@@ -331,8 +479,9 @@ impl Identities {
     ///
     /// If the database fails or a row is damaged; then some may not be noted.
     pub fn finish_deletions(&self, through: u64, at: UnixMicros) -> Result<usize, IdentityError> {
-        let Shared { tables, writer, deletions, .. } = &*self.shared;
+        let Shared { writer, deletions, .. } = &*self.shared;
         let writing = writer.lock();
+        let tables = self.tables()?;
         let mut batch = tables.database.batch();
         let mut done = 0;
         for entry in tables.meta.prefix(codec::DELETING_PREFIX) {
@@ -350,18 +499,20 @@ impl Identities {
             done += 1;
         }
         if done > 0 {
-            batch.commit()?;
-            deletions.store(Arc::new(load_deletions(tables)?));
+            tables.commit(batch)?;
+            deletions.store(Arc::new(load_deletions(&tables)?));
         }
         drop(writing);
         if done > 0 {
-            tables.database.persist(PersistMode::SyncData)?;
+            self.sync(&tables)?;
         }
         Ok(done)
     }
 
-    /// The group types of a project, in the order of their indexes. Memory only.
-    pub fn group_types(&self, project: ProjectId) -> Arc<[String]> {
+    /// The group types of a project that groups or their changes have named, in the order of their
+    /// indexes. What the project has in all stands in `metadata`.
+    #[cfg(test)]
+    pub(in crate::identity) fn group_types(&self, project: ProjectId) -> Arc<[String]> {
         self.shared.types.load().get(&project).cloned().unwrap_or_default()
     }
 
@@ -395,7 +546,7 @@ impl Identities {
     /// Writes all buffers to files, as the database does when they are full.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
-        self.shared.tables.flush()
+        self.tables()?.flush()
     }
 
     /// Puts these bytes in the place of a person's row, and gives those that were there.
@@ -407,9 +558,9 @@ impl Identities {
         row: &[u8],
     ) -> Result<Vec<u8>, IdentityError> {
         let key = codec::key(project, &[&number.to_be_bytes()]);
-        let persons = &self.shared.tables.persons;
-        let before = persons.get(&key)?;
-        persons.insert(key, row)?;
+        let tables = self.tables()?;
+        let before = tables.persons.get(&key)?;
+        tables.persons.insert(key, row)?;
         Ok(before.map(|before| before.to_vec()).unwrap_or_default())
     }
 
@@ -418,41 +569,4 @@ impl Identities {
     pub(super) fn ids_memory(&self) -> (usize, usize) {
         self.shared.writer.lock().caches.ids_memory()
     }
-}
-
-fn load_overrides(tables: &Tables) -> Result<Overrides, IdentityError> {
-    let mut entries = Vec::new();
-    for entry in tables.overrides.iter() {
-        let (key, survivor) = entry.into_inner()?;
-        entries.push((codec::decode_override_key(&key)?, codec::uuid(&survivor, "override")?));
-    }
-    let mut splits = Vec::new();
-    for entry in tables.meta.prefix(codec::SPLIT_PREFIX) {
-        let (key, _) = entry.into_inner()?;
-        splits.push(codec::decode_split_key(&key)?);
-    }
-    Ok(Overrides::new(entries.into_iter(), splits.into_iter()))
-}
-
-fn load_deletions(tables: &Tables) -> Result<Deletions, IdentityError> {
-    let mut requests = Vec::new();
-    for entry in tables.meta.prefix(codec::DELETING_PREFIX) {
-        let (key, ids) = entry.into_inner()?;
-        let place = codec::decode_deleting_key(&key)?;
-        let row = tables.deletions.get(codec::deletion_key(place))?;
-        let row = row.ok_or(IdentityError::Damaged { what: "deletion" })?;
-        let asked_at = codec::decode_deletion(&row)?.asked_at;
-        requests.push((place, asked_at, codec::decode_deleting(&ids)?));
-    }
-    Ok(Deletions::new(requests.into_iter()))
-}
-
-fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {
-    let mut types = GroupTypes::new();
-    for entry in tables.meta.prefix(codec::TYPES_PREFIX) {
-        let (key, names) = entry.into_inner()?;
-        let project = codec::meta_project(codec::TYPES_PREFIX, &key)?;
-        types.insert(project, codec::decode_types(&names)?.into());
-    }
-    Ok(types)
 }

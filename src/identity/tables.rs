@@ -14,10 +14,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use fjall::AbstractTree;
 use fjall::Database;
 use fjall::Keyspace;
 use fjall::KeyspaceCreateOptions;
+use fjall::OwnedWriteBatch;
+use fjall::PersistMode;
 use fjall::compaction::Leveled;
 use fjall::config::FilterPolicy;
 use fjall::config::PartitioningPolicy;
@@ -43,6 +49,14 @@ const WORKER_THREADS: usize = 1;
 /// work beyond a million persons, and takes more memory.
 const FILE_BYTES: u64 = 8 * MIB;
 
+/// Full buffers of a keyspace that wait to be flushed, and files of it that wait to be merged, from
+/// which on a batch waits. The database halts at 4 and 30, and a batch leads to one or two more.
+const SEALED_MAX: usize = 2;
+const UNMERGED_MAX: usize = 20;
+
+/// Time between looks whether it has caught up.
+const FLUSH_LOOK: Duration = Duration::from_millis(1);
+
 /// Persons of an older state that are listed in one batch.
 const LISTED_AT_ONCE: usize = 10_000;
 
@@ -59,6 +73,8 @@ pub(super) struct Tables {
     pub(super) emails: Keyspace,
     pub(super) deletions: Keyspace,
     pub(super) meta: Keyspace,
+    /// Whether readers are to let go of it.
+    closing: AtomicBool,
 }
 
 /// Options of a keyspace; the database keeps those with which a keyspace was made.
@@ -97,6 +113,7 @@ impl Tables {
             emails: in_order("emails", 2)?,
             deletions: by_key("deletions", 1)?,
             meta: by_key("meta", 1)?,
+            closing: AtomicBool::new(false),
             database,
         };
         tables.check_format()?;
@@ -104,16 +121,49 @@ impl Tables {
         Ok(tables)
     }
 
+    fn keyspaces(&self) -> [&Keyspace; 10] {
+        let Self { ids, persons, person_ids, uuids, overrides, groups, .. } = self;
+        let Self { listed, emails, deletions, meta, .. } = self;
+        [ids, persons, person_ids, uuids, overrides, groups, listed, emails, deletions, meta]
+    }
+
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
-        let small = [&self.overrides, &self.groups, &self.listed, &self.emails];
-        let small = small.into_iter().chain([&self.deletions, &self.meta]);
-        for keyspace in
-            [&self.ids, &self.persons, &self.person_ids, &self.uuids].into_iter().chain(small)
-        {
+        self.keyspaces().into_iter().try_for_each(|keyspace| {
             keyspace.rotate_memtable_and_wait()?;
+            Ok(())
+        })
+    }
+
+    /// Writes a batch, once the database has caught up with its flushes.
+    ///
+    /// The database itself waits for that after it has written, for ever if its thread has ended
+    /// because a flush failed. Here that is seen.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails, or has failed before.
+    pub(super) fn commit(&self, batch: OwnedWriteBatch) -> Result<(), IdentityError> {
+        let lags = |keyspace: &Keyspace| {
+            keyspace.tree.sealed_memtable_count() >= SEALED_MAX
+                || keyspace.tree.l0_run_count() >= UNMERGED_MAX
+        };
+        while self.keyspaces().into_iter().any(lags) {
+            // Fails after any other failure.
+            self.database.persist(PersistMode::Buffer)?;
+            std::thread::sleep(FLUSH_LOOK);
         }
-        Ok(())
+        Ok(batch.commit()?)
+    }
+
+    /// Has readers let go of the database.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Tables::close`] was called.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// Lists the persons of a state that was written before persons were listed or found by their
@@ -134,12 +184,11 @@ impl Tables {
                 batch.insert(&self.emails, codec::email_key(project, email, number), b"");
             }
             if count.is_multiple_of(LISTED_AT_ONCE) {
-                std::mem::replace(&mut batch, self.database.batch()).commit()?;
+                self.commit(std::mem::replace(&mut batch, self.database.batch()))?;
             }
         }
         batch.insert(&self.meta, codec::LISTED_KEY, b"");
-        batch.commit()?;
-        Ok(())
+        self.commit(batch)
     }
 
     fn check_format(&self) -> Result<(), IdentityError> {

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
@@ -38,13 +39,26 @@ use crate::identity::store::Identities;
 use crate::identity::store::Limits;
 use crate::identity::tests::model::Model;
 use crate::identity::tests::model::uuid_of;
+use crate::identity::view::View;
 
 const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
 const IDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "null", "Anonymous"];
 const TYPES: [&str; 7] = ["t0", "t1", "t2", "t3", "t4", "t5", "t6"];
 const GROUP_KEYS: [&str; 2] = ["g", "h"];
-const AMPLE: Limits = Limits { ids_bytes: 1 << 20, rows_bytes: 1 << 20, blocks_bytes: 1 << 20 };
-const NO_CACHE: Limits = Limits { ids_bytes: 0, rows_bytes: 0, blocks_bytes: 0 };
+const AMPLE: Limits = Limits {
+    ids_bytes: 1 << 20,
+    rows_bytes: 1 << 20,
+    blocks_bytes: 1 << 20,
+    overrides_bytes: 1 << 16,
+    part_bytes: 1 << 20,
+};
+const NO_CACHE: Limits = Limits {
+    ids_bytes: 0,
+    rows_bytes: 0,
+    blocks_bytes: 0,
+    overrides_bytes: 1 << 16,
+    part_bytes: 1 << 20,
+};
 
 fn open(directory: &Path) -> Identities {
     Identities::open(directory, AMPLE).expect("opens")
@@ -64,6 +78,9 @@ fn merge(distinct_id: &str, other: &str) -> Op {
 fn record(sequence: u64, ops: Vec<Op>) -> Record {
     Record { sequence, project: PROJECTS[0], ops }
 }
+
+/// Each op is a part of its own.
+const PARTS: Limits = Limits { part_bytes: 1, ..AMPLE };
 
 /// Everything that readers can see, compared.
 fn assert_same(identities: &Identities, model: &Model) {
@@ -138,10 +155,20 @@ fn assert_same(identities: &Identities, model: &Model) {
         assert_eq!(together, pairs.collect::<Vec<_>>());
         assert_groups(identities, model, project);
     }
-    let overrides: BTreeMap<_, _> = identities.overrides().iter().collect();
-    assert_eq!(overrides, model.overrides());
-    assert_eq!(identities.overrides().len(), overrides.len());
-    for (project, gone) in overrides.keys() {
+    assert_overrides(identities, model, &view);
+}
+
+fn assert_overrides(identities: &Identities, model: &Model, view: &View) {
+    let overrides = identities.overrides();
+    let entries: BTreeMap<_, _> = overrides.entries().expect("reads").into_iter().collect();
+    assert_eq!(entries, model.overrides());
+    for ((project, person), survivor) in &entries {
+        assert_eq!(overrides.get(*project, *person).expect("reads"), Some(*survivor));
+    }
+    for (project, person) in &model.persons {
+        assert_eq!(overrides.get(*project, person.uuid).expect("reads"), None);
+    }
+    for (project, gone) in entries.keys() {
         assert_eq!(view.person_by_uuid(*project, *gone).expect("reads"), None);
     }
 }
@@ -190,15 +217,18 @@ fn overrides_name_the_final_survivor() {
     let [a, b, c, new] = ["a", "b", "c", "new"].map(|id| uuid_of(project, id));
     let check = |identities: &Identities| {
         let overrides = identities.overrides();
-        assert_eq!([a, b, c, new].map(|uuid| overrides.resolve(project, uuid)), [c; 4]);
-        assert_eq!(overrides.get(project, c), None);
-        assert_eq!(overrides.resolve(PROJECTS[1], a), a);
-        assert_eq!(overrides.len(), 3);
+        let resolve = |uuid| overrides.resolve(project, uuid).expect("reads");
+        assert_eq!([a, b, c, new].map(resolve), [c; 4]);
+        assert_eq!(overrides.get(project, c).expect("reads"), None);
+        assert_eq!(overrides.resolve(PROJECTS[1], a).expect("reads"), a);
+        assert_eq!(overrides.entries().expect("reads").len(), 3);
         let ids = identities.view().distinct_ids(project, c).expect("reads");
         assert_eq!(ids, ["a", "b", "c", "new"]);
     };
     check(&identities);
-    assert!(before.is_empty(), "a version that a reader holds does not change");
+    let [a, c] = ["a", "c"].map(|id| uuid_of(project, id));
+    assert_eq!(before.resolve(project, a).expect("reads"), a, "what a reader holds stays");
+    assert_eq!(identities.overrides().resolve(project, a).expect("reads"), c);
     drop(identities);
     check(&open(directory.path()));
 }
@@ -257,6 +287,43 @@ fn a_state_is_open_once_and_of_one_format() {
     assert_eq!(other.to_string(), "identity state has format 9, this version reads 1");
 }
 
+/// Goal: whoever meets a damaged database hears what that means and what to do. Method: flip a byte at
+/// many places of the journal.
+#[test]
+fn a_damaged_journal_has_a_remedy() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    for sequence in 1..=20 {
+        let ops = IDS.iter().map(|id| op(id, OpKind::Touch)).collect();
+        identities.apply(&[record(sequence, ops)]).expect("applies");
+    }
+    identities.persist().expect("is durable");
+    drop(identities);
+    let entries = std::fs::read_dir(directory.path()).expect("a list");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_journal = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "jnl");
+    let journal = paths.filter(is_journal).max().expect("a journal");
+    let good = std::fs::read(&journal).expect("the journal");
+    let end = good.iter().rposition(|byte| *byte != 0).expect("it is not empty");
+    let mut refused = 0;
+    for place in (0..=end).step_by(end / 40 + 1) {
+        let mut bad = good.clone();
+        bad[place] ^= 0x10;
+        std::fs::write(&journal, &bad).expect("damage");
+        let Err(error) = Identities::open(directory.path(), AMPLE) else { continue };
+        refused += 1;
+        assert_eq!(error.kind(), Kind::Unavailable);
+        let text = error.to_string();
+        let path = directory.path().display().to_string();
+        for part in [&path, "is damaged", "Restore the directory", "rebuilt from the log"] {
+            assert!(text.contains(part), "{place}: {text}");
+        }
+    }
+    assert!(refused > 10, "{refused}");
+    std::fs::write(&journal, &good).expect("the journal as it was");
+    assert_eq!(open(directory.path()).applied_sequence(), 20);
+}
+
 #[tokio::test]
 async fn waiting_ends_when_the_record_is_applied_or_the_time_is_up() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -299,7 +366,8 @@ fn readers_see_whole_moments() {
         view.scan_distinct_ids(project, visit).expect("scans");
         assert_eq!(scanned, LENGTH);
         let applied = identities.applied_sequence();
-        let overrides = u64::try_from(identities.overrides().len()).expect("small");
+        let overrides = identities.overrides().entries().expect("reads").len();
+        let overrides = u64::try_from(overrides).expect("small");
         assert!(overrides + 1 >= applied, "overrides are there when the sequence is");
     };
     std::thread::scope(|scope| {
@@ -317,6 +385,49 @@ fn readers_see_whole_moments() {
         check(0);
         println!("{round} checks beside the writer");
     });
+}
+
+/// Goal: a failed database can be opened again although there are readers: they let go of it, and those
+/// that come then see what was there. Method: it is done in the middle of a scan.
+#[test]
+fn a_state_is_opened_again_under_its_readers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    let (project, uuid) = (PROJECTS[0], uuid_of(PROJECTS[0], "b"));
+    let first = vec![op("a", OpKind::Touch), op("b", OpKind::Touch), merge("c", "d")];
+    identities.apply(&[record(1, first)]).expect("applies");
+    let (mut watch, before) = identities.watch(project);
+    let overrides = identities.overrides();
+    std::thread::scope(|scope| {
+        let (mut reopening, mut seen) = (None, 0);
+        let scanned = before.scan_persons(project, |_| {
+            seen += 1;
+            reopening.get_or_insert_with(|| scope.spawn(|| identities.reopen()));
+            while !matches!(identities.view().next_number(), Err(IdentityError::Reopening)) {
+                std::thread::yield_now();
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(matches!(scanned, Err(IdentityError::Reopening)), "{scanned:?}");
+        assert_eq!(seen, 1);
+        reopening.expect("begun").join().expect("ends").expect("opens");
+    });
+    let merged = overrides.get(project, uuid_of(project, "d"));
+    for read in [before.person_of(project, "a").err(), merged.err()] {
+        assert!(matches!(read, Some(IdentityError::Reopening)), "{read:?}");
+    }
+    assert_eq!(identities.applied_sequence(), 1);
+    assert_eq!(identities.view().person_count(project).expect("reads"), 3);
+    let applied = identities.apply(&[record(2, vec![merge("a", "b")])]).expect("applies");
+    assert_eq!(applied.sequence, 2);
+    assert_eq!(
+        identities.overrides().get(project, uuid).expect("reads"),
+        Some(uuid_of(project, "a"))
+    );
+    let (view, changed) = watch.changes().expect("reads");
+    let number = view.person_of(project, "a").expect("reads").expect("a").number;
+    assert!(changed.contains(usize::try_from(number).expect("small")));
+    assert_eq!(identities.persist().expect("syncs"), 2);
 }
 
 /// Prints what an op costs; asserts only that the cache stays within its limit.

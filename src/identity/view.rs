@@ -2,36 +2,32 @@
 //!
 //! A view keeps old rows on disk from being reclaimed: take one, use it, drop it. Reads may touch
 //! the disk; async code calls them on a blocking thread unless a few hundred microseconds are fine.
+//! Where errors are said to be of the database, [`IdentityError::Reopening`] is one of them.
 
 use std::ops::ControlFlow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fjall::Readable;
-use fjall::Snapshot;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::cache::Decoded;
 use crate::identity::cache::IdState;
 use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::deletions::Deletion;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::reading::Reading;
 use crate::identity::row::Row;
-use crate::identity::tables::Tables;
 
 /// Whether a scan goes on.
 pub type Flow = ControlFlow<()>;
 
 /// A snapshot of the state.
 pub struct View {
-    tables: Arc<Tables>,
-    decoded: Arc<Decoded>,
-    snapshot: Snapshot,
+    reading: Reading,
 }
 
 impl std::fmt::Debug for View {
@@ -41,9 +37,13 @@ impl std::fmt::Debug for View {
 }
 
 impl View {
-    pub(super) fn new(tables: Arc<Tables>, decoded: Arc<Decoded>) -> Self {
-        let snapshot = tables.database.snapshot();
-        Self { tables, decoded, snapshot }
+    pub(super) fn new(reading: Reading) -> Self {
+        Self { reading }
+    }
+
+    /// While the database is closed: every read fails.
+    pub(super) fn closed() -> Self {
+        Self { reading: Reading::closed() }
     }
 
     /// Sequence of the last record that this view contains.
@@ -84,8 +84,8 @@ impl View {
     ) -> Result<Option<Arc<Person>>, IdentityError> {
         let IdState::Person(number) = self.id(project, distinct_id)? else { return Ok(None) };
         let key = codec::key(project, &[&number.to_be_bytes()]);
-        let row = self.snapshot.get(&self.tables.persons, key)?;
-        row.map(|row| self.decoded.person(number, &row)).transpose()
+        let row = self.reading.get(|tables| &tables.persons, key)?;
+        row.map(|row| self.reading.decoded()?.person(number, &row)).transpose()
     }
 
     /// The person with this uuid. A person that was merged away has none; see
@@ -116,7 +116,7 @@ impl View {
         number: i64,
     ) -> Result<Option<Person>, IdentityError> {
         let key = codec::key(project, &[&number.to_be_bytes()]);
-        let row = self.snapshot.get(&self.tables.persons, key)?;
+        let row = self.reading.get(|tables| &tables.persons, key)?;
         row.map(|row| codec::decode_person(number, &row)).transpose()
     }
 
@@ -149,8 +149,8 @@ impl View {
         project: ProjectId,
         mut visit: impl FnMut(Person) -> Flow,
     ) -> Result<(), IdentityError> {
-        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])) {
-            let (key, row) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.persons, codec::key(project, &[]))? {
+            let (key, row) = entry?.into_inner()?;
             let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
             if visit(person).is_break() {
                 break;
@@ -174,9 +174,10 @@ impl View {
         let key = |number: i64| codec::key(project, &[&number.to_be_bytes()]);
         // A range that ends before it begins is not one that the database takes.
         let numbers = numbers.start..numbers.end.max(numbers.start);
-        for entry in self.snapshot.range(&self.tables.persons, key(numbers.start)..key(numbers.end))
+        for entry in
+            self.reading.range(|tables| &tables.persons, key(numbers.start)..key(numbers.end))?
         {
-            let (key, row) = entry.into_inner()?;
+            let (key, row) = entry?.into_inner()?;
             if visit(&Row::new(codec::decode_person_key(&key)?.1, &row)?)?.is_break() {
                 break;
             }
@@ -194,8 +195,9 @@ impl View {
         project: ProjectId,
         mut visit: impl FnMut(&Row<'_>) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
-        for entry in self.snapshot.prefix(&self.tables.persons, codec::key(project, &[])).rev() {
-            let (key, row) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.persons, codec::key(project, &[]))?.rev()
+        {
+            let (key, row) = entry?.into_inner()?;
             if visit(&Row::new(codec::decode_person_key(&key)?.1, &row)?)?.is_break() {
                 break;
             }
@@ -215,7 +217,7 @@ impl View {
         ask: impl FnOnce(&Row<'_>) -> T,
     ) -> Result<Option<T>, IdentityError> {
         let key = codec::key(project, &[&number.to_be_bytes()]);
-        let row = self.snapshot.get(&self.tables.persons, key)?;
+        let row = self.reading.get(|tables| &tables.persons, key)?;
         row.map(|row| Ok(ask(&Row::new(number, &row)?))).transpose()
     }
 
@@ -243,8 +245,8 @@ impl View {
     ) -> Result<(), IdentityError> {
         let first = codec::listed_key(project, newest, Uuid::max());
         let last = codec::listed_key(project, UnixMicros(i64::MIN), Uuid::nil());
-        for entry in self.snapshot.range(&self.tables.listed, first..=last) {
-            let (_, number) = entry.into_inner()?;
+        for entry in self.reading.range(|tables| &tables.listed, first..=last)? {
+            let (_, number) = entry?.into_inner()?;
             if visit(codec::number(&number, "listed person")?).is_break() {
                 break;
             }
@@ -266,8 +268,8 @@ impl View {
         let hash = codec::email_hash(&serde_json::Value::from(email));
         let prefix = codec::key(project, &[hash.as_bytes()]);
         let mut persons = Vec::new();
-        for entry in self.snapshot.prefix(&self.tables.emails, prefix) {
-            let number = codec::decode_email_key(&entry.key()?)?;
+        for entry in self.reading.prefix(|tables| &tables.emails, prefix)? {
+            let number = codec::decode_email_key(&entry?.key()?)?;
             let person = self.person_by_number(project, number)?;
             let own = |person: &Person| person.properties.get(codec::EMAIL).map(codec::email_hash);
             persons.extend(person.filter(|person| own(person) == Some(hash)));
@@ -289,8 +291,8 @@ impl View {
         let first = codec::key(project, &[]);
         let last = codec::listed_key(project, newest, Uuid::max());
         let mut count = 0;
-        for entry in self.snapshot.range(&self.tables.listed, first..last) {
-            entry.key()?;
+        for entry in self.reading.range(|tables| &tables.listed, first..last)? {
+            entry?.key()?;
             count += 1;
         }
         Ok(count)
@@ -308,8 +310,8 @@ impl View {
         limit: usize,
     ) -> Result<Vec<String>, IdentityError> {
         let prefix = codec::key(project, &[&number.to_be_bytes()]);
-        let entries = self.snapshot.prefix(&self.tables.person_ids, prefix).take(limit);
-        entries.map(|entry| codec::text(&entry.into_inner()?.1, "distinct id")).collect()
+        let entries = self.reading.prefix(|tables| &tables.person_ids, prefix)?.take(limit);
+        entries.map(|entry| codec::text(&entry?.into_inner()?.1, "distinct id")).collect()
     }
 
     /// Shows all distinct ids of a project with the numbers of their persons, in the order of the
@@ -323,8 +325,8 @@ impl View {
         project: ProjectId,
         mut visit: impl FnMut(i64, String) -> Flow,
     ) -> Result<(), IdentityError> {
-        for entry in self.snapshot.prefix(&self.tables.person_ids, codec::key(project, &[])) {
-            let (key, id) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.person_ids, codec::key(project, &[]))? {
+            let (key, id) = entry?.into_inner()?;
             let (number, _) = codec::decode_person_id_key(&key)?;
             if visit(number, codec::text(&id, "distinct id")?).is_break() {
                 break;
@@ -345,15 +347,15 @@ impl View {
         mut visit: impl FnMut(Person, Vec<String>) -> Flow,
     ) -> Result<(), IdentityError> {
         let prefix = codec::key(project, &[]);
-        let ids = self.snapshot.prefix(&self.tables.person_ids, &prefix);
+        let ids = self.reading.prefix(|tables| &tables.person_ids, &prefix)?;
         let mut ids = ids.map(|entry| {
-            let (key, id) = entry.into_inner()?;
+            let (key, id) = entry?.into_inner()?;
             let (number, _) = codec::decode_person_id_key(&key)?;
             Ok::<_, IdentityError>((number, codec::text(&id, "distinct id")?))
         });
         let mut next = ids.next().transpose()?;
-        for entry in self.snapshot.prefix(&self.tables.persons, &prefix) {
-            let (key, row) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.persons, &prefix)? {
+            let (key, row) = entry?.into_inner()?;
             let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
             let mut own = Vec::new();
             while let Some((owner, id)) = next.take_if(|(owner, _)| *owner <= person.number) {
@@ -379,8 +381,10 @@ impl View {
         project: ProjectId,
         mut visit: impl FnMut(Deletion) -> Flow,
     ) -> Result<(), IdentityError> {
-        for entry in self.snapshot.prefix(&self.tables.deletions, codec::key(project, &[])).rev() {
-            let (_, row) = entry.into_inner()?;
+        for entry in
+            self.reading.prefix(|tables| &tables.deletions, codec::key(project, &[]))?.rev()
+        {
+            let (_, row) = entry?.into_inner()?;
             if visit(codec::decode_deletion(&row)?).is_break() {
                 break;
             }
@@ -395,7 +399,7 @@ impl View {
     /// If the database fails or a row is damaged.
     pub fn person_count(&self, project: ProjectId) -> Result<u64, IdentityError> {
         let key = codec::meta_key(codec::COUNT_PREFIX, project);
-        let Some(count) = self.snapshot.get(&self.tables.meta, key)? else {
+        let Some(count) = self.reading.get(|tables| &tables.meta, key)? else {
             return Ok(0);
         };
         let count = codec::number(&count, "person count")?;
@@ -417,7 +421,7 @@ impl View {
             return Ok(None);
         }
         let key = codec::key(project, &[&[type_index], key.as_bytes()]);
-        let row = self.snapshot.get(&self.tables.groups, key)?;
+        let row = self.reading.get(|tables| &tables.groups, key)?;
         row.map(|row| codec::decode_group(&row)).transpose()
     }
 
@@ -433,8 +437,8 @@ impl View {
         mut visit: impl FnMut(String, Group) -> Flow,
     ) -> Result<(), IdentityError> {
         let prefix = codec::key(project, &[&[type_index]]);
-        for entry in self.snapshot.prefix(&self.tables.groups, &prefix) {
-            let (key, row) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.groups, &prefix)? {
+            let (key, row) = entry?.into_inner()?;
             let damaged = IdentityError::Damaged { what: "group key" };
             let key =
                 codec::text(key.strip_prefix(prefix.as_slice()).ok_or(damaged)?, "group key")?;
@@ -458,8 +462,8 @@ impl View {
     ) -> Result<(), IdentityError> {
         let prefix = codec::key(project, &[]);
         let damaged = || IdentityError::Damaged { what: "group key" };
-        for entry in self.snapshot.prefix(&self.tables.groups, &prefix) {
-            let (key, row) = entry.into_inner()?;
+        for entry in self.reading.prefix(|tables| &tables.groups, &prefix)? {
+            let (key, row) = entry?.into_inner()?;
             let rest = key.strip_prefix(prefix.as_slice()).and_then(<[u8]>::split_first);
             let (type_index, group_key) = rest.ok_or_else(damaged)?;
             let group_key = codec::text(group_key, "group key")?;
@@ -471,7 +475,7 @@ impl View {
     }
 
     pub(super) fn counters(&self) -> Result<Counters, IdentityError> {
-        let counters = self.snapshot.get(&self.tables.meta, codec::COUNTERS_KEY)?;
+        let counters = self.reading.get(|tables| &tables.meta, codec::COUNTERS_KEY)?;
         counters.map_or(Ok(Counters::START), |bytes| Counters::decode(&bytes))
     }
 
@@ -484,7 +488,7 @@ impl View {
             return Ok(IdState::Unknown);
         }
         let key = codec::key(project, &[distinct_id.as_bytes()]);
-        let Some(number) = self.snapshot.get(&self.tables.ids, key)? else {
+        let Some(number) = self.reading.get(|tables| &tables.ids, key)? else {
             return Ok(IdState::Unknown);
         };
         Ok(match codec::number(&number, "distinct id")? {
@@ -499,7 +503,7 @@ impl View {
         project: ProjectId,
         number: i64,
     ) -> Result<Vec<(i64, String)>, IdentityError> {
-        self.each_positioned_id(project, number).collect()
+        self.each_positioned_id(project, number)?.collect()
     }
 
     /// The same, one after the other, for those who do not need all.
@@ -507,13 +511,41 @@ impl View {
         &self,
         project: ProjectId,
         number: i64,
-    ) -> impl Iterator<Item = Result<(i64, String), IdentityError>> {
+    ) -> Result<impl Iterator<Item = Result<(i64, String), IdentityError>>, IdentityError> {
         let prefix = codec::key(project, &[&number.to_be_bytes()]);
-        self.snapshot.prefix(&self.tables.person_ids, prefix).map(|entry| {
-            let (key, id) = entry.into_inner()?;
+        let entries = self.reading.prefix(|tables| &tables.person_ids, prefix)?;
+        Ok(entries.map(|entry| {
+            let (key, id) = entry?.into_inner()?;
             let (_, position) = codec::decode_person_id_key(&key)?;
             Ok((position, codec::text(&id, "distinct id")?))
-        })
+        }))
+    }
+
+    /// The person that replaces the one with this uuid.
+    pub(super) fn survivor_of(
+        &self,
+        project: ProjectId,
+        person: Uuid,
+    ) -> Result<Option<Uuid>, IdentityError> {
+        let key = codec::key(project, &[person.as_bytes()]);
+        let survivor = self.reading.get(|tables| &tables.overrides, key)?;
+        survivor.map(|survivor| codec::uuid(&survivor, "override")).transpose()
+    }
+
+    /// Shows all persons that are replaced, with those that replace them, by project and uuid, until
+    /// told to stop.
+    pub(super) fn scan_overrides(
+        &self,
+        mut visit: impl FnMut((ProjectId, Uuid), Uuid) -> Result<Flow, IdentityError>,
+    ) -> Result<(), IdentityError> {
+        for entry in self.reading.prefix(|tables| &tables.overrides, b"")? {
+            let (key, survivor) = entry?.into_inner()?;
+            let key = codec::decode_override_key(&key)?;
+            if visit(key, codec::uuid(&survivor, "override")?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn number_of(
@@ -522,7 +554,7 @@ impl View {
         uuid: Uuid,
     ) -> Result<Option<i64>, IdentityError> {
         let key = codec::key(project, &[uuid.as_bytes()]);
-        let number = self.snapshot.get(&self.tables.uuids, key)?;
+        let number = self.reading.get(|tables| &tables.uuids, key)?;
         number.map(|number| codec::number(&number, "uuid")).transpose()
     }
 }

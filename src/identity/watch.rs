@@ -5,7 +5,7 @@
 //!
 //! The writer notes which stored rows a batch changes before it commits the batch. Whoever asks
 //! takes a snapshot while nobody can note: every batch but the one noted last has been committed
-//! then, so the snapshot has it, and whether it has the last one its sequence says; if not, what
+//! then, so the snapshot has it, and whether it has the last one its counters say; if not, what
 //! was noted of that stays for the next time. New persons are not noted: they have the next numbers.
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::bits::Bits;
+use crate::identity::codec::Point;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
 
@@ -36,8 +37,8 @@ struct Watched {
     has_settled: bool,
     /// Numbers in the batch that was noted last.
     latest: Vec<i64>,
-    /// Sequence of that batch.
-    sequence: u64,
+    /// The state after that batch.
+    point: Point,
 }
 
 impl Watched {
@@ -55,12 +56,12 @@ impl Feed {
         !self.watched.lock().watched.is_empty()
     }
 
-    /// Notes which rows the batch with this sequence is going to change. Of the writer, before the
+    /// Notes which rows the batch that leads to `point` is going to change. Of the writer, before the
     /// commit.
-    pub(super) fn note(&self, sequence: u64, changed: &[(ProjectId, i64)]) {
+    pub(super) fn note(&self, point: Point, changed: &[(ProjectId, i64)]) {
         for watched in &mut self.watched.lock().watched {
             watched.settle();
-            watched.sequence = sequence;
+            watched.point = point;
             let own = changed.iter().filter(|(project, _)| *project == watched.project);
             watched.latest.extend(own.map(|(_, number)| *number));
         }
@@ -71,8 +72,9 @@ impl Feed {
         let mut registry = self.watched.lock();
         registry.last_id += 1;
         let (id, settled) = (registry.last_id, Bits::default());
+        let point = Point::default();
         let watched =
-            Watched { id, project, settled, has_settled: false, latest: Vec::new(), sequence: 0 };
+            Watched { id, project, settled, has_settled: false, latest: Vec::new(), point };
         registry.watched.push(watched);
         id
     }
@@ -110,11 +112,11 @@ impl Watch {
     pub fn changes(&mut self) -> Result<(View, Bits), IdentityError> {
         let mut registry = self.identities.feed().watched.lock();
         let view = self.identities.view();
-        let applied = view.applied_sequence()?;
+        let point = view.counters()?.point();
         let Some(own) = registry.watched.iter_mut().find(|watched| watched.id == self.id) else {
             return Ok((view, Bits::default()));
         };
-        if own.sequence <= applied {
+        if own.point <= point {
             own.settle();
         }
         let has_changes = std::mem::take(&mut own.has_settled);

@@ -28,22 +28,18 @@ use crate::storage::wal::Sequence;
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
 
-/// The entries of `effects`, which are in the order of their records; `user_of` says who asked for
-/// the record with a sequence. The same effects give the same entries.
+/// The entries of `effects`; `user_of` says who asked for the record with a sequence. The same effects give the same entries.
 pub(super) fn entries(
     effects: &[Effect],
     user_of: impl Fn(u64) -> Option<UserId>,
 ) -> Vec<Elsewhere> {
     let mut entries = Vec::with_capacity(effects.len());
-    let (mut sequence, mut place) = (0, 0_usize);
     for effect in effects {
-        place = if effect.sequence == sequence { place + 1 } else { 0 };
-        sequence = effect.sequence;
-        let (project, at) = (effect.project, effect.at);
+        let (project, at, place) = (effect.project, effect.at, effect.place);
         entries.push(Elsewhere {
-            id: entry_id(project, at, (sequence, place)),
+            id: entry_id(project, at, (effect.sequence, place)),
             project,
-            user: user_of(sequence),
+            user: user_of(effect.sequence),
             at,
             change: change(effect),
             forgotten: forgotten(effect),
@@ -74,11 +70,11 @@ pub fn entry_ids(
     sequence: Sequence,
     persons: usize,
 ) -> Vec<Uuid> {
-    (0..persons).map(|place| entry_id(project, at, (sequence.0, place))).collect()
+    (0..).take(persons).map(|place| entry_id(project, at, (sequence.0, place))).collect()
 }
 
 /// The id of the entry of the effect at `place` among those of the record with `sequence`.
-fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, usize)) -> Uuid {
+fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, u32)) -> Uuid {
     let name = format!("{project}:{sequence}:{place}:{}", at.0);
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
@@ -179,9 +175,9 @@ mod tests {
     use crate::metadata::forgetting::Forgotten;
     use crate::storage::wal::Sequence;
 
-    fn effect(sequence: u64, done: PersonDone) -> Effect {
+    fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
-        Effect { project, sequence, at, done: Done::Person { number: 3, uuid, done } }
+        Effect { project, sequence, place, at, done: Done::Person { number: 3, uuid, done } }
     }
 
     /// PostHog tells of each property of a group by itself.
@@ -192,7 +188,7 @@ mod tests {
             let key = "acme".to_owned();
             let done = Done::Group { type_index: 2, key, is_new, properties };
             let (project, at) = (ProjectId(1), UnixMicros(5));
-            let effect = Effect { project, sequence: 1, at, done };
+            let effect = Effect { project, sequence: 1, place: 0, at, done };
             let entry = entries(&[effect], |_| Some(UserId(9))).remove(0);
             assert_eq!((entry.change.scope, entry.change.item.as_str()), (Scope::Group, "2:acme"));
             assert_eq!(entry.forgotten, None);
@@ -253,25 +249,25 @@ mod tests {
     #[test]
     fn every_effect_is_one_entry_that_is_the_same_at_every_attempt() {
         let effects = [
-            effect(1, deleted(Extent::Person, &["a"])),
-            effect(1, deleted(Extent::Person, &[])),
-            effect(2, deleted(Extent::Person, &[])),
+            effect((1, 0), deleted(Extent::Person, &["a"])),
+            effect((1, 1), deleted(Extent::Person, &[])),
+            effect((2, 0), deleted(Extent::Person, &[])),
             effect(
-                4,
+                (4, 0),
                 PersonDone::Changed(Difference {
                     before: object(json!({"plan": "free"})),
                     after: object(json!({"plan": "pro", "age": 4})),
                 }),
             ),
             effect(
-                5,
+                (5, 0),
                 PersonDone::Changed(Difference {
                     before: object(json!({"age": 4})),
                     after: Map::new(),
                 }),
             ),
             effect(
-                6,
+                (6, 0),
                 PersonDone::Split { before: vec!["a".into(), "b".into()], after: vec!["b".into()] },
             ),
         ];
@@ -288,7 +284,7 @@ mod tests {
         let without_id = Forgotten { uuids: vec![own], distinct_ids: Vec::new() };
         let without = Some(without_id);
         assert_eq!(forgotten, [Some(with_id), without.clone(), without, None, None, None]);
-        let events = effect(7, deleted(Extent::Events, &[]));
+        let events = effect((7, 0), deleted(Extent::Events, &[]));
         assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
         // After a crash the later ones come in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();

@@ -75,6 +75,11 @@ impl Share {
         u64::try_from(self.permit.num_permits()).unwrap_or(0).saturating_mul(UNIT_BYTES)
     }
 
+    /// Memory that all requests together may take.
+    pub(super) fn all_memory_bytes(&self) -> u64 {
+        u64::from(self.budget.units) * UNIT_BYTES * MEMORY_PER_BYTE
+    }
+
     /// Makes it large enough for a decoded body of so many bytes.
     ///
     /// # Errors

@@ -24,6 +24,12 @@ pub(super) struct Envelope<'a> {
     pub(super) is_historical: bool,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
+    /// Whether `batch` is there and not an array.
+    is_batch_wrong: bool,
+    /// Whether the body has the name of an event.
+    has_name: bool,
+    /// Whether the body has members that only an event has, besides its name.
+    has_subject: bool,
 }
 
 impl<'a> Envelope<'a> {
@@ -68,12 +74,22 @@ impl<'a> Envelope<'a> {
                 value.skip_large();
                 return;
             }
+            ("batch", _) => self.is_batch_wrong = true,
+            ("event", Value::String(_)) => self.has_name = true,
+            ("distinct_id" | "$distinct_id" | "properties", _) => self.has_subject = true,
             ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
             ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
             ("historical_migration", given) => self.is_historical = given == Value::Boolean(true),
             _ => {}
         }
         value.skip();
+    }
+
+    /// Whether the body is a batch whose `batch` is not an array. An event may have a member of that
+    /// name too; on `/engage` it is an event without a name.
+    pub(super) fn is_malformed(&self, is_engage: bool) -> bool {
+        let is_event = self.has_name || (is_engage && self.has_subject);
+        self.is_batch_wrong && self.batch.is_none() && !is_event
     }
 
     /// Upper bound of the number of events.

@@ -14,8 +14,11 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::ingest::IngestError;
 use crate::ingest::budget::Share;
+use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::health::Health;
+use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
@@ -28,6 +31,10 @@ use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::repeats::Repeats;
+
+/// Time between two lines about records that the log refused for the same reason.
+pub(super) const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Bytes that are appended before a sync, so that one sync does not take longer and longer.
 const GROUP_MAX_BYTES: usize = 16 << 20;
@@ -62,17 +69,33 @@ pub(super) struct Commit {
 }
 
 /// The log did not take the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum LogFailed {
     /// A write or a sync failed: nothing is acknowledged until a restart.
     #[error("the log failed and takes nothing until a restart")]
     Poisoned,
-    /// The disk is full: the next try may succeed.
-    #[error("there is no room for the log")]
+    /// The log cannot begin a segment, on a full disk for instance: the next try may succeed.
+    #[error("the log cannot begin another segment")]
+    NoSegment,
+    /// The disk is nearly full: the log leaves what there is to others.
+    #[error("the disk is nearly full")]
     Full,
     /// No record may be as large as this one. The log takes others.
     #[error("the record is too large for the log")]
     TooLarge,
+}
+
+impl From<LogFailed> for IngestError {
+    fn from(failed: LogFailed) -> Self {
+        match failed {
+            LogFailed::NoSegment => {
+                Self::Overloaded("the log cannot begin another segment; see the server's log")
+            }
+            LogFailed::Full => Self::Overloaded("the disk is nearly full"),
+            LogFailed::TooLarge => Self::Prepare(PrepareError::TooLarge),
+            LogFailed::Poisoned => Self::Unavailable("the log failed; restart the server"),
+        }
+    }
 }
 
 /// The owner of the log.
@@ -82,8 +105,11 @@ pub(super) struct LogThread {
     pub(super) inbox: mpsc::Receiver<Commit>,
     pub(super) publisher: Arc<Mutex<Publisher>>,
     pub(super) health: Arc<Health>,
+    pub(super) room: DiskRoom,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
+    /// Records that the log refused, by the reason.
+    pub(super) refusals: Repeats<LogFailed>,
 }
 
 impl LogThread {
@@ -107,10 +133,16 @@ impl LogThread {
     }
 
     fn commit(&mut self, group: Vec<Commit>) {
+        if !self.room.is_enough() {
+            return refuse_all(group, LogFailed::Full);
+        }
         let mut appended = Vec::with_capacity(group.len());
         for commit in group {
             match self.wal.append(&[&commit.head, &commit.body]) {
-                Ok(sequence) => appended.push((sequence, commit)),
+                Ok(sequence) => {
+                    self.health.set_segment_refused(false);
+                    appended.push((sequence, commit));
+                }
                 Err(error) => self.refuse(vec![commit], &error),
             }
         }
@@ -144,9 +176,11 @@ impl LogThread {
     }
 
     fn refuse(&self, commits: Vec<Commit>, error: &WalError) {
-        tracing::error!(error = %error, requests = commits.len(), "the log refused records");
         let failed = match error {
-            WalError::Full { .. } => LogFailed::Full,
+            WalError::NoSegment { .. } => {
+                self.health.set_segment_refused(true);
+                LogFailed::NoSegment
+            }
             WalError::TooLarge { .. } => LogFailed::TooLarge,
             _ => {
                 self.metrics.wal_poisoned.set(1);
@@ -154,9 +188,18 @@ impl LogThread {
                 LogFailed::Poisoned
             }
         };
-        for commit in commits {
-            let _ = commit.reply.send(Err(failed));
+        let (requests, now) = (u64::try_from(commits.len()).unwrap_or(0), self.clock.monotonic());
+        if let Some(requests) = self.refusals.count(failed, requests, now) {
+            let error = error as &dyn std::error::Error;
+            tracing::error!(error, requests, "the log refused records; nothing of them is stored");
         }
+        refuse_all(commits, failed);
+    }
+}
+
+fn refuse_all(commits: Vec<Commit>, failed: LogFailed) {
+    for commit in commits {
+        let _ = commit.reply.send(Err(failed));
     }
 }
 
@@ -193,12 +236,20 @@ impl Stock {
         let mut pause = STOCK_PAUSE;
         while goes_on_after(pause) {
             pause = STOCK_PAUSE;
-            let bytes = self.files.bytes_per_sync();
-            let is_worth_it = bytes.is_some_and(|bytes| bytes <= STOCK_SYNC_MAX_BYTES);
-            if !is_worth_it || self.health.is_disk_low() {
+            if self.health.is_disk_low() {
                 continue;
             }
             let mut goes_on = || goes_on_after(STOCK_STEP_PAUSE);
+            if self.health.is_segment_refused() {
+                // Until somebody sends, nobody else finds out that the log has a segment again.
+                let prepared = self.files.prepare_segment(self.segment_bytes, &mut goes_on);
+                self.health.set_segment_refused(!prepared.unwrap_or(false));
+                continue;
+            }
+            let bytes = self.files.bytes_per_sync();
+            if bytes.is_none_or(|bytes| bytes > STOCK_SYNC_MAX_BYTES) {
+                continue;
+            }
             if let Err(error) = self.files.keep_spare(self.segment_bytes, &mut goes_on) {
                 tracing::warn!(%error, "the log has no spare segment; it goes on without");
                 pause = STOCK_RETRY_PAUSE;

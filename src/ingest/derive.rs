@@ -3,6 +3,8 @@
 //! the log. It is behind the acknowledgement, never behind an answer: readers wait for the point
 //! they need ([`Identities::wait_applied`]).
 
+pub(super) mod recover;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::known::Known;
 use crate::ingest::definitions::known::LAST_SEEN_LAG;
 use crate::ingest::definitions::known::Said;
+use crate::ingest::derive::recover::LogAgain;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::feedback::Noted;
 use crate::ingest::health::Health;
@@ -80,6 +83,7 @@ pub(super) struct Derivation {
 #[derive(Debug)]
 pub(super) struct Deriver {
     inbox: mpsc::Receiver<Derivation>,
+    log: LogAgain,
     identities: Identities,
     metadata: Metadata,
     feedback: Feedback,
@@ -100,7 +104,7 @@ pub(super) struct Deriver {
 
 impl Deriver {
     pub(super) fn new(
-        inbox: mpsc::Receiver<Derivation>,
+        (inbox, log): (mpsc::Receiver<Derivation>, LogAgain),
         (identities, metadata): (Identities, Metadata),
         feedback: Feedback,
         runtime: Handle,
@@ -112,6 +116,7 @@ impl Deriver {
         let forgotten = metadata.forgotten();
         Self {
             inbox,
+            log,
             identities,
             metadata,
             feedback,
@@ -175,17 +180,15 @@ impl Deriver {
         }
     }
 
+    /// Applies records, if need be after the identity store was opened again.
     fn apply(&self, records: &[Record], operators: &[(u64, UserId)]) {
         if self.health.is_identity_failed() {
             return;
         }
         let note = |effects: &[Effect]| self.log(effects, operators);
-        match self.identities.apply_noting(records, note) {
-            Ok(applied) => applied.warnings.iter().for_each(|warning| self.warn(warning)),
-            Err(error) => {
-                tracing::error!(%error, "cannot apply changes of persons; capture stops");
-                self.health.fail_identity();
-            }
+        let applied = self.identities.apply_noting(records, note, |warning| self.warn(&warning));
+        if let (Err(error), Some(last)) = (applied, records.last()) {
+            self.recover(&error, last.sequence);
         }
     }
 

@@ -15,6 +15,10 @@ pub struct Health {
     log_failed: AtomicBool,
     publication_failed: AtomicBool,
     disk_low: AtomicBool,
+    /// The log could not begin a segment when it was to take the last record.
+    segment_refused: AtomicBool,
+    /// A request waited for room as long as requests do, and there was none.
+    waited_in_vain: AtomicBool,
     /// How far new records are ahead of the replay.
     pace: Pace,
     /// Whether the log of before the start is published.
@@ -22,12 +26,17 @@ pub struct Health {
 }
 
 impl Health {
-    /// The identity store failed; only a restart helps.
+    /// The identity store failed: persons do not follow the log until it is open again.
     pub fn fail_identity(&self) {
         self.identity_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the identity store failed.
+    /// The identity store is open again and has followed the log.
+    pub fn heal_identity(&self) {
+        self.identity_failed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the identity store has failed and is not open again.
     pub fn is_identity_failed(&self) -> bool {
         self.identity_failed.load(Ordering::Relaxed)
     }
@@ -65,6 +74,26 @@ impl Health {
     /// Whether the disk is nearly full.
     pub fn is_disk_low(&self) -> bool {
         self.disk_low.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the log could not begin a segment.
+    pub fn set_segment_refused(&self, refused: bool) {
+        self.segment_refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// Whether the log could not begin a segment when it was to take the last record.
+    pub fn is_segment_refused(&self) -> bool {
+        self.segment_refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a request waited for room in vain, or that there is room.
+    pub(super) fn set_waited_in_vain(&self, in_vain: bool) {
+        self.waited_in_vain.store(in_vain, Ordering::Relaxed);
+    }
+
+    /// Whether a request waited for room in vain, and none was seen since.
+    pub(super) fn has_waited_in_vain(&self) -> bool {
+        self.waited_in_vain.load(Ordering::Relaxed)
     }
 
     /// Notes that all records of before the start are published.

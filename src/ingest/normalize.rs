@@ -44,6 +44,8 @@ use crate::ingest::definitions::collect::Collector;
 use crate::ingest::definitions::collect::Slots;
 use crate::ingest::definitions::collect::bit;
 use crate::ingest::definitions::collect::slots;
+use crate::ingest::drops::Drop;
+use crate::ingest::drops::Drops;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::keys::Memo;
@@ -58,8 +60,6 @@ use crate::ingest::normalize::place::Addresses;
 use crate::ingest::normalize::properties::Member;
 use crate::ingest::prepare::Built;
 use crate::ingest::prepare::COLUMNS;
-use crate::ingest::prepare::Drop;
-use crate::ingest::prepare::Drops;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::prepare::Received;
@@ -234,7 +234,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         self.define((key.text, hash), known, current.value());
         if let Some(index) = known.lift {
-            self.lifts.note(index, range, current);
+            self.lifts.note(index, range.clone(), current);
         }
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
@@ -247,6 +247,12 @@ impl<'a, 'r> Batch<'a, 'r> {
                 }
                 (PropertyType::Boolean, Value::Boolean(truth)) => {
                     self.columns.set_boolean(position, truth);
+                }
+                (PropertyType::Text, Value::Boolean(_) | Value::Number(_) | Value::Integer(_))
+                    if known.takes_scalars =>
+                {
+                    let written = current.body().get(range).map(str::from_utf8);
+                    self.put(position, written.and_then(Result::ok).unwrap_or_default().trim())?;
                 }
                 // The key may have stood here before, with a value of the right type.
                 (_, other) => {

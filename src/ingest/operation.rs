@@ -80,6 +80,10 @@ pub enum Action {
     ChangeGroup {
         /// The name of its type.
         group_type: String,
+        /// The group types of the project, in the order of their indexes: the identity store may not
+        /// have seen a type that only `$groups` has named. Absent in records of older versions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        group_types: Vec<String>,
         /// Its key.
         key: String,
         /// Whether it is to be made.
@@ -176,8 +180,9 @@ impl Operation {
                 let update = Update { set, unset, ..Update::default() };
                 vec![OpKind::Change { person: uuid(&person)?, update }]
             }
-            Action::ChangeGroup { group_type, key, is_new, set, unset } => {
-                vec![OpKind::ChangeGroup(GroupChange { group_type, key, is_new, set, unset })]
+            Action::ChangeGroup { group_type, group_types, key, is_new, set, unset } => {
+                let change = GroupChange { group_type, key, is_new, set, unset };
+                vec![OpKind::GroupTypes(group_types), OpKind::ChangeGroup(change)]
             }
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
@@ -258,8 +263,10 @@ mod tests {
         for (is_new, unset) in [(true, vec![]), (false, vec!["age".to_owned()])] {
             let set = Map::from_iter([("plan".to_owned(), Value::from("pro"))]);
             let (group_type, key) = ("company".to_owned(), "acme".to_owned());
+            let group_types = vec!["team".to_owned(), group_type.clone()];
             let action = Action::ChangeGroup {
                 group_type: group_type.clone(),
+                group_types: group_types.clone(),
                 key: key.clone(),
                 is_new,
                 set: set.clone(),
@@ -270,10 +277,17 @@ mod tests {
             let read = Operation::decode(&operation.encode()).unwrap();
             assert_eq!(read, operation);
             let ops = read.prepare().unwrap().ops;
-            let [op] = &ops[..] else { panic!("{ops:?}") };
+            let [types, op] = &ops[..] else { panic!("{ops:?}") };
+            let OpKind::GroupTypes(named) = &types.kind else { panic!("{types:?}") };
+            assert_eq!(*named, group_types);
             let OpKind::ChangeGroup(change) = &op.kind else { panic!("{op:?}") };
             assert_eq!(*change, GroupChange { group_type, key, is_new, set, unset });
         }
+        let older = br#"{"action":"change_group","group_type":"company","key":"acme"}"#;
+        let Ok(Action::ChangeGroup { group_types, .. }) = super::action_of(older) else {
+            panic!("a record of an older version is read");
+        };
+        assert!(group_types.is_empty());
     }
 
     #[test]

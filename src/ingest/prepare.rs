@@ -21,11 +21,14 @@ use crate::event::schema::column;
 use crate::geoip::Place;
 use crate::geoip::Places;
 use crate::identity::change::Op;
+use crate::ingest::IngestError;
 use crate::ingest::budget::Share;
 use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
 use crate::ingest::capture_v1::BatchError;
 use crate::ingest::definitions::collect::Observed;
+use crate::ingest::drops::Drop;
+use crate::ingest::drops::Drops;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
@@ -190,95 +193,6 @@ pub enum Fate {
     Dropped(Drop),
 }
 
-/// Why an event was not taken although its request was fine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
-    /// It is not a JSON object.
-    NotAnObject,
-    /// It has no name, or an empty one.
-    MissingEvent,
-    /// It has no distinct id, or an empty one.
-    MissingDistinctId,
-    /// It is larger than an event may be.
-    TooLarge,
-    /// It identifies or merges persons and asks not to process persons.
-    PersonlessMerge,
-    /// It is of a kind that is never stored.
-    NeverStored,
-    /// It is no JSON, or nested too deeply; see `salvage`.
-    Unreadable,
-    /// Capture v1: its name is too long.
-    NameTooLong,
-    /// Capture v1: its distinct id is too long.
-    DistinctIdTooLong,
-    /// Capture v1: its timestamp is no RFC 3339.
-    InvalidTimestamp,
-    /// Capture v1: its properties are no object.
-    InvalidProperties,
-    /// Capture v1: an option has a value that cannot be meant.
-    InvalidOptions,
-}
-
-impl Drop {
-    /// All reasons, in the order of [`Drops`].
-    pub const ALL: [Self; 12] = [
-        Self::NotAnObject,
-        Self::MissingEvent,
-        Self::MissingDistinctId,
-        Self::TooLarge,
-        Self::PersonlessMerge,
-        Self::NeverStored,
-        Self::Unreadable,
-        Self::NameTooLong,
-        Self::DistinctIdTooLong,
-        Self::InvalidTimestamp,
-        Self::InvalidProperties,
-        Self::InvalidOptions,
-    ];
-
-    /// Name for metrics and warnings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NotAnObject => "not_an_object",
-            Self::MissingEvent => "missing_event",
-            Self::MissingDistinctId => "missing_distinct_id",
-            Self::TooLarge => "too_large",
-            Self::PersonlessMerge => "personless_merge",
-            Self::NeverStored => "never_stored",
-            Self::Unreadable => "unreadable",
-            Self::NameTooLong => "event_name_too_long",
-            Self::DistinctIdTooLong => "distinct_id_too_large",
-            Self::InvalidTimestamp => "invalid_event_timestamp",
-            Self::InvalidProperties => "malformed_event_properties",
-            Self::InvalidOptions => "invalid_options",
-        }
-    }
-}
-
-/// Number of dropped events by reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Drops([u64; Drop::ALL.len()]);
-
-impl Drops {
-    /// Counts one.
-    pub fn add(&mut self, reason: Drop) {
-        self.add_all(reason, 1);
-    }
-
-    /// Counts `events` of them.
-    pub fn add_all(&mut self, reason: Drop, events: u64) {
-        let slots = Drop::ALL.iter().zip(&mut self.0);
-        if let Some((_, count)) = slots.into_iter().find(|(drop, _)| **drop == reason) {
-            *count += events;
-        }
-    }
-
-    /// Reasons that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
-        Drop::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
-    }
-}
-
 /// Why a body is not taken at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
@@ -288,6 +202,9 @@ pub enum PrepareError {
     /// It is JSON of another shape.
     #[error("the body is neither an event, nor an array of events, nor a batch")]
     NoObject,
+    /// Its `batch` is not an array.
+    #[error("batch is not an array of events")]
+    BatchNotArray,
     /// It is an empty array or batch.
     #[error("the request holds no event")]
     NoEvents,
@@ -303,6 +220,12 @@ pub enum PrepareError {
     /// More text than one batch of columns can hold, or more memory than one body may take.
     #[error("the body is too large for one batch")]
     TooLarge,
+    /// Events of more distinct ids than one body may have.
+    #[error("the body has events of more than {max} distinct ids; send them in several requests")]
+    TooManyIds {
+        /// How many it may have.
+        max: usize,
+    },
     /// Other requests have the memory that it takes. It passes by itself.
     #[error("too many bytes are in flight")]
     Crowded,
@@ -316,13 +239,23 @@ impl PrepareError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
-            Self::TooLarge => Kind::TooLarge,
+            Self::TooLarge | Self::TooManyIds { .. } => Kind::TooLarge,
             Self::Crowded => Kind::Overloaded,
             Self::Malformed
             | Self::NoObject
+            | Self::BatchNotArray
             | Self::NoEvents
             | Self::InconsistentTokens
             | Self::Batch(_) => Kind::Invalid,
+        }
+    }
+}
+
+impl From<PrepareError> for IngestError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Crowded => Self::Overloaded("too many bytes are in flight"),
+            error => Self::Prepare(error),
         }
     }
 }
@@ -388,6 +321,9 @@ impl Preparer {
         weight::allow_parsing(body, share)?;
         let read = |root: Cursor<'_>| {
             let envelope = Envelope::read(root)?;
+            if envelope.is_malformed(false) {
+                return Err(PrepareError::BatchNotArray);
+            }
             let token = envelope.token.ok_or(PrepareError::NoToken)?;
             project(token.trim()).ok_or(PrepareError::UnknownToken)
         };
@@ -463,15 +399,21 @@ impl Preparer {
         scratch: &mut Scratch,
     ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
         scratch.parse(body, |root| {
+            // What the log has was allowed once.
+            let is_new = share.is_some();
             if let Some(share) = share.filter(|_| body.len() > weight::SMALL_BYTES) {
                 weight::allow_building(body.len(), root.census(weight::is_said), share)?;
             }
-            match &received.protocol {
+            let built = match &received.protocol {
                 Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
                 Protocol::V1 { sdk, .. } => {
                     self.build_v1(root, (body, received), project, sdk.as_ref())
                 }
+            }?;
+            if is_new {
+                weight::allow_ids(&built.ops)?;
             }
+            Ok(built)
         })
     }
 
@@ -482,6 +424,9 @@ impl Preparer {
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Built, PrepareError> {
         let envelope = Envelope::read(root)?;
+        if envelope.is_malformed(request.1.is_engage()) {
+            return Err(PrepareError::BatchNotArray);
+        }
         let events_max = envelope.events_max();
         if events_max == 0 {
             return Err(PrepareError::NoEvents);

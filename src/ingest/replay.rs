@@ -11,18 +11,13 @@ use parking_lot::Mutex;
 
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
-use crate::geoip::Places;
-use crate::ingest::decoding::Decoding;
-use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
-use crate::ingest::operation::Operation;
-use crate::ingest::prepare::Prepared;
-use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
-use crate::metadata::Metadata;
+use crate::ingest::reread::Rereader;
 use crate::storage::store::Store;
+use crate::storage::wal::Corruption;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::reader::Reader;
@@ -41,8 +36,7 @@ const WAIT_FOR_DESCRIPTOR: Duration = Duration::from_secs(1);
 pub(super) struct Replay {
     pub(super) reader: Reader,
     pub(super) publisher: Arc<Mutex<Publisher>>,
-    pub(super) decoding: Arc<Decoding>,
-    pub(super) metadata: Metadata,
+    pub(super) rereader: Rereader,
     pub(super) store: Store,
     /// Everything up to here is in files.
     pub(super) flushed: Sequence,
@@ -54,6 +48,12 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// As [`Replay::run`], once the window of recent events has those that `recent` reads from files.
+    pub(super) fn run_after(self, recent: impl FnOnce() -> Vec<(ProjectId, EventKey)>) {
+        self.remember(recent().into_iter());
+        self.run();
+    }
+
     /// Replays until the log's end is reached, then lets new records be published as they come. Ends
     /// before it at a record that cannot be published.
     pub(super) fn run(mut self) {
@@ -73,7 +73,15 @@ impl Replay {
                 }
                 Ok(Some(Item::Corrupt(corruption))) => {
                     self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
-                    tracing::error!(?corruption, "damaged place in the log");
+                    let Corruption { path, offset, damage, copy } = corruption;
+                    tracing::error!(
+                        path = %path.display(),
+                        offset,
+                        copy = copy.map(|copy| copy.display().to_string()),
+                        %damage,
+                        "the log is damaged: events of records that cannot be read are lost unless \
+                         they are in files; everything behind them is replayed"
+                    );
                 }
                 Ok(None) => {
                     let mut publisher = self.publisher.lock();
@@ -116,8 +124,7 @@ impl Replay {
             return;
         }
         let bytes = payload.len();
-        // Its checksum is right, so it is not damaged: another program can read it.
-        let prepared = self.prepared(payload);
+        let prepared = self.rereader.prepared(payload);
         let mut publisher = self.publisher.lock();
         match prepared {
             Ok(prepared) => publisher.publish(sequence, prepared, missing),
@@ -127,28 +134,61 @@ impl Replay {
         self.health.pace().note_replayed(bytes);
     }
 
-    fn prepared(&self, payload: Vec<u8>) -> Result<Prepared, String> {
-        if Operation::is_in(&payload) {
-            let operation = Operation::decode(&payload);
-            return operation.and_then(Operation::prepare).map_err(|error| error.to_string());
-        }
-        let envelope = Envelope::decode(payload).map_err(|error| error.to_string())?;
-        let facts = ProjectFacts {
-            anonymize_ips: envelope.anonymize_ips,
-            places: Places::Found(Arc::new(envelope.places.into_iter().collect())),
-            ..self.decoding.facts(&self.metadata.snapshot(), envelope.project)
-        };
-        let project = |_: &str| Some(facts.clone());
-        self.decoding
-            .prepare_again(envelope.body, &envelope.hints, &envelope.received, &project)
-            .map_err(|error| error.to_string())
-    }
-
     /// Seeds the window of recent events from files; called before [`Replay::run`].
     pub(super) fn remember(&self, keys: impl Iterator<Item = (ProjectId, EventKey)>) {
         let mut publisher = self.publisher.lock();
         for (project, key) in keys {
             publisher.window.insert(project, key);
+        }
+    }
+}
+
+/// Where a replay begins: behind what files and persons both have. The log may have been cut up to
+/// what is in files; if the identity store lacks some of that, it was removed or is older, and what
+/// the log still has is the best there is. Records missing behind it are lost, and the reader says so.
+pub(super) fn begins_after(
+    before_oldest: Sequence,
+    flushed: Sequence,
+    derived: Sequence,
+) -> Sequence {
+    let cut = before_oldest.min(flushed);
+    if derived < cut {
+        tracing::error!(
+            wanted = derived.next().0,
+            oldest = cut.next().0,
+            "the identity store is older than the log: what it lacks of the persons before is lost; \
+             restore the directory identity from a backup"
+        );
+    }
+    derived.min(flushed).max(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begins_after;
+    use crate::storage::wal::Sequence;
+
+    /// By the definition: no record that files or persons lack is left out, unless it was cut.
+    #[test]
+    fn a_replay_begins_where_something_is_lacking() {
+        // Before the oldest record of the log; in files; in the identity store; where to begin.
+        let cases = [
+            (0, 0, 0, 0),
+            (0, 40, 50, 40),
+            (30, 40, 50, 40),
+            (30, 40, 35, 35),
+            // The identity store is gone: what the log has.
+            (30, 40, 0, 30),
+            // Segments are gone that nothing else has: the reader is to find that out.
+            (60, 40, 50, 40),
+            (60, 40, 0, 40),
+            (60, 0, 60, 0),
+        ];
+        for (before_oldest, flushed, derived, expected) in cases {
+            let given = [before_oldest, flushed, derived].map(Sequence);
+            let [before_oldest, flushed, derived] = given;
+            let begins = begins_after(before_oldest, flushed, derived);
+            assert_eq!(begins, Sequence(expected), "{given:?}");
         }
     }
 }

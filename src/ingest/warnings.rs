@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
-use crate::ingest::prepare::Drop;
+use crate::ingest::drops::Drop;
 use crate::metadata::definition_room::Beyond;
 use crate::metadata::definition_room::Limit;
 
@@ -259,7 +259,7 @@ mod tests {
     use super::SAMPLES_MAX;
     use super::Sample;
     use super::Warnings;
-    use crate::ingest::prepare::Drop;
+    use crate::ingest::drops::Drop;
 
     #[test]
     fn all_are_counted_and_the_first_are_named() {

@@ -5,6 +5,7 @@
 //! it: as text before it is parsed, and as a tape before columns are built. A usual batch is not, and
 //! what follows from any is weighed in the end.
 
+use hashbrown::HashSet;
 use serde_json::Map;
 use serde_json::Value;
 
@@ -33,8 +34,12 @@ pub(super) const SMALL_BYTES: usize = 1 << 20;
 /// default limit of a decoded body.
 const NODES_MAX: usize = 12 << 20;
 
-/// Memory for one body, at most.
+/// Memory for one body, at most, and never more than all bodies may take together.
 const BODY_MEMORY_MAX_BYTES: u64 = 3 << 29;
+
+/// Distinct ids of one body. Each may make a person, of some ten microseconds, and who asks about persons
+/// waits for all of them. SDKs send hundreds of events at once, imports thousands.
+const DISTINCT_IDS_MAX: usize = 250_000;
 
 /// Memory of a node while a body is parsed: 24 bytes on the tape, and for each of two structural
 /// characters an offset, in a list that grows.
@@ -100,10 +105,33 @@ pub(super) fn allow_building(
     let built = to_u64(census.objects).saturating_mul(OBJECT_BYTES)
         + to_u64(census.below).saturating_mul(SAID_NODE_BYTES);
     let memory = parsed_bytes(text_bytes, census.nodes).saturating_add(built);
-    if memory > BODY_MEMORY_MAX_BYTES {
+    if memory > BODY_MEMORY_MAX_BYTES.min(share.all_memory_bytes()) {
         return Err(PrepareError::TooLarge);
     }
     share.cover_memory(memory)
+}
+
+/// Checks of how many distinct ids the events of a body are, those that they merge included.
+///
+/// # Errors
+///
+/// [`PrepareError::TooManyIds`].
+pub(super) fn allow_ids(ops: &[Op]) -> Result<(), PrepareError> {
+    // Each op names two at most.
+    if ops.len() <= DISTINCT_IDS_MAX / 2 {
+        return Ok(());
+    }
+    let mut ids = HashSet::new();
+    for op in ops {
+        ids.insert(op.distinct_id.as_str());
+        if let OpKind::Merge { other, .. } = &op.kind {
+            ids.insert(other);
+        }
+        if ids.len() > DISTINCT_IDS_MAX {
+            return Err(PrepareError::TooManyIds { max: DISTINCT_IDS_MAX });
+        }
+    }
+    Ok(())
 }
 
 fn parsed_bytes(text_bytes: usize, nodes: usize) -> u64 {

@@ -65,6 +65,11 @@ pub fn persons_schema() -> SchemaRef {
     ]))
 }
 
+/// What the persons table must be.
+pub fn spec() -> TableSpec {
+    TableSpec { name: "persons", schema: persons_schema(), partition_column: None }
+}
+
 /// The layout of the files, by positions in [`persons_schema`]. Projects come by their ids, and the
 /// persons of one by their numbers.
 fn layout() -> Layout {
@@ -194,13 +199,14 @@ impl PersonsTable {
         Self { disk, directory, identities, metadata, app_id, runtime, clock, cuts, table }
     }
 
-    /// Creates the table, without rows, if there is none.
+    /// Creates the table, without rows, if there is none. Returns how many places of it are damaged;
+    /// the next copy replaces them.
     ///
     /// # Errors
     ///
     /// See [`PersonsError`].
-    pub fn create(&self) -> Result<(), PersonsError> {
-        self.with_table(|_| Ok(()))
+    pub fn create(&self) -> Result<usize, PersonsError> {
+        self.with_table(|table| Ok(table.damage().len()))
     }
 
     /// Copies the persons, if the identity store has moved since the last copy. `None` if it has
@@ -246,9 +252,8 @@ impl PersonsTable {
         objects.recover().map_err(failed)?;
         let location = Url::from_directory_path(&self.directory)
             .map_err(|()| failed(std::io::Error::other("the path has no URL")))?;
-        let spec = TableSpec { name: "persons", schema: persons_schema(), partition_column: None };
-        let table =
-            DeltaTable::open_or_create(Arc::new(objects), location, spec, self.clock.clone());
+        let (spec, clock) = (spec(), self.clock.clone());
+        let table = DeltaTable::open_or_create(Arc::new(objects), location, spec, clock);
         Ok(self.runtime.block_on(table)?)
     }
 

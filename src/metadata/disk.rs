@@ -42,6 +42,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// thread and a page cache (2 MB by SQLite's default).
 const READERS: u32 = 4;
 
+/// Size up to which the structure of the file is checked at each open, which takes about a second then.
+/// Larger ones are checked by `weir inspect --verify` only.
+const CHECKED_MAX_BYTES: u64 = 256 << 20;
+
 /// The connections.
 #[derive(Debug)]
 pub(super) struct Db {
@@ -61,11 +65,19 @@ impl Db {
             .disable_statement_logging();
         // The writing connection lives as long as the store: its `data_version` is comparable only
         // with its own earlier ones.
+        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
         let writer = pool(1)
             .connect_with(options.clone().create_if_missing(true))
             .await
-            .map_err(|source| MetadataError::Open { path: path.to_path_buf(), source })?;
-        sqlx::migrate!("./schemas/metadata").run(&writer).await?;
+            .map_err(|source| MetadataError::Open { path: path.to_path_buf(), source })
+            .map_err(|error| named_if_damaged(path, error))?;
+        let prepare = async {
+            if bytes <= CHECKED_MAX_BYTES {
+                check(path, &writer).await?;
+            }
+            Ok(sqlx::migrate!("./schemas/metadata").run(&writer).await?)
+        };
+        prepare.await.map_err(|error| named_if_damaged(path, error))?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         Ok(Self { writer, readers })
     }
@@ -120,6 +132,50 @@ pub(super) fn kind(error: &sqlx::Error) -> Kind {
             }
         }
         _ => Kind::Internal,
+    }
+}
+
+/// Whether the tables and indexes of the file `path` fit each other. SQLite has no checksums: a value that is
+/// another one is not found.
+async fn check(path: &Path, pool: &SqlitePool) -> Result<(), MetadataError> {
+    let problem: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(pool).await?;
+    match problem.as_str() {
+        "ok" => Ok(()),
+        _ => Err(MetadataError::Damaged { path: path.to_path_buf(), problem }),
+    }
+}
+
+/// See [`crate::metadata::Metadata::verify`].
+pub(super) async fn verify(path: &Path, findings_max: u32) -> Result<Vec<String>, MetadataError> {
+    let options = SqliteConnectOptions::new().filename(path).read_only(true);
+    let failed = |source| MetadataError::Open { path: path.to_path_buf(), source };
+    let pool = pool(1).connect_with(options).await.map_err(failed)?;
+    let pragma = format!("PRAGMA integrity_check({findings_max})");
+    let found = sqlx::query_scalar(sqlx::AssertSqlSafe(pragma)).fetch_all(&pool).await;
+    pool.close().await;
+    let mut found: Vec<String> = found.map_err(failed)?;
+    found.retain(|line| line != "ok");
+    Ok(found)
+}
+
+/// `error`, or if it says that the database file `path` is damaged, one that names the file.
+pub(super) fn named_if_damaged(path: &Path, error: MetadataError) -> MetadataError {
+    let source = match &error {
+        MetadataError::Open { source, .. } | MetadataError::Database(source) => source,
+        MetadataError::Migrate(
+            sqlx::migrate::MigrateError::Execute(source)
+            | sqlx::migrate::MigrateError::ExecuteMigration(source, _),
+        ) => source,
+        _ => return error,
+    };
+    let sqlx::Error::Database(database) = source else { return error };
+    let code = database.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
+    // SQLITE_CORRUPT and SQLITE_NOTADB by the low byte, and SQLITE_IOERR_SHORT_READ.
+    match (code & 0xff, code) {
+        (11 | 26, _) | (_, 522) => {
+            MetadataError::Damaged { path: path.to_path_buf(), problem: database.to_string() }
+        }
+        _ => error,
     }
 }
 

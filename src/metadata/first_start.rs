@@ -1,5 +1,5 @@
 //! The first start of a data directory: an organization, a user, a project and a key appear. Later
-//! starts apply the token and key that the operator's settings fix, and nothing else.
+//! starts apply the key that the operator's settings fix, and compare the token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +36,18 @@ pub struct FirstStart {
     pub personal_key: Option<String>,
 }
 
+impl FirstStart {
+    /// Checks what can be checked without the store.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Setting`] for a token or key that cannot be used.
+    pub fn check(&self) -> Result<(), MetadataError> {
+        self.project_token.as_deref().map_or(Ok(()), secrets::check_token)?;
+        self.personal_key.as_deref().map_or(Ok(()), secrets::check_key)
+    }
+}
+
 impl fmt::Debug for FirstStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FirstStart")
@@ -70,20 +82,21 @@ impl Metadata {
     ///
     /// An empty store gets an organization, a user, project 1 and a personal key with full access;
     /// token and key are those of `settings`, or generated from `seed`. A store that has them gets
-    /// the token and key of `settings`, if given: the token replaces that of the first project, the
-    /// key replaces the one that settings gave earlier, and keys made otherwise stay.
+    /// the key of `settings`, if given: it replaces the one that settings gave earlier, and keys made
+    /// otherwise stay. The token of `settings` has to be the one that the first project has: it is in the
+    /// clients that send, and another one would cut them off.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Setting`] for a token or key that cannot be used, [`MetadataError::Taken`]
-    /// for one that another project or user has.
+    /// [`MetadataError::Setting`] for a token or key that cannot be used, [`MetadataError::OtherToken`] for a
+    /// token that the first project does not have, [`MetadataError::Taken`] for a key of another user.
+    /// Nothing has changed then.
     pub async fn first_start(
         &self,
         settings: FirstStart,
         seed: &Seed,
     ) -> Result<Started, MetadataError> {
-        settings.project_token.as_deref().map_or(Ok(()), secrets::check_token)?;
-        settings.personal_key.as_deref().map_or(Ok(()), secrets::check_key)?;
+        settings.check()?;
         let write = self.begin().await?;
         let first = (write.base.projects().next().cloned(), write.base.users().next().cloned());
         match first {
@@ -158,17 +171,13 @@ impl Metadata {
         &self,
         mut write: Write,
         settings: FirstStart,
-        mut project: Arc<Project>,
+        project: Arc<Project>,
         user: Arc<User>,
     ) -> Result<Started, MetadataError> {
         let mut next = write.base.as_ref().clone();
-        if let Some(token) = settings.project_token.filter(|token| *token != project.token) {
-            if next.project_by_token(&token).is_some() {
-                return Err(MetadataError::Taken("project API key"));
-            }
-            project = Arc::new(Project { token, ..project.as_ref().clone() });
-            rows::update_project(write.connection(), &project).await?;
-            next.put_project(Arc::clone(&project));
+        if settings.project_token.is_some_and(|token| token != project.token) {
+            let (project, stored) = (project.id, project.token.clone());
+            return Err(MetadataError::OtherToken { project, stored });
         }
         if let Some(value) = settings.personal_key {
             self.fix_key(&mut write, &mut next, &user, &value).await?;

@@ -255,6 +255,8 @@ pub struct FlagPatch {
     pub archived: Option<bool>,
     /// What the client saw before it made the change.
     pub seen: Option<Seen>,
+    /// The version that the change is for: of any other it is a conflict.
+    pub only_version: Option<i64>,
 }
 
 /// The state of a flag that a change was made for.

@@ -15,7 +15,8 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 
-/// Distinct ids of one person that are asked for; beyond that the person is no person.
+/// Distinct ids of one person that are asked for, beside the one of the question; who has more is many
+/// people under one id.
 pub const IDS_MAX: usize = 100;
 
 /// A hash key to be kept, unless the distinct id has one for the flag.
@@ -36,7 +37,7 @@ pub(super) type Waiting = Vec<(Vec<NewHashKey>, oneshot::Sender<()>)>;
 
 impl Metadata {
     /// The hash keys that were kept for any of these distinct ids, by flag key. Of several for one
-    /// flag the oldest counts. At most [`IDS_MAX`] ids are looked at.
+    /// flag the oldest counts. At most [`IDS_MAX`] ids and one are looked at.
     ///
     /// # Errors
     ///
@@ -48,7 +49,7 @@ impl Metadata {
     ) -> Result<HashMap<String, String>, MetadataError> {
         let mut kept: HashMap<String, (UnixMicros, String)> = HashMap::new();
         let mut connection = self.shared.db.readers().acquire().await?;
-        for distinct_id in distinct_ids.iter().take(IDS_MAX) {
+        for distinct_id in distinct_ids.iter().take(IDS_MAX + 1) {
             let rows: Vec<(String, String, i64)> = sqlx::query_as(
                 "SELECT flag_key, hash_key, created_at FROM hash_keys
                  WHERE project_id = $1 AND distinct_id = $2",

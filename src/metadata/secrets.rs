@@ -23,10 +23,14 @@ const SECRET_PREFIX: &str = "phs_";
 /// Digits of a generated secret: 62^43 > 2^256, so 43 hold all of 32 bytes.
 const DIGITS: usize = 43;
 
-/// Longest token that an operator may fix, in bytes.
+/// Shortest and longest token that an operator may fix, in bytes. It is no secret, but who guesses it
+/// can send events; and one that names the project, such as `shop`, is guessed.
+const TOKEN_MIN_BYTES: usize = 12;
 const TOKEN_MAX_BYTES: usize = 64;
 
-/// Longest key value that an operator may fix, in bytes. Far below any limit on headers.
+/// Shortest and longest key value that an operator may fix, in bytes. 32 hexadecimal digits are 128 bits,
+/// which nobody guesses (`openssl rand -hex 16`). The longest is far below any limit on headers.
+const KEY_MIN_BYTES: usize = 32;
 const KEY_MAX_BYTES: usize = 256;
 
 /// 32 bytes that nobody can guess. Everything secret that one call makes comes from one of these.
@@ -127,8 +131,8 @@ pub(super) fn mask(value: &str) -> String {
 
 /// Checks a project token that the operator fixed.
 pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
-    let problem = if token.is_empty() {
-        "is empty"
+    let problem = if token.len() < TOKEN_MIN_BYTES {
+        "is shorter than 12 bytes, and could be guessed"
     } else if token.len() > TOKEN_MAX_BYTES {
         "is longer than 64 bytes"
     } else if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -143,8 +147,8 @@ pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
 
 /// Checks the value of a personal key that the operator fixed. It has to fit in a header.
 pub(super) fn check_key(value: &str) -> Result<(), MetadataError> {
-    let problem = if value.is_empty() {
-        "is empty"
+    let problem = if value.len() < KEY_MIN_BYTES {
+        "is shorter than 32 bytes, and could be guessed (`openssl rand -hex 16` makes one)"
     } else if value.len() > KEY_MAX_BYTES {
         "is longer than 256 bytes"
     } else if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -256,28 +260,31 @@ mod tests {
     fn fixed_values_are_checked() {
         let long = "x".repeat(65);
         for (token, good) in [
-            ("phc_test", true),
+            ("phc_test_1234", true),
             ("anything-visible", true),
             (&long[..64], true),
+            (&long[..12], true),
+            (&long[..11], false),
             ("", false),
             (&long, false),
-            ("with space", false),
-            ("with\ttab", false),
-            ("phc_ä", false),
-            ("phx_wrong", false),
+            ("with a few spaces", false),
+            ("with one\ttab", false),
+            ("phc_ä_1234567", false),
+            ("phx_wrong_prefix", false),
         ] {
             assert_eq!(check_token(token).is_ok(), good, "{token}");
         }
         let long = "x".repeat(257);
         for (key, good) in [
-            ("phx_test", true),
-            ("k", true),
+            ("phx_0123456789abcdef0123456789ab", true),
+            (&long[..32], true),
+            (&long[..31], false),
             (&long[..256], true),
             ("", false),
             (&long, false),
-            ("with space", false),
-            ("line\nbreak", false),
-            ("phc_wrong", false),
+            ("with a space 0123456789abcdef0123456789", false),
+            ("line\nbreak_0123456789abcdef0123456789", false),
+            ("phc_wrong_0123456789abcdef0123456789", false),
         ] {
             assert_eq!(check_key(key).is_ok(), good, "{key}");
         }

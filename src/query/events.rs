@@ -47,6 +47,7 @@ use datafusion::prelude::lit;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::deleted;
@@ -305,21 +306,30 @@ impl ScalarUDFImpl for ResolvePerson {
             return Err(DataFusionError::Internal("resolve_person takes a person".to_owned()));
         };
         let distinct_ids = arguments.next().transpose()?;
-        Ok(ColumnarValue::Array(self.resolve(&persons, distinct_ids.as_ref())))
+        let resolved = self.resolve(&persons, distinct_ids.as_ref());
+        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(ColumnarValue::Array(resolved))
     }
 }
 
 impl ResolvePerson {
-    fn resolve(&self, persons: &ArrayRef, distinct_ids: Option<&ArrayRef>) -> ArrayRef {
+    fn resolve(
+        &self,
+        persons: &ArrayRef,
+        distinct_ids: Option<&ArrayRef>,
+    ) -> Result<ArrayRef, IdentityError> {
         let persons = persons.as_string_view();
         let distinct_ids = distinct_ids.map(|ids| ids.as_string_view());
         let mut resolved = StringViewBuilder::with_capacity(persons.len());
         for (row, person) in persons.iter().enumerate() {
             let uuid = person.and_then(|text| Uuid::try_parse(text).ok());
-            let other = uuid.and_then(|uuid| match distinct_ids {
-                Some(ids) => self.overrides.of_event(self.project, uuid, ids.value(row)),
-                None => self.overrides.get(self.project, uuid),
-            });
+            let other = match (uuid, distinct_ids) {
+                (None, _) => None,
+                (Some(uuid), Some(ids)) => {
+                    self.overrides.of_event(self.project, uuid, ids.value(row))?
+                }
+                (Some(uuid), None) => self.overrides.get(self.project, uuid)?,
+            };
             match (other, person) {
                 (Some(other), _) => {
                     resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));
@@ -328,6 +338,6 @@ impl ResolvePerson {
                 (None, None) => resolved.append_null(),
             }
         }
-        Arc::new(resolved.finish())
+        Ok(Arc::new(resolved.finish()))
     }
 }

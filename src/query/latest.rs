@@ -354,7 +354,8 @@ impl Source<'_> {
             version: Arc::new(self.snapshot.version.with_files(files.to_vec())),
             batches: self.snapshot.batches.clone(),
         };
-        let known = (sources.identities.overrides(), Arc::clone(&self.deletions));
+        let overrides = Arc::new(sources.identities.overrides());
+        let known = (overrides, Arc::clone(&self.deletions));
         let events: Arc<dyn TableProvider> =
             events::view(&sources.store, snapshot, self.project, known)?;
         Ok(self.context.read_table(events)?)

@@ -37,6 +37,7 @@ use uuid::Uuid;
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::identity::IdentityError;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::QueryError;
@@ -96,7 +97,8 @@ pub fn sorted_rows(
         .with_batch_size(batch_rows)
         .with_reservation(MemoryConsumer::new("merge").register(&pool))
         .build()?;
-    Ok(merged.map_err(QueryError::from).boxed())
+    // None of its errors is the fault of a query, and one that names a file has to be found in it.
+    Ok(merged.map_err(QueryError::Internal).boxed())
 }
 
 /// The rows of one file that are not deleted. Nothing is read ahead: of every file of a merge there
@@ -192,7 +194,7 @@ impl Unique {
 ///
 /// # Errors
 ///
-/// The batch is not one of the events table: a programmer error.
+/// The identity store cannot be read; or the batch is not one of the events table: a programmer error.
 pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordBatch, QueryError> {
     if overrides.is_empty() {
         return Ok(batch);
@@ -201,10 +203,12 @@ pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordB
     let persons = batch.column(column::PERSON_ID).as_string_view();
     let ids = batch.column(column::DISTINCT_ID).as_string_view();
     let survivor = |row: usize| {
-        let person = Uuid::try_parse(persons.value(row)).ok()?;
+        let Ok(person) = Uuid::try_parse(persons.value(row)) else { return Ok(None) };
         overrides.of_event(ProjectId(projects.value(row)), person, ids.value(row))
     };
-    let survivors: Vec<Option<Uuid>> = (0..batch.num_rows()).map(survivor).collect();
+    let survivors: Result<Vec<Option<Uuid>>, IdentityError> =
+        (0..batch.num_rows()).map(survivor).collect();
+    let survivors = survivors?;
     if survivors.iter().all(Option::is_none) {
         return Ok(batch);
     }

@@ -16,7 +16,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -28,6 +27,8 @@ use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::admission::Permit;
+use crate::query::admission::Work;
 use crate::query::parts::given_up;
 use crate::query::people::search::Search;
 
@@ -195,13 +196,10 @@ impl Engine {
         Ok(receiver)
     }
 
-    /// The right to run one question; waits for it as long as a question may take.
-    pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, QueryError> {
-        let permit = Arc::clone(&self.shared.slots).acquire_owned();
-        match tokio::time::timeout(self.shared.settings.query_timeout, permit).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(QueryError::Unavailable("too many queries are running")),
-        }
+    /// The right to run one list or look-up; waits for it as long as a question may take.
+    pub(super) async fn permit(&self) -> Result<Permit, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        self.shared.admission.permit(self.caller, Work::List, limit).await
     }
 }
 

@@ -1,21 +1,38 @@
 //! Answers as text: JSON rows, CSV, tables. Knows record batches, not what they mean.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow::array::Array;
+use arrow::array::ArrayData;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
+use arrow::array::LargeStringArray;
 use arrow::array::RecordBatch;
+use arrow::array::RecordBatchOptions;
+use arrow::array::StringArray;
+use arrow::array::StringViewArray;
 use arrow::csv;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
 use arrow::datatypes::SchemaRef;
+use arrow::datatypes::TimeUnit;
 use arrow::error::ArrowError;
 use arrow::json;
+use arrow::json::StructMode;
 use arrow::util::display::ArrayFormatter;
 use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_schema;
+use bytes::Bytes;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::MemoryReservation;
 use parquet::arrow::ArrowWriter;
+use serde_json::json;
 
 use crate::event::json::restore;
 
@@ -30,6 +47,15 @@ pub enum Format {
     Csv,
     /// A Parquet file.
     Parquet,
+    /// One JSON object: the names of the columns, their types, at most so many rows as lists, and whether
+    /// there are more.
+    #[value(skip)]
+    Columns {
+        /// Most rows.
+        rows_max: usize,
+        /// Number of rows from which on there are more than the answer shows, or may be.
+        more_from: usize,
+    },
 }
 
 /// Bytes that a value other than text or a list takes, about.
@@ -71,8 +97,107 @@ impl Size {
                 let width = self.widest.iter().fold(0, |sum: usize, own| sum.saturating_add(*own));
                 self.rows.saturating_mul(width).saturating_mul(TABLE_COPIES)
             }
-            Format::Json | Format::Csv | Format::Parquet => self.bytes,
+            Format::Json | Format::Csv | Format::Parquet | Format::Columns { .. } => self.bytes,
         }
+    }
+}
+
+/// The memory of batches that are gathered, as part of that of all queries.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    reservation: MemoryReservation,
+    /// Where the buffers are that were counted: batches share them.
+    counted: HashSet<usize>,
+}
+
+impl Gathered {
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>) -> Self {
+        let reservation = MemoryConsumer::new("rows of an answer").register(pool);
+        Self { reservation, counted: HashSet::new() }
+    }
+
+    /// Counts a batch that is kept.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory left.
+    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
+        let mut bytes = 0;
+        for column in batch.columns() {
+            self.count(&column.to_data(), &mut bytes);
+        }
+        self.reservation.try_grow(bytes)
+    }
+
+    fn count(&mut self, data: &ArrayData, bytes: &mut usize) {
+        for buffer in data.buffers() {
+            if self.counted.insert(buffer.data_ptr().addr().get()) {
+                *bytes = bytes.saturating_add(buffer.capacity());
+            }
+        }
+        for child in data.child_data() {
+            self.count(child, bytes);
+        }
+    }
+}
+
+/// An answer as it is written, as part of the memory of all queries.
+#[derive(Debug)]
+pub(super) struct Text {
+    bytes: Vec<u8>,
+    reservation: MemoryReservation,
+    is_exhausted: bool,
+}
+
+impl Text {
+    /// Nothing yet of a text of about so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory left.
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, bytes: usize) -> Result<Self, DataFusionError> {
+        let reservation = MemoryConsumer::new("the text of an answer").register(pool);
+        reservation.try_grow(bytes)?;
+        Ok(Self { bytes: Vec::new(), reservation, is_exhausted: false })
+    }
+
+    /// Whether writing failed for want of memory.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
+    /// The text, whose memory is reserved until the last of it is dropped.
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.reservation.resize(self.bytes.capacity());
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Write for Text {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        let wanted = length.saturating_add(more.len());
+        if wanted > capacity {
+            let wanted = wanted.max(capacity.saturating_add(capacity / 2));
+            let missing = wanted.saturating_sub(self.reservation.size());
+            if missing > 0 && self.reservation.try_grow(missing).is_err() {
+                self.is_exhausted = true;
+                return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+            }
+            self.bytes.reserve_exact(wanted.saturating_sub(length));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -133,7 +258,7 @@ pub fn write(
             if batches.is_empty() {
                 return writer.write(&RecordBatch::new_empty(SchemaRef::clone(schema)));
             }
-            batches.iter().try_for_each(|batch| writer.write(batch))
+            batches.iter().try_for_each(|batch| writer.write(&without_formulas(batch)?))
         }
         // The writer would panic.
         Format::Parquet if schema.flattened_fields().iter().any(|field| is_union(field)) => {
@@ -148,7 +273,118 @@ pub fn write(
             writer.close()?;
             Ok(())
         }
+        Format::Columns { rows_max, more_from } => {
+            write_columns(schema, batches, (rows_max, more_from), out)
+        }
     }
+}
+
+fn write_columns(
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    (rows_max, more_from): (usize, usize),
+    mut out: impl Write + Send,
+) -> Result<(), ArrowError> {
+    let failed = |error: std::io::Error| ArrowError::IoError(error.to_string(), error);
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let types: Vec<(&str, String)> =
+        schema.fields().iter().map(|field| (field.name().as_str(), type_name(field))).collect();
+    write!(out, "{{\"columns\":{},\"types\":{},\"results\":", json!(names), json!(types))
+        .map_err(failed)?;
+    let mut writer = json::WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .with_struct_mode(StructMode::ListOnly)
+        .build::<_, json::writer::JsonArray>(&mut out);
+    let mut left = rows_max;
+    for batch in batches {
+        writer.write(&batch.slice(0, left.min(batch.num_rows())))?;
+        left = left.saturating_sub(batch.num_rows());
+    }
+    writer.finish()?;
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    write!(out, ",\"hasMore\":{}}}", rows >= more_from).map_err(failed)
+}
+
+/// The type of a column in the words of PostHog's answers, which are those of ClickHouse.
+fn type_name(field: &Field) -> String {
+    let name = plain_type_name(field.data_type());
+    let is_whole = !field.data_type().is_nested();
+    if field.is_nullable() && is_whole { format!("Nullable({name})") } else { name }
+}
+
+fn plain_type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "Nothing".to_owned(),
+        DataType::Boolean => "Bool".to_owned(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "String".to_owned(),
+        DataType::Dictionary(_, values) => plain_type_name(values),
+        DataType::Date32 | DataType::Date64 => "Date".to_owned(),
+        DataType::Timestamp(unit, zone) => {
+            let digits = match unit {
+                TimeUnit::Second => 0,
+                TimeUnit::Millisecond => 3,
+                TimeUnit::Microsecond => 6,
+                TimeUnit::Nanosecond => 9,
+            };
+            let zone = zone.as_ref().map(|zone| format!(", '{zone}'")).unwrap_or_default();
+            format!("DateTime64({digits}{zone})")
+        }
+        DataType::Decimal128(digits, scale) | DataType::Decimal256(digits, scale) => {
+            format!("Decimal({digits}, {scale})")
+        }
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            format!("Array({})", type_name(item))
+        }
+        DataType::Struct(fields) => {
+            let items: Vec<String> = fields
+                .iter()
+                .map(|field| format!("{} {}", field.name(), type_name(field)))
+                .collect();
+            format!("Tuple({})", items.join(", "))
+        }
+        // Numbers have the same names, and what is left has none there.
+        other => other.to_string(),
+    }
+}
+
+/// A cell of CSV with this text. Spreadsheets run a cell that begins with `=`, `+`, `-`, `@`, a tab or a
+/// carriage return as a formula, and what is in events and persons comes from anybody. An apostrophe in
+/// front makes it text (CWE-1236). For text only: numbers are no formulas.
+pub fn text_cell(text: &str) -> Cow<'_, str> {
+    match text.starts_with(FORMULA_BEGINNINGS) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+const FORMULA_BEGINNINGS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// The same rows with such texts.
+fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    fn has_formula<'v>(values: impl Iterator<Item = Option<&'v str>>) -> bool {
+        values.flatten().any(|text| text.starts_with(FORMULA_BEGINNINGS))
+    }
+    let column = |column: &ArrayRef| -> ArrayRef {
+        if let Some(values) =
+            column.as_string_view_opt().filter(|values| has_formula(values.iter()))
+        {
+            let texts = values.iter().map(|text| text.map(text_cell));
+            Arc::new(texts.collect::<StringViewArray>())
+        } else if let Some(values) =
+            column.as_string_opt::<i32>().filter(|values| has_formula(values.iter()))
+        {
+            Arc::new(values.iter().map(|text| text.map(text_cell)).collect::<StringArray>())
+        } else if let Some(values) =
+            column.as_string_opt::<i64>().filter(|values| has_formula(values.iter()))
+        {
+            Arc::new(values.iter().map(|text| text.map(text_cell)).collect::<LargeStringArray>())
+        } else {
+            Arc::clone(column)
+        }
+    };
+    let columns: Vec<ArrayRef> = batch.columns().iter().map(column).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
 fn is_union(field: &Field) -> bool {
@@ -181,16 +417,52 @@ mod tests {
 
     use arrow::array::ArrayRef;
     use arrow::array::Int64Array;
+    use arrow::array::LargeStringArray;
     use arrow::array::ListArray;
     use arrow::array::RecordBatch;
     use arrow::array::StringArray;
     use arrow::array::StringViewArray;
     use arrow::datatypes::Int64Type;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::memory_pool::MemoryPool;
+
+    use arrow::array::BooleanArray;
+    use arrow::array::Float64Array;
+    use arrow::array::StructArray;
+    use arrow::array::TimestampMicrosecondArray;
+    use arrow::datatypes::DataType;
+    use arrow::datatypes::Field;
+    use serde_json::Value;
+    use serde_json::json;
 
     use super::Format;
+    use super::Gathered;
     use super::PLAIN_BYTES;
     use super::Size;
     use super::TABLE_COPIES;
+    use super::Text;
+    use super::write;
+
+    #[test]
+    fn csv_has_texts_and_no_formulas() {
+        let texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "a=b", "'=x", "", "="];
+        let numbers = Int64Array::from_iter_values((0..9).map(|number| number - 5));
+        let view: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+        let large: ArrayRef = Arc::new(LargeStringArray::from_iter_values(texts));
+        let text: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+        let columns =
+            [("n", Arc::new(numbers) as ArrayRef), ("v", view), ("l", large), ("t", text)];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = Vec::new();
+        write(Format::Csv, &batch.schema(), std::slice::from_ref(&batch), &mut out).unwrap();
+        let cells = ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "a=b", "'=x", "", "'="];
+        let rows =
+            (-5..).zip(cells).map(|(number, cell)| format!("{number},{cell},{cell},{cell}\n"));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("n,v,l,t\n{}", rows.collect::<String>())
+        );
+    }
 
     #[test]
     fn a_table_is_as_wide_as_its_widest_values() {
@@ -213,5 +485,107 @@ mod tests {
             assert_eq!(size.bytes(format), values, "{format:?}");
         }
         assert_eq!(size.bytes(Format::Table), TABLE_COPIES * 4 * (17 + 17 + PLAIN_BYTES + list));
+    }
+
+    /// What JSON adds to values was not part of the estimate.
+    #[test]
+    fn a_text_stays_within_its_memory() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["\u{1}".repeat(10_000)]));
+        let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(200_000));
+        let written = |rows: usize| {
+            let mut out = Text::new(&pool, 10_000 * rows).unwrap();
+            let batches = vec![batch.clone(); rows];
+            let result = write(Format::Json, &batch.schema(), &batches, &mut out);
+            (result.is_ok(), out.is_exhausted(), out.into_bytes())
+        };
+        let (is_written, is_exhausted, bytes) = written(1);
+        assert_eq!((is_written, is_exhausted), (true, false));
+        assert!(
+            bytes.starts_with(br#"{"text":"\u0001"#) && bytes.len() > 60_000,
+            "{}",
+            bytes.len()
+        );
+        assert!(pool.reserved() >= bytes.len(), "{}", pool.reserved());
+        drop(bytes);
+        assert_eq!(pool.reserved(), 0);
+        let (is_written, is_exhausted, _) = written(10);
+        assert_eq!((is_written, is_exhausted), (false, true));
+        assert!(Text::new(&pool, 200_001).is_err());
+    }
+
+    #[test]
+    fn columns_have_types_and_rows_are_lists() {
+        let moment = TimestampMicrosecondArray::from_iter([Some(1_500_000), None]);
+        let moment: ArrayRef = Arc::new(moment.with_timezone("UTC"));
+        let text: ArrayRef = Arc::new(StringViewArray::from_iter([Some("a \"b\""), None]));
+        let number: ArrayRef = Arc::new(Int64Array::from_iter_values([i64::MAX, -1]));
+        let share: ArrayRef = Arc::new(Float64Array::from_iter([Some(0.5), None]));
+        let is_on: ArrayRef = Arc::new(BooleanArray::from_iter([Some(true), None]));
+        let lists = [Some(vec![Some(1), None]), None];
+        let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+        let inner = Arc::new(Field::new("x", DataType::Int64, false));
+        let pair: ArrayRef = Arc::new(StructArray::from(vec![(inner, Arc::clone(&number))]));
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("text", text, true),
+            ("number", number, false),
+            ("share", share, true),
+            ("is_on", is_on, true),
+            ("moment", moment, true),
+            ("list", list, true),
+            ("pair", pair, false),
+        ]);
+        let batch = batch.unwrap();
+        let written = |batches: &[RecordBatch], rows_max: usize| -> Value {
+            let mut out = Vec::new();
+            let format = Format::Columns { rows_max, more_from: rows_max.saturating_add(1) };
+            write(format, &batch.schema(), batches, &mut out).unwrap();
+            serde_json::from_slice(&out).unwrap()
+        };
+        let rows = json!([
+            ["a \"b\"", i64::MAX, 0.5, true, "1970-01-01T00:00:01.500Z", [1, null], [i64::MAX]],
+            [null, -1, null, null, null, null, [-1]],
+        ]);
+        let mut expected = json!({
+            "columns": ["text", "number", "share", "is_on", "moment", "list", "pair"],
+            "types": [
+                ["text", "Nullable(String)"],
+                ["number", "Int64"],
+                ["share", "Nullable(Float64)"],
+                ["is_on", "Nullable(Bool)"],
+                ["moment", "Nullable(DateTime64(6, 'UTC'))"],
+                ["list", "Array(Nullable(Int64))"],
+                ["pair", "Tuple(x Int64)"],
+            ],
+            "results": rows,
+            "hasMore": false,
+        });
+        let one = [batch.clone()];
+        assert_eq!(written(&one, usize::MAX), expected);
+        assert_eq!(written(&one, 2), expected);
+        expected["results"] = json!([rows[0], rows[1], rows[0]]);
+        expected["hasMore"] = json!(true);
+        assert_eq!(written(&[batch.clone(), batch.clone()], 3), expected);
+        for none in [&[][..], &[batch.slice(0, 0)]] {
+            let written = written(none, 0);
+            assert_eq!((&written["results"], &written["hasMore"]), (&json!([]), &json!(false)));
+        }
+    }
+
+    #[test]
+    fn batches_that_share_memory_count_once() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(10_000); 10]));
+        let whole = RecordBatch::try_from_iter([("text", text)]).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(250_000));
+        let mut gathered = Gathered::new(&pool);
+        for row in 0..10 {
+            gathered.add(&whole.slice(row, 1)).unwrap();
+        }
+        assert!((100_000..200_000).contains(&pool.reserved()), "{}", pool.reserved());
+        let other: ArrayRef = Arc::new(StringArray::from(vec!["y".repeat(10_000); 10]));
+        let other = RecordBatch::try_from_iter([("text", other)]).unwrap();
+        assert!(gathered.add(&other).is_err());
+        drop(gathered);
+        assert_eq!(pool.reserved(), 0);
     }
 }

@@ -10,19 +10,21 @@
 //! between. Commits of one application (a node's flushes) carry a transaction number in the same
 //! file: rows and log position move together, or not at all.
 //!
-//! # Why not the library's commit loop
+//! # Which Delta
 //!
-//! `deltalake-core` holds the protocol (actions, checkpoints, log clean-up) and is used for that.
-//! Its own loop keeps every file's statistics as Arrow batches, replays them at every conflict,
-//! and without `DataFusion` has no predicate logic in its conflict check. Ours needs one put per
-//! commit and one get per commit of others.
+//! Reader version 1 and writer version 2, which every engine knows, with classic checkpoints. A table
+//! of a later version is refused: it may have deletion vectors or renamed columns, and reading it as
+//! if it had none would give wrong rows.
 
+mod actions;
+mod checkpoint;
 mod commit;
 pub mod error;
 mod log;
 mod schema;
 mod state;
 pub mod stats;
+mod types;
 mod vacuum;
 
 use std::collections::BTreeMap;
@@ -31,13 +33,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use deltalake_core::kernel::Action;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
 use url::Url;
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::storage::delta::actions::Action;
 use crate::storage::delta::commit::Operation;
 use crate::storage::delta::commit::Shared;
 use crate::storage::delta::commit::Writer;
@@ -64,6 +66,11 @@ pub const LOG_COMMITS_MIN: u64 = 1_000;
 
 /// How long the log remembers a removed file; no vacuum may have a longer grace.
 pub const TOMBSTONE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Application whose transaction says that the table has lost commits. Its number is the version at
+/// which that was found, and its time is when. From then on a vacuum keeps older data files that are
+/// in no commit: they may be those of the lost commits.
+const DAMAGE_APP: &str = "weir/damage";
 
 /// Attempts at one commit. Every failed one means that another committer got through.
 const ATTEMPTS_MAX: u32 = 100;
@@ -129,6 +136,11 @@ impl TableVersion {
         }
     }
 
+    /// The applications that have committed transactions.
+    pub fn applications(&self) -> impl Iterator<Item = &str> {
+        self.transactions.keys().map(String::as_str)
+    }
+
     /// The last transaction that `app_id` has committed.
     pub fn transaction(&self, app_id: &str) -> Option<i64> {
         self.transactions.get(app_id).copied()
@@ -161,6 +173,17 @@ pub enum EditKind {
     Overwrite,
 }
 
+/// A part of a table that is lost, and was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The first version that is concerned.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
 /// A cheap handle on one table; clones share it.
 ///
 /// Handles on the same table, in one process or in many, do not know of each other but through the
@@ -175,7 +198,9 @@ impl DeltaTable {
     /// none; adds columns of the spec that it lacks. `location` is the address of that directory
     /// (`file:///abs/dir/`, `s3://bucket/dir/`), kept for those who ask.
     ///
-    /// Writing a checkpoint needs a multi-thread runtime.
+    /// What of the log cannot be read, and live files that are not there, are left out, see
+    /// [`DeltaTable::damage`]. The table is then marked, and gets a checkpoint that begins after the
+    /// damage, so that other engines can read it too.
     ///
     /// # Errors
     ///
@@ -187,8 +212,8 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> Result<Self, TableError> {
-        let log = Log::new(store, spec.name)?;
-        let loaded = match log.load(&spec).await? {
+        let log = Log::new(store, spec.name);
+        let loaded = match log.load(&spec, clock.now()).await? {
             Some(loaded) => loaded,
             None => {
                 // If another process creates it first, that one's is the table.
@@ -198,10 +223,13 @@ impl DeltaTable {
                     version: 0,
                     reason: "the table was created and is not there".to_owned(),
                 };
-                log.load(&spec).await?.ok_or_else(missing)?
+                log.load(&spec, clock.now()).await?.ok_or_else(missing)?
             }
         };
-        let table = Self::new(log, loaded, location, spec, clock);
+        let table = Self::new(log, loaded, location, spec, clock).await?;
+        if !table.damage().is_empty() {
+            table.mark_damaged().await?;
+        }
         table.widen().await?;
         Ok(table)
     }
@@ -218,22 +246,49 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> Result<Option<Self>, TableError> {
-        let log = Log::new(store, spec.name)?;
-        let loaded = log.load(&spec).await?;
-        Ok(loaded.map(|loaded| Self::new(log, loaded, location, spec, clock)))
+        let log = Log::new(store, spec.name);
+        match log.load(&spec, clock.now()).await? {
+            Some(loaded) => Self::new(log, loaded, location, spec, clock).await.map(Some),
+            None => Ok(None),
+        }
     }
 
-    fn new(log: Log, loaded: Loaded, location: Url, spec: TableSpec, clock: Clock) -> Self {
-        let writer = Writer {
-            seen_at: clock.now(),
-            checkpoint: loaded.checkpoint,
-            attempts: 0,
-            state: loaded.state,
-        };
+    async fn new(
+        log: Log,
+        loaded: Loaded,
+        location: Url,
+        spec: TableSpec,
+        clock: Clock,
+    ) -> Result<Self, TableError> {
+        let Loaded { mut state, checkpoint, mut damage } = loaded;
+        damage.extend(vacuum::hide_missing(&log, &mut state).await?);
+        report(spec.name, &damage);
+        let writer = Writer { seen_at: clock.now(), checkpoint, attempts: 0, state };
         let current = RwLock::new(Arc::new(writer.state.table_version()));
         let writer = tokio::sync::Mutex::new(writer);
         let id = Uuid::new_v4();
-        Self { shared: Arc::new(Shared { spec, location, clock, log, id, current, writer }) }
+        let shared = Shared { spec, location, clock, log, damage, id, current, writer };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What was lost when the table was opened.
+    pub fn damage(&self) -> &[Damage] {
+        &self.shared.damage
+    }
+
+    /// Makes the table remember that commits are lost: data files that are in no commit and are older
+    /// than this moment survive every vacuum, as an operator may want them. Writes a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeltaTable::commit`].
+    pub async fn mark_damaged(&self) -> Result<(), TableError> {
+        let version = self.refresh().await?.version.saturating_add(1);
+        let transaction = (DAMAGE_APP.to_owned(), i64::try_from(version).unwrap_or(i64::MAX));
+        let (add, remove, kind) = (Vec::new(), Vec::new(), EditKind::Append);
+        self.commit(Edit { add, remove, transaction: Some(transaction), kind }).await?;
+        let mut writer = self.shared.writer.lock().await;
+        self.shared.checkpoint(&mut writer).await
     }
 
     /// What the table must be.
@@ -277,21 +332,46 @@ impl DeltaTable {
     ///
     /// See [`TableError`]. All but [`TableError::InDoubt`] leave the table as it was.
     pub async fn commit(&self, edit: Edit) -> Result<Arc<TableVersion>, TableError> {
+        let mut writer = self.shared.writer.lock().await;
+        self.commit_as(&mut writer, &edit, false).await
+    }
+
+    /// Ends what a commit of this edit with [`TableError::InDoubt`] began: if the edit is in the
+    /// table this has no effect, if not it is put in.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeltaTable::commit`]. After [`TableError::Invalid`], [`TableError::Conflict`],
+    /// [`TableError::Stale`] and [`TableError::Fenced`] the edit is not in the table and never will
+    /// be; after others it is still in doubt.
+    pub async fn commit_again(&self, edit: &Edit) -> Result<Arc<TableVersion>, TableError> {
+        let mut writer = self.shared.writer.lock().await;
+        self.shared.catch_up(&mut writer).await?;
+        self.commit_as(&mut writer, edit, true).await
+    }
+
+    async fn commit_as(
+        &self,
+        writer: &mut Writer,
+        edit: &Edit,
+        is_again: bool,
+    ) -> Result<Arc<TableVersion>, TableError> {
         let shared = &*self.shared;
-        let mut writer = shared.writer.lock().await;
-        shared.check_files(&edit.add).await?;
-        if shared.is_idle(&writer) {
-            shared.catch_up(&mut writer).await?;
+        if !(is_again && writer.state.has(edit, true)) {
+            shared.check_files(&edit.add).await?;
+        }
+        if shared.is_idle(writer) {
+            shared.catch_up(writer).await?;
         }
         for _ in 0..ATTEMPTS_MAX {
-            if writer.state.has(&edit) {
+            if writer.state.has(edit, is_again) {
                 return Ok(self.current());
             }
-            writer.state.check(&edit)?;
+            writer.state.check(edit)?;
             let now = shared.clock.now();
-            let actions = writer.state.actions(&edit, now);
-            if shared.put(&mut writer, operation(edit.kind), actions, now).await? {
-                shared.checkpoint_if_due(&mut writer).await;
+            let actions = writer.state.actions(edit, now);
+            if shared.put(writer, operation(edit.kind), actions, now).await? {
+                shared.checkpoint_if_due(writer).await;
                 return Ok(self.current());
             }
         }
@@ -311,6 +391,21 @@ impl DeltaTable {
             }
         }
         Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
+    }
+}
+
+/// Tells the operator what is lost.
+fn report(table: &'static str, damage: &[Damage]) {
+    for Damage { first, last, reason } in damage {
+        tracing::error!(
+            table,
+            first,
+            last,
+            reason,
+            "damage in the log of the table: the rows of these versions are lost unless other \
+             commits have them; data files that no commit names are kept. Restore the files of the \
+             table from a backup to get them back"
+        );
     }
 }
 

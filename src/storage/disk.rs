@@ -17,6 +17,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// A file system. Paths are absolute or relative to the process; all calls block.
@@ -25,7 +27,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
     /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens an existing file for reading and writing.
+    /// Opens an existing file for reading and writing; a symbolic link to one for reading only.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Creates a directory and its parents. Existing ones are fine.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -106,7 +108,13 @@ impl Disk for OsDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OsFile(fs::File::options().read(true).write(true).open(path)?)))
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(file) => Ok(Box::new(OsFile(file.into()))),
+            // A working copy of a data directory has links to files that it must not change.
+            Err(Errno::LOOP) => Ok(Box::new(OsFile(fs::File::open(path)?))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

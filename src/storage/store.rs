@@ -62,6 +62,9 @@ pub enum StoreError {
     /// Rows that do not fit each other or the schema.
     #[error("rows do not fit the table")]
     Rows(#[from] ArrowError),
+    /// An earlier commit is in doubt. The next flush settles it.
+    #[error("table {0} is not changed before it is known whether an earlier commit is in it")]
+    Pending(&'static str),
 }
 
 impl StoreError {
@@ -69,7 +72,7 @@ impl StoreError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Table(error) => error.kind(),
-            Self::Parquet(_) => Kind::Unavailable,
+            Self::Parquet(_) | Self::Pending(_) => Kind::Unavailable,
             Self::Rows(_) => Kind::Internal,
         }
     }
@@ -92,10 +95,21 @@ struct Shared {
     /// Held for the length of a few pointer moves, or while small batches are put together (at most
     /// some MiB, see `memtable`); never across I/O.
     state: Mutex<State>,
-    /// Held for a whole flush: memtables go to files one after the other, oldest first.
-    flushing: tokio::sync::Mutex<()>,
+    /// Held for a whole flush, and for each commit: memtables go to files one after the other, oldest
+    /// first, and nothing is committed over a commit that is in doubt.
+    committing: tokio::sync::Mutex<Option<Pending>>,
     /// Told after every flush.
     room: Notify,
+}
+
+/// An edit of which nobody knows whether it is in the table: the store failed while it wrote the
+/// commit. It is committed again, and nothing else before it: what is built on a table without it
+/// would double its rows or lose them if it turns out to be in.
+#[derive(Clone)]
+struct Pending {
+    edit: Edit,
+    /// Of the oldest frozen memtable, which is in the edit's files.
+    flushed: Option<Flushed>,
 }
 
 struct State {
@@ -158,16 +172,30 @@ impl Store {
         let version = table.current();
         let state = State { active: Memtable::default(), frozen: VecDeque::new(), version };
         let state = Mutex::new(state);
-        let flushing = tokio::sync::Mutex::new(());
+        let committing = tokio::sync::Mutex::new(None);
         let room = Notify::new();
-        let shared =
-            Shared { table, layout, partitioning, app_id, settings, clock, state, flushing, room };
+        let shared = Shared {
+            table,
+            layout,
+            partitioning,
+            app_id,
+            settings,
+            clock,
+            state,
+            committing,
+            room,
+        };
         Self { shared: Arc::new(shared) }
     }
 
     /// The table under this store.
     pub fn table(&self) -> &DeltaTable {
         &self.shared.table
+    }
+
+    /// The name of this node in the table's transactions.
+    pub fn app_id(&self) -> &str {
+        &self.shared.app_id
     }
 
     /// Sizes and ages of what is kept.
@@ -240,9 +268,12 @@ impl Store {
         state.active.memory_bytes() + frozen
     }
 
-    /// Closes the active memtable, if it has anything; rows that come go to a new one.
-    pub fn freeze(&self) {
-        self.shared.state.lock().freeze();
+    /// Closes the active memtable, if it has anything; rows that come go to a new one. Returns the last log
+    /// record of the frozen memtables; `None` if none is frozen.
+    pub fn freeze(&self) -> Option<Sequence> {
+        let mut state = self.shared.state.lock();
+        state.freeze();
+        state.frozen.back().map(|memtable| memtable.last())
     }
 
     /// What a reader sees now.
@@ -257,7 +288,7 @@ impl Store {
 
     /// Writes the rows of the oldest frozen memtable that `keep` keeps into files and commits them
     /// together with the log position. `None` if none is frozen, or it has rows of records after
-    /// `bound`, of which `keep` knows nothing.
+    /// `bound`, of which `keep` knows nothing. A commit that is in doubt is settled first.
     ///
     /// # Errors
     ///
@@ -267,7 +298,14 @@ impl Store {
         bound: Sequence,
         keep: &Keep<'_>,
     ) -> Result<Option<Flushed>, StoreError> {
-        let _flushing = self.shared.flushing.lock().await;
+        let mut pending = self.shared.committing.lock().await;
+        if let Some(doubtful) = pending.clone() {
+            let flushed = doubtful.flushed;
+            self.commit(&mut pending, doubtful).await?;
+            if flushed.is_some() {
+                return Ok(flushed);
+            }
+        }
         let oldest = self.shared.state.lock().frozen.front().cloned();
         let Some(memtable) = oldest else { return Ok(None) };
         let through = memtable.last();
@@ -290,13 +328,8 @@ impl Store {
             transaction: Some((self.shared.app_id.clone(), position)),
             kind: EditKind::Append,
         };
-        let version = self.shared.table.commit(edit).await?;
-        // Files in and rows out in one step: a reader counts every row once.
-        let mut state = self.shared.state.lock();
-        state.frozen.pop_front();
-        state.version = version;
-        drop(state);
-        self.shared.room.notify_waiters();
+        let change = Pending { edit, flushed: Some(flushed) };
+        self.commit(&mut pending, change).await?;
         Ok(Some(flushed))
     }
 
@@ -304,13 +337,44 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The table is as before.
+    /// The table is as before. After [`TableError::InDoubt`] the change may still take effect, with
+    /// the next flush at the latest; until then others are refused with [`StoreError::Pending`].
     pub async fn replace(&self, edit: Edit) -> Result<(), StoreError> {
-        let version = self.shared.table.commit(edit).await?;
-        let mut state = self.shared.state.lock();
-        // A flush that committed in between has installed a newer version.
-        if version.version > state.version.version {
-            state.version = version;
+        let mut pending = self.shared.committing.lock().await;
+        if pending.is_some() {
+            return Err(StoreError::Pending(self.shared.table.spec().name));
+        }
+        self.commit(&mut pending, Pending { edit, flushed: None }).await
+    }
+
+    /// Commits a change, once more if it is `pending`, and shows it to readers. It is pending until
+    /// that is decided, also if the caller goes away meanwhile.
+    async fn commit(
+        &self,
+        pending: &mut Option<Pending>,
+        change: Pending,
+    ) -> Result<(), StoreError> {
+        let shared = &*self.shared;
+        let is_again = pending.is_some();
+        *pending = Some(change.clone());
+        let committed = match is_again {
+            true => shared.table.commit_again(&change.edit).await,
+            false => shared.table.commit(change.edit).await,
+        };
+        let is_open = committed.as_ref().is_err_and(|error| error.leaves_in_doubt(is_again));
+        if !is_open {
+            *pending = None;
+        }
+        let version = committed?;
+        let mut state = shared.state.lock();
+        // Files in and rows out in one step: a reader counts every row once.
+        if change.flushed.is_some() {
+            state.frozen.pop_front();
+        }
+        state.version = version;
+        drop(state);
+        if change.flushed.is_some() {
+            shared.room.notify_waiters();
         }
         Ok(())
     }
@@ -377,3 +441,6 @@ impl Store {
         partitions.into_iter().map(name).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

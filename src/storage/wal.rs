@@ -2,7 +2,7 @@
 //! [`writer::Wal::sync`] returns. Here: its vocabulary. Nothing in it knows what a record holds.
 //!
 //! `frame` has the bytes, `segment` a file of them, `spare` the file of the next one, `recovery` what happens at open, `writer` and
-//! `reader` the two ways in and out, `files` the set of segments that they share.
+//! `reader` the two ways in and out, `verify` a look at a log that stays closed, `files` the set of segments that they share.
 //!
 //! # Why it can be trusted
 //!
@@ -23,6 +23,7 @@ pub mod reader;
 mod recovery;
 mod segment;
 mod spare;
+pub mod verify;
 pub mod writer;
 
 #[cfg(test)]
@@ -69,6 +70,23 @@ pub struct WalSettings {
     pub segment_max_bytes: u64,
 }
 
+/// What other stores have of the log's records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// All records up to here are durable in other stores, so the log may have been cut up to here.
+    /// Records behind it that are in no segment are lost.
+    pub durable: Sequence,
+    /// The highest sequence that any store has. The log gives out none up to here again.
+    pub seen: Sequence,
+}
+
+impl Elsewhere {
+    /// All records up to `sequence` are durable in other stores, which have none behind it.
+    pub fn up_to(sequence: Sequence) -> Self {
+        Self { durable: sequence, seen: sequence }
+    }
+}
+
 /// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -78,8 +96,9 @@ pub struct Recovered {
     /// Bytes behind the last record that no record followed: a write that a crash cut short, and
     /// for which nobody got an answer.
     pub torn_bytes: u64,
-    /// Damage in the newest segment, and records missing before the oldest. Older segments are
-    /// not read at open; a [`reader::Reader`] reports what it finds there (and these once more).
+    /// Damage in the newest segment, and records that are missing before the oldest segment or
+    /// behind the newest. Older segments are not read at open; a [`reader::Reader`] reports what it
+    /// finds there (and these once more).
     pub corruptions: Vec<Corruption>,
 }
 
@@ -118,6 +137,34 @@ pub enum Damage {
     },
 }
 
+impl Damage {
+    /// The last record that cannot be read; `None` if all can.
+    pub fn last(self) -> Option<Sequence> {
+        match self {
+            Self::Header => None,
+            Self::Lost { last, .. } | Self::Unconfirmed { last, .. } => Some(last),
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => {
+                write!(f, "one of two copies of the segment's header is damaged; nothing is lost")
+            }
+            Self::Lost { first, last } => {
+                write!(f, "acknowledged records {first} to {last} cannot be read")
+            }
+            Self::Unconfirmed { first, last } => write!(
+                f,
+                "records {first} to {last} cannot be read; a write that was never acknowledged, \
+                 or damage"
+            ),
+        }
+    }
+}
+
 /// Why the log did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
@@ -132,10 +179,10 @@ pub enum WalError {
         #[source]
         source: io::Error,
     },
-    /// There is no room for another segment, or no descriptor for its file. Nothing was written; the
-    /// next try may succeed.
-    #[error("no room for a segment of {bytes} bytes")]
-    Full {
+    /// Another segment cannot be begun: no room on the disk, no descriptor, no permission. Nothing was
+    /// written; the next try may succeed.
+    #[error("cannot begin a segment of {bytes} bytes in the log")]
+    NoSegment {
         /// Size of the segment.
         bytes: u64,
         /// What the disk said.
@@ -178,7 +225,7 @@ impl WalError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Io { .. } | Self::Poisoned | Self::Version { .. } => Kind::Unavailable,
-            Self::Full { .. } => Kind::Overloaded,
+            Self::NoSegment { .. } => Kind::Overloaded,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Truncated { .. } => Kind::NotFound,
         }

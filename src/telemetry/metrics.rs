@@ -69,7 +69,7 @@ pub struct TableLabels {
 /// Labels of [`Metrics::corruptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PlaceLabels {
-    /// Where it was found, such as `wal`, `parquet`, `identity`.
+    /// Where it was found, such as `wal`, or the table `events`.
     pub place: &'static str,
 }
 
@@ -90,6 +90,9 @@ pub struct Metrics {
     pub http_connections: Gauge,
     /// `weir_http_body_bytes`: memory of request bodies that are read or worked on now.
     pub http_body_bytes: Gauge,
+    /// `weir_http_head_bytes`: memory of requests under way besides their bodies: heads, tasks, and
+    /// answers of more than 16 KiB.
+    pub http_head_bytes: Gauge,
     /// `weir_http_accept_errors_total`.
     pub http_accept_errors: Counter,
     /// `weir_events_accepted_total`: acknowledged, on disk.
@@ -141,7 +144,9 @@ pub struct Metrics {
     /// `weir_scheduled_changes_total{outcome}`: changes of flags that were due; `made`, `retried`,
     /// `failed`.
     pub scheduled_changes: Family<OutcomeLabels, Counter>,
-    /// `weir_corruptions_total{place}`: data that cannot be what it is; quarantined.
+    /// `weir_corruptions_total{place}`: damage that was found: `wal`, records of the log that are missing or
+    /// damaged; `table`, files of the events table, once at start or by a merge and by each query; `metadata`, a store
+    /// without its last changes.
     pub corruptions: Family<PlaceLabels, Counter>,
 }
 
@@ -156,6 +161,7 @@ impl Metrics {
             http_sent_bytes: Counter::default(),
             http_connections: Gauge::default(),
             http_body_bytes: Gauge::default(),
+            http_head_bytes: Gauge::default(),
             http_accept_errors: Counter::default(),
             events_accepted: Counter::default(),
             events_dropped: Family::default(),
@@ -220,6 +226,12 @@ impl Metrics {
             "Memory of request bodies that are read or worked on",
             Unit::Bytes,
             self.http_body_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "http_head",
+            "Memory of requests under way besides their bodies: heads, tasks, large answers",
+            Unit::Bytes,
+            self.http_head_bytes.clone(),
         );
         registry.register(
             "http_accept_errors",
@@ -325,7 +337,7 @@ impl Metrics {
         registry.register("table_files", "Live Parquet files, by table", self.table_files.clone());
         registry.register(
             "corruptions",
-            "Findings of data that cannot be what it is, by place",
+            "Findings of missing or damaged data, by place",
             self.corruptions.clone(),
         );
     }
@@ -433,7 +445,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 30, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 31, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

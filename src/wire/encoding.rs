@@ -13,6 +13,8 @@
 //!    of the hints `?compression=` beats the form's, which beats `Content-Encoding`.
 //! 5. Base64 once more, on old paths and for `data` fields.
 //!
+//! Of traces of OpenTelemetry ([`Content::Otlp`]) compression is undone, and `wire/otlp.rs` makes JSON of them.
+//!
 //! Source: `PostHog`'s capture service, `payload/common.rs` and `payload/decompression.rs`. Weir accepts
 //! all that it accepts. It also accepts where the intent is plain what that service refuses: a
 //! `compression=gzip` hint on JSON text, base64 that the hint announced on a new path, JSON sent
@@ -41,6 +43,7 @@ use crate::wire::encoding::hints::Content;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 use crate::wire::encoding::inflate::Inflater;
+use crate::wire::otlp;
 
 /// Zeroed-out bytes of room that every [`Decoded::Unpacked`] has after its text: what simd-json wants
 /// behind a document (its `INPUT_PADDING`), so that it needs no copy of its own.
@@ -141,6 +144,9 @@ impl Decoder {
         hints: &Hints,
         limit_bytes: u64,
     ) -> Result<Decoded, DecodeError> {
+        if let Content::Otlp(form) = hints.content {
+            return self.decode_traces(form, body, hints, limit_bytes);
+        }
         let from_query = hints.data.as_ref().filter(|data| !data.is_empty());
         let from_data_field = from_query.is_some();
         let payload = from_query.cloned().unwrap_or(body);
@@ -160,6 +166,25 @@ impl Decoder {
             _ if length_bytes > limit_bytes => Err(DecodeError::TooLarge { limit_bytes }),
             _ => Ok(text),
         }
+    }
+
+    /// Traces of OpenTelemetry become a batch of events; of the wrappings only compression is undone.
+    fn decode_traces(
+        &mut self,
+        form: otlp::Form,
+        body: Bytes,
+        hints: &Hints,
+        limit_bytes: u64,
+    ) -> Result<Decoded, DecodeError> {
+        if body.is_empty() {
+            return Err(DecodeError::Empty);
+        }
+        let plain_max_bytes = limit_bytes.min(otlp::BODY_PLAIN_MAX_BYTES);
+        let body = Decoded::AsReceived(body);
+        let plain = self.decompress(body, hints.content_encoding, plain_max_bytes)?;
+        let mut batch = otlp::to_batch(form, plain.as_ref(), limit_bytes)?;
+        batch.reserve(PADDING_BYTES);
+        Ok(Decoded::Unpacked(batch))
     }
 
     /// Undoes compressed layers until none is left. The hint counts once; magic numbers always.

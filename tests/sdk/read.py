@@ -13,6 +13,7 @@ import sys
 import deltalake
 import duckdb
 import polars
+import pyarrow
 import pyarrow.parquet
 
 COLUMNS = ["uuid", "event", "distinct_id", "group_0", "properties", "p_$screen_width"]
@@ -47,6 +48,33 @@ def of_duckdb(source, parameters):
 say("duckdb, files", of_duckdb("read_parquet(?)", [files]))
 say("polars, files", of_polars(polars.read_parquet(files)))
 say("pyarrow, files", [row for file in files for row in of_arrow(pyarrow.parquet.read_table(file, partitioning=None))])
+
+
+def checked(source):
+    return pyarrow.parquet.ParquetFile(source, page_checksum_verification=True).read()
+
+
+def is_damage_found(data, at):
+    damaged = bytearray(data)
+    damaged[at] ^= 1
+    try:
+        checked(pyarrow.BufferReader(bytes(damaged)))
+    except OSError as error:
+        return "CRC checksum verification failed" in str(error)
+    return False
+
+
+for file in files:
+    data = open(file, "rb").read()
+    checked(pyarrow.BufferReader(data))
+    for column in range(pyarrow.parquet.ParquetFile(file).metadata.num_columns):
+        chunk = pyarrow.parquet.ParquetFile(file).metadata.row_group(0).column(column)
+        pages = [chunk.data_page_offset + chunk.total_compressed_size]
+        if chunk.dictionary_page_offset is not None:
+            # The last byte of the dictionary, and that of the last page.
+            pages = [chunk.data_page_offset, chunk.dictionary_page_offset + chunk.total_compressed_size]
+        for end in pages:
+            assert is_damage_found(data, end - 1), (file, chunk.path_in_schema, end)
 delta = deltalake.DeltaTable(table)
 say("deltalake", of_arrow(delta.to_pyarrow_table()))
 say("polars, delta", of_polars(polars.read_delta(table)))

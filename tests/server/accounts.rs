@@ -8,6 +8,8 @@ use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
+/// The id of no organization here.
+const OTHERS: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
 const KEYS: &str = "/api/personal_api_keys/";
 const MEMBERS: &str = "/api/organizations/@current/members/";
 
@@ -63,6 +65,11 @@ fn a_key_shows_its_value_once_and_ends_when_revoked() {
             "scoped_teams",
             "does_not_exist",
         ),
+        (
+            json!({"label": "x", "scopes": ["*"], "scoped_organizations": [OTHERS]}),
+            "scoped_organizations",
+            "does_not_exist",
+        ),
     ] {
         let answer = server.post(KEYS, &body);
         let found = answer.json();
@@ -71,6 +78,29 @@ fn a_key_shows_its_value_once_and_ends_when_revoked() {
             (400, &json!(attr), &json!(code)),
             "{body}"
         );
+    }
+}
+
+/// Clients look for tools by these lists, and read no null.
+#[test]
+fn what_a_key_is_limited_to_is_a_list() {
+    let server = TestServer::start();
+    let own = server.get("/api/organizations/@current/").json()["id"].clone();
+    for (more, projects) in [
+        (json!({}), json!([])),
+        (json!({"scoped_teams": []}), json!([])),
+        (json!({"scoped_teams": [1]}), json!([1])),
+        (json!({"scoped_organizations": [own]}), json!([])),
+    ] {
+        let mut body = json!({"label": "x", "scopes": ["*"]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let made = server.post(KEYS, &body).created();
+        let value = made["value"].as_str().expect("a value");
+        let told = get(&server, value, &format!("{KEYS}@current/")).json();
+        for told in [&made, &told] {
+            let limits = (&told["scoped_teams"], &told["scoped_organizations"]);
+            assert_eq!(limits, (&projects, &json!([])), "{body}");
+        }
     }
 }
 

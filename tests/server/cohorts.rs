@@ -355,3 +355,28 @@ fn a_login_keeps_the_values_of_before_also_after_a_crash() {
         assert_eq!(members["results"], json!([]), "{members}");
     }
 }
+
+/// Goal: of a person with very many ids only a few are looked at, and the one that asks is among them.
+#[test]
+fn a_login_under_one_of_very_many_ids_is_kept() {
+    let server = TestServer::start();
+    let groups = json!([{"properties": [], "rollout_percentage": 50}]);
+    let flag =
+        json!({"key": "kept", "filters": {"groups": groups}, "ensure_experience_continuity": true});
+    server.post(FLAGS, &flag).created();
+    let value = |id: &str| flags_of(&server, id)["kept"] == true;
+    let id = |wanted: bool, prefix: &str| {
+        let mut names = (0..).map(|i| format!("{prefix}-{i}"));
+        names.find(|id| value(id) == wanted).expect("an id")
+    };
+    let (anon, user) = (id(true, "anon"), id(false, "user"));
+    let identify = |other: &str| json!({"event": "$identify", "distinct_id": "crowd", "properties": {"$anon_distinct_id": other}});
+    let others = (0..300).map(|number| identify(&format!("member-{number}")));
+    let merges: Vec<_> = others.chain([identify(&user)]).collect();
+    assert_eq!(server.capture(&json!(merges)).status, 200);
+    assert!(!value(&user), "by its own id");
+    let body = json!({"api_key": TOKEN, "distinct_id": user, "$anon_distinct_id": anon});
+    let answer = server.send("POST", "/flags/?v=1", &[], body.to_string()).json();
+    assert_eq!(answer["featureFlags"]["kept"], true, "{answer}");
+    assert!(value(&user), "without the id of before");
+}

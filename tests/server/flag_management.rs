@@ -646,11 +646,11 @@ fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
     let key = [("x-api-key", TOKEN)];
     let of = |id: &str| json!({"context": {"targetingKey": id}});
     for (flag, id, expected) in [
-        ("everyone", "bob", json!({"value": true, "reason": "STATIC"})),
-        ("pro", "ada", json!({"value": true, "reason": "TARGETING_MATCH"})),
-        ("pro", "bob", json!({"value": false, "reason": "DEFAULT"})),
+        ("everyone", "bob", json!({"value": true, "variant": "true", "reason": "STATIC"})),
+        ("pro", "ada", json!({"value": true, "variant": "true", "reason": "TARGETING_MATCH"})),
+        ("pro", "bob", json!({"value": false, "variant": "false", "reason": "DEFAULT"})),
         ("colour", "bob", json!({"value": "blue", "variant": "blue", "reason": "SPLIT"})),
-        ("off", "bob", json!({"value": false, "reason": "DISABLED"})),
+        ("off", "bob", json!({"value": false, "variant": "false", "reason": "DISABLED"})),
     ] {
         let answer = ask(&format!("/{flag}"), of(id), &key);
         assert_eq!(answer.status, 200, "{answer}");
@@ -669,6 +669,20 @@ fn openfeature_asks_for_one_flag_or_all_and_hears_of_changes() {
     ] {
         let answer = ask(path, body, &key);
         assert_eq!((answer.status, &answer.json()["errorCode"]), (status, &json!(code)), "{path}");
+    }
+    for (authorization, status) in [
+        (TOKEN.to_owned(), 200),
+        (format!("Bearer {TOKEN}"), 200),
+        (format!("bearer  {TOKEN}"), 200),
+        (format!("Basic {TOKEN}"), 401),
+        ("Bearer phc_nobody".to_owned(), 401),
+        ("phc_nobody".to_owned(), 401),
+        (String::new(), 401),
+    ] {
+        for path in ["", "/pro"] {
+            let answer = ask(path, of("x"), &[("authorization", &authorization)]);
+            assert_eq!(answer.status, status, "{path} {authorization:?}: {answer}");
+        }
     }
     assert_eq!(ask("", of("x"), &[]).status, 401);
     let all = ask("", of("ada"), &key);

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::flag_management::FLAGS;
 use crate::flag_management::rollout;
+use crate::harness::Answer;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
@@ -90,6 +91,117 @@ fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
         assert_eq!((answer.status, answer.json()), (400, expected), "{step}");
     }
     assert_eq!(server.post(&format!("{FLAGS}999/enable/"), &json!({})).status, 404);
+}
+
+/// The same requests and outcomes as in PostHog's tests of these two.
+#[test]
+fn a_rollout_changes_one_condition_or_lets_everybody_in() {
+    let server = TestServer::start();
+    let by_email = json!({"properties": [{"key": "email", "type": "person", "value": "@example.com",
+        "operator": "icontains"}], "rollout_percentage": 10, "description": "internal users"});
+    let variants = |control: u8, test: u8| {
+        json!({"variants": [
+        {"key": "control", "rollout_percentage": control, "name": "Control"},
+        {"key": "test", "rollout_percentage": test}]})
+    };
+    let filters = json!({"groups": [by_email, {"properties": [], "rollout_percentage": 5}],
+        "multivariate": variants(60, 40), "payloads": {"control": "{\"copy\": \"a\"}"}});
+    let many = server.post(FLAGS, &json!({"key": "many", "filters": filters})).created();
+    let plain = json!({"groups": [by_email], "payloads": {"true": "\"on\""}});
+    let plain = server.post(FLAGS, &json!({"key": "plain", "filters": plain})).created();
+    let path = |flag: &Value, step: &str| format!("{FLAGS}{}/{step}/", flag["id"]);
+    let set = |flag: &Value, index: Value, percentage: Value, version: i64| {
+        let body =
+            json!({"condition_index": index, "rollout_percentage": percentage, "version": version});
+        server.post(&path(flag, "set_release_condition_rollout"), &body)
+    };
+    let open = |flag: &Value, body: Value| server.post(&path(flag, "roll_out_to_everyone"), &body);
+    let now = |flag: &Value| server.get(&format!("{FLAGS}{}/", flag["id"])).json();
+    let changes = |flag: &Value| server.get(&path(flag, "activity")).json()["total_count"].clone();
+    let refused = |answer: Answer, attr: Value, words: &str| {
+        let told = answer.json();
+        assert_eq!((answer.status, &told["attr"]), (400, &attr), "{told}");
+        assert!(told["detail"].as_str().is_some_and(|told| told.contains(words)), "{told}");
+    };
+
+    // What says nothing, or cannot be applied, changes nothing.
+    refused(set(&many, json!(2), json!(25), 1), json!("condition_index"), "It has 2");
+    refused(
+        set(&many, json!(-1), json!(25), 1),
+        json!("condition_index"),
+        "greater than or equal to 0",
+    );
+    refused(
+        set(&many, json!(0), json!(101), 1),
+        json!("rollout_percentage"),
+        "less than or equal to 100",
+    );
+    refused(set(&many, json!(0), json!("many"), 1), json!("rollout_percentage"), "A valid number");
+    refused(set(&many, json!(null), json!(1), 1), json!("condition_index"), "may not be null");
+    refused(open(&many, json!({"version": 1})), json!("variant_key"), "control, test");
+    refused(
+        open(&many, json!({"version": 1, "variant_key": "green"})),
+        json!("variant_key"),
+        "has no variant 'green'",
+    );
+    refused(
+        open(&plain, json!({"version": 1, "variant_key": "test"})),
+        json!("variant_key"),
+        "has no variants",
+    );
+    refused(open(&plain, json!({})), json!("version"), "required");
+    assert_eq!(
+        (now(&many)["filters"].clone(), changes(&many)),
+        (many["filters"].clone(), json!(1))
+    );
+
+    // One condition.
+    let done = set(&many, json!(1), json!(25), 1);
+    assert_eq!((done.status, &done.json()["version"]), (200, &json!(2)), "{done}");
+    let mut expected = many["filters"].clone();
+    expected["groups"][1]["rollout_percentage"] = json!(25);
+    assert_eq!(now(&many)["filters"], expected);
+    // What is so already is not written again.
+    assert_eq!(set(&many, json!(1), json!("25"), 2).json()["version"], 2);
+    assert_eq!(changes(&many), 2);
+    let stale = set(&many, json!(0), json!(50), 1);
+    let detail = stale.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(stale.status, 409, "{stale}");
+    assert!(detail.contains("changed since version 1"), "{detail}");
+    assert_eq!(open(&many, json!({"version": 1, "variant_key": "test"})).status, 409);
+    assert_eq!(set(&many, json!(0), json!(33.5), 2).json()["version"], 3);
+
+    // Everybody.
+    let everybody = json!({"properties": [], "rollout_percentage": 100});
+    expected["groups"][0]["rollout_percentage"] = json!(33.5);
+    expected["groups"].as_array_mut().unwrap().insert(0, everybody.clone());
+    expected["multivariate"] = variants(0, 100);
+    for version in [3, 4] {
+        let answer = open(&many, json!({"version": version, "variant_key": "test"}));
+        assert_eq!((answer.status, &answer.json()["version"]), (200, &json!(4)), "{answer}");
+        assert_eq!(now(&many)["filters"], expected);
+    }
+    assert_eq!(changes(&many), 4);
+    let mut expected = plain["filters"].clone();
+    expected["groups"].as_array_mut().unwrap().insert(0, everybody);
+    assert_eq!(
+        open(&plain, json!({"version": 1, "variant_key": null})).json()["filters"],
+        expected
+    );
+    let ask = json!({"api_key": TOKEN, "distinct_id": "ada"}).to_string();
+    let values = server.send("POST", "/decide/?v=3", &[], ask).json()["featureFlags"].clone();
+    assert_eq!((&values["many"], &values["plain"]), (&json!("test"), &json!(true)), "{values}");
+
+    let gone = format!("{FLAGS}{}/", plain["id"]);
+    assert_eq!(server.patch(&gone, &json!({"deleted": true})).status, 200);
+    let error = "This feature flag has been deleted. Restore it before rolling it out.";
+    for answer in [open(&plain, json!({"version": 3})), set(&plain, json!(0), json!(1), 3)] {
+        assert_eq!(
+            (answer.status, answer.json()),
+            (400, json!({"success": false, "error": error}))
+        );
+    }
+    assert_eq!(open(&json!({"id": 999}), json!({"version": 1})).status, 404);
 }
 
 /// What says nothing, or cannot be read, deletes nothing. Texts are PostHog's.

@@ -201,7 +201,7 @@ fn a_database_that_cannot_be_used_is_told_at_the_start() {
     for (name, said) in [
         ("GeoLite2-ASN-Test.mmdb", "neither cities nor countries"),
         ("geoip2-5.1.0.tar.gz", "damaged, or not in MaxMind's format"),
-        ("nothing.mmdb", "cannot read the GeoIP database"),
+        ("nothing.mmdb", "--geoip-file: there is no file"),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let output = std::process::Command::new(crate::harness::binary())

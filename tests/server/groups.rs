@@ -247,6 +247,34 @@ fn what_cannot_be_done_to_groups_is_refused() {
     );
 }
 
+/// Goal: a type has an index and a column from the first event that names it, whether or not a
+/// `$groupidentify` ever describes one of its groups.
+#[test]
+fn types_that_events_name_are_listed_and_have_groups() {
+    let mut server = TestServer::start();
+    let member = |groups: Value| json!({"event": "x", "distinct_id": "a", "properties": {"$groups": groups}});
+    let sent = json!([member(json!({"team": "red"})), member(json!({"channel": "general"}))]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let listed = |server: &TestServer| -> Vec<Value> {
+        let types = server.get(TYPES).json();
+        let types = types.as_array().expect("types").iter();
+        types.map(|one| json!([one["group_type"], one["group_type_index"]])).collect()
+    };
+    let named = json!([["team", 0], ["channel", 1]]);
+    assert_eq!(json!(listed(&server)), named);
+    // The later type is the first that gets a group, and keeps its index all the same.
+    let group = |index: u8, key: &str| json!({"group_type_index": index, "group_key": key, "group_properties": {"a": index}});
+    assert_eq!(server.post(GROUPS, &group(1, "general")).status, 201);
+    assert_eq!(server.capture(&json!([identify("team", "red", json!({"b": 2}))])).status, 200);
+    for state in ["at once", "after a crash"] {
+        assert_eq!(json!(listed(&server)), named, "{state}");
+        assert_eq!(properties(&server.get(&of("find/", 1, "general"))), json!({"a": 1}), "{state}");
+        assert_eq!(properties(&server.get(&of("find/", 0, "red"))), json!({"b": 2}), "{state}");
+        server.kill();
+        server.restart();
+    }
+}
+
 #[test]
 fn types_are_called_what_people_say() {
     let mut server = start();

@@ -45,6 +45,8 @@ pub(crate) struct TestServer {
     settings: Vec<(String, String)>,
     /// Options of the shell's `ulimit` that the server starts under.
     limits: Option<String>,
+    /// The data directory is a disk of its own of so many MiB, which ends with the process.
+    disk_mib: Option<u64>,
     running: Option<Running>,
 }
 
@@ -82,12 +84,37 @@ impl TestServer {
         server
     }
 
+    /// The same on a disk of so many MiB, which nothing outside of the process sees and which ends with
+    /// it; see [`TestServer::disk`]. `None` if the system does not let anybody mount one.
+    pub(crate) fn start_on_disk(mib: u64, settings: &[(&str, &str)]) -> Option<Self> {
+        let allowed = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).output();
+        if !allowed.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        let mut server = Self::new(settings);
+        server.disk_mib = Some(mib);
+        server.run();
+        Some(server)
+    }
+
+    /// The data directory as the process sees it.
+    pub(crate) fn disk(&self) -> PathBuf {
+        let directory = self.data_dir().display().to_string();
+        format!("/proc/{}/root{directory}", self.process_id()).into()
+    }
+
+    /// One that does not run yet, and has no data directory; see [`Self::try_start`].
+    pub(crate) fn stopped(settings: &[(&str, &str)]) -> Self {
+        Self::new(settings)
+    }
+
     fn new(settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         Self {
             directory: tempfile::tempdir().expect("a directory for the server"),
             settings: settings.collect(),
             limits: None,
+            disk_mib: None,
             running: None,
         }
     }
@@ -151,10 +178,22 @@ impl TestServer {
 
     /// Starts the server after [`Self::kill`] and kills it again `after` that, ready or not.
     pub(crate) fn start_and_kill(&mut self, after: Duration) {
-        let mut process = self.spawn();
+        let mut process = self.spawn(&[]);
         thread::sleep(after);
         process.kill().expect("the server can be killed");
         process.wait().expect("the server's end");
+    }
+
+    /// Starts the server. If it ends instead, what it said on standard error.
+    pub(crate) fn try_start(&mut self) -> Result<(), String> {
+        self.try_start_with(&[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn try_start_with(&mut self, arguments: &[&str]) -> Result<(), String> {
+        self.run_unready_with(arguments)?;
+        self.wait_until_ready();
+        Ok(())
     }
 
     /// Starts the server again on the same directory, after [`Self::kill`] or [`Self::stop`] or a
@@ -243,14 +282,25 @@ impl TestServer {
         command
     }
 
-    fn spawn(&self) -> Child {
+    fn spawn(&self, arguments: &[&str]) -> Child {
         let output = |name: &str| File::create(self.directory.path().join(name)).expect("a file");
         let mut command = self.weir(&["serve", "--listen", "127.0.0.1:0"]);
+        command.args(arguments);
         if let Some(limits) = &self.limits {
             let mut limited = Command::new("sh");
             let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
             limited.arg("-c").arg(script).arg(command.get_program()).args(command.get_args());
             command = limited;
+        }
+        if let Some(mib) = self.disk_mib {
+            let directory = self.data_dir();
+            std::fs::create_dir_all(&directory).expect("a directory");
+            let mut mounted = Command::new("unshare");
+            let script =
+                format!("mount -t tmpfs -o size={mib}m weir \"$1\" && shift && exec \"$0\" \"$@\"");
+            mounted.args(["--map-root-user", "--mount", "sh", "-c"]).arg(script);
+            mounted.arg(command.get_program()).arg(directory).args(command.get_args());
+            command = mounted;
         }
         command
             .env("WEIR_PROJECT_API_KEY", TOKEN)
@@ -264,6 +314,10 @@ impl TestServer {
 
     fn run(&mut self) {
         self.run_unready();
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&self) {
         let ready = patiently(|| {
             let answer = self.client().send("GET", "/_readiness", &[], b"").ok()?;
             (answer.status == 200).then_some(())
@@ -272,15 +326,21 @@ impl TestServer {
     }
 
     fn run_unready(&mut self) {
-        let mut process = self.spawn();
+        self.run_unready_with(&[]).unwrap_or_else(|said| panic!("{said}"));
+    }
+
+    /// Returns what the server said if it ends.
+    fn run_unready_with(&mut self, arguments: &[&str]) -> Result<(), String> {
+        let mut process = self.spawn(arguments);
         let started = patiently(|| match process.try_wait().expect("the server's state") {
             Some(status) => Some(Err(status)),
             None => address(&self.directory.path().join("stdout")).map(Ok),
         });
         let said = self.stderr();
         let address = started.unwrap_or_else(|| panic!("no address; the server said:\n{said}"));
-        let address = address.unwrap_or_else(|status: ExitStatus| panic!("{status}:\n{said}"));
+        let address = address.map_err(|status: ExitStatus| format!("{status}:\n{said}"))?;
         self.running = Some(Running { process, address });
+        Ok(())
     }
 
     /// What the server said on standard error since its last start.

@@ -14,6 +14,7 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::operations::INSIGHTS;
 use crate::owner::Owner;
 use crate::owner::fill_in;
 use crate::owner::settle;
@@ -174,6 +175,9 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     ),
     ("POST", "P/persons/", "{}", 405),
     ("POST", "P/persons/bulk_delete/", r#"{"ids": ["PERSON"], "delete_events": true}"#, 202),
+    ("POST", "P/persons/funnel/", "{}", 404),
+    ("POST", "P/persons/funnel/correlation/", "{}", 404),
+    ("POST", "P/persons/path/", "{}", 404),
     ("POST", "P/persons/reset_person_distinct_id/", r#"{"distinct_id": "same"}"#, 202),
     (
         "POST",
@@ -202,10 +206,16 @@ fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
     TABLE.iter().filter(|line| line.path.starts_with("P/"))
 }
 
+/// Those that answer questions.
+fn answering() -> impl Iterator<Item = &'static Endpoint> {
+    let is_there = |line: &&Endpoint| !INSIGHTS.contains(&line.path);
+    endpoints().filter(is_there).filter(|line| line.methods().any(|method| method == "GET"))
+}
+
 /// Everything that the endpoints tell of a project.
 fn all(server: &TestServer, of: &Owner) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
-    for line in endpoints().filter(|line| line.methods().any(|method| method == "GET")) {
+    for line in answering() {
         let questions = match has_id(line) {
             true => vec![String::new()],
             false => questions(line.path).map(|(question, _)| of.of_mine(question)).collect(),
@@ -267,6 +277,7 @@ fn projects_never_see_each_other() {
             tables_have_what_is_mine(&server, (me, you), round);
             keys_of_one_project_open_no_other(&server, (me, you), round);
             public_endpoints_tell_of_one_project(&server, (me, you), round);
+            plans_tell_of_no_files(&server, (me, you), round);
             if round == "in files" {
                 files_are_no_tables(&server, (me, you));
             }
@@ -305,10 +316,7 @@ fn share_a_role(server: &TestServer, owners: [&mut Owner; 2]) {
 
 /// Lists and questions, those for the other's things too.
 fn nothing_is_told(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
-    for line in endpoints().filter(|line| !has_id(line)) {
-        if !line.methods().any(|method| method == "GET") {
-            continue;
-        }
+    for line in answering().filter(|line| !has_id(line)) {
         for (question, tells) in questions(line.path) {
             let path = me.path(line.path, me);
             let mine = server.get(&with(&path, &me.of_mine(question)));
@@ -558,6 +566,79 @@ fn public_endpoints_tell_of_one_project(
             }
         }
     }
+}
+
+/// Goal: no plan shows what the files of all projects have: names, row counts, statistics, metrics. Method:
+/// every form of EXPLAIN, of a question for the other's things and for things that nobody has. The
+/// operator sees all of it.
+fn plans_tell_of_no_files(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
+    let path = me.path("P/query/", me);
+    let nobody = "3f3e2a52-0000-4000-8000-000000000000";
+    let forms = |person: &str| {
+        [
+            format!("SELECT * FROM events WHERE person_id = '{person}'"),
+            format!("SELECT count(*) FROM events WHERE person_id = '{person}' GROUP BY event"),
+            format!(
+                "WITH e AS (SELECT * FROM events) SELECT * FROM e WHERE person_id = '{person}'"
+            ),
+            format!("SELECT * FROM (SELECT * FROM events) e WHERE person_id = '{person}'"),
+            format!("SELECT (SELECT max(event) FROM events WHERE person_id = '{person}')"),
+            format!(
+                "SELECT * FROM events a JOIN events b USING (person_id) WHERE a.person_id = '{person}'"
+            ),
+            format!(
+                "SELECT * FROM events UNION ALL SELECT * FROM events WHERE person_id = '{person}'"
+            ),
+        ]
+    };
+    let ask = |sql: &str| server.post(&path, &json!({"query": sql}));
+    for (theirs, none) in forms(&you.ids["PERSON"]).iter().zip(forms(nobody)) {
+        for refused in [
+            "EXPLAIN ANALYZE",
+            "EXPLAIN ANALYZE VERBOSE",
+            "EXPLAIN VERBOSE",
+            "EXPLAIN FORMAT TREE",
+            "EXPLAIN FORMAT PGJSON",
+            "EXPLAIN FORMAT GRAPHVIZ",
+            "EXPLAIN (ANALYZE)",
+        ] {
+            let answer = ask(&format!("{refused} {theirs}"));
+            assert_eq!(answer.status, 400, "{round}: {refused} {theirs}: {answer}");
+            assert!(!you.shows_in(&answer), "{round}: {refused} {theirs}: {answer}");
+        }
+        for inner in
+            [format!("SELECT * FROM (EXPLAIN {theirs})"), format!("EXPLAIN EXPLAIN {theirs}")]
+        {
+            assert_eq!(ask(&inner).status, 400, "{round}: {inner}");
+        }
+        for form in ["EXPLAIN", "EXPLAIN FORMAT INDENT"] {
+            let [theirs, none] = [theirs, &none].map(|sql| {
+                let answer = ask(&format!("{form} {sql}"));
+                assert_eq!(answer.status, 200, "{round}: {sql}: {answer}");
+                answer
+            });
+            let text = theirs.to_string();
+            assert_eq!(theirs.json()["plan_type"], "logical_plan", "{round}: {text}");
+            for leak in
+                ["parquet", "Exec", "file_groups", "metrics", "statistics", "month=", "output_rows"]
+            {
+                assert!(!text.contains(leak), "{round}: {leak}: {text}");
+            }
+            let same = none.json()["plan"].as_str().expect("a plan").replace(nobody, "ID");
+            let plan =
+                theirs.json()["plan"].as_str().expect("a plan").replace(&you.ids["PERSON"], "ID");
+            assert_eq!(plan, same, "{round}: whether somebody is there");
+        }
+    }
+    for sql in [
+        "SHOW ALL",
+        "SELECT * FROM information_schema.df_settings",
+        "SELECT input_file_name() FROM events",
+    ] {
+        assert_eq!(ask(sql).status, 400, "{round}: {sql}");
+    }
+    let plan = server.query("EXPLAIN ANALYZE SELECT count(*) FROM events WHERE event = 'x'");
+    assert!(json!(plan).to_string().contains("metrics"), "{round}: {plan:?}");
 }
 
 /// Nobody reads the files of all projects by their names.

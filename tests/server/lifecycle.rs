@@ -1,6 +1,7 @@
 //! Starts and ends: who may have the directory when, and that no door depends on the server's life.
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 
 use rustix::fs::FlockOperation;
 use rustix::fs::flock;
@@ -77,6 +78,28 @@ fn the_directory_is_locked_until_the_flush_at_the_end_is_done() {
     server.wait_for_end();
     drop(lock);
     assert_eq!(server.count("SELECT count(*) FROM events"), 10_000);
+}
+
+/// Nobody but the server's user reads the data directory, whichever part of the server makes a file.
+#[test]
+fn the_directory_is_for_its_user_alone() {
+    let mut server = TestServer::start();
+    assert_eq!(server.capture(&events(100)).status, 200);
+    server.stop();
+    server.restart();
+    assert_eq!(server.capture(&events(10)).status, 200);
+    let (mut open, mut seen) = (vec![server.data_dir().to_path_buf()], 0);
+    while let Some(path) = open.pop() {
+        let metadata = path.metadata().expect("metadata");
+        let mode = metadata.permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        seen += 1;
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("a directory");
+            open.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+    }
+    assert!(seen > 20, "{seen} files and directories");
 }
 
 /// What was acknowledged before SIGTERM is in files after it, and the log is not needed any more.

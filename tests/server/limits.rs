@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::harness::patiently;
+use crate::harness::within;
 
 /// Segments of the log and memtables that are full after a few requests, so that files are made all
 /// the time.
@@ -79,7 +80,7 @@ fn the_limit_of_open_files_is_raised() {
 }
 
 /// The most memory that the process ever had, in MiB.
-fn peak_mib(server: &TestServer) -> u64 {
+pub(crate) fn peak_mib(server: &TestServer) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id()));
     let status = status.expect("the status of the process");
     let row = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a row");
@@ -152,4 +153,173 @@ fn a_flush_writes_few_files_whatever_the_months() {
         let sql = format!("SELECT count(*) FROM events WHERE {condition}");
         assert_eq!(server.count(&sql), expected, "{condition}");
     }
+}
+
+/// Goal: what follows from a request for persons takes memory by the part, not by the request, and no
+/// request has so many events that questions wait long. Method: a batch in which each event makes a
+/// person, and one with more of them than a batch may have.
+#[test]
+fn events_of_very_many_new_persons_do_not_blow_up() {
+    let server = TestServer::start();
+    let send = |events: usize| {
+        let event = |number: usize| format!(r#"{{"event":"e","distinct_id":"{number:x}"}}"#);
+        let events: Vec<String> = (0..events).map(event).collect();
+        let body = gzip(&format!(r#"{{"api_key":"{TOKEN}","batch":[{}]}}"#, events.join(",")));
+        server.send("POST", "/batch/", &[("content-encoding", "gzip")], body)
+    };
+    let refused = send(250_001);
+    assert_eq!(refused.status, 413, "{refused}");
+    assert!(refused.to_string().contains("more than 250000 distinct ids"), "{refused}");
+    const EVENTS: usize = 200_000;
+    let answer = send(EVENTS);
+    assert_eq!(answer.status, 200, "{answer}");
+    let last = format!("/api/projects/1/persons/?distinct_id={:x}", EVENTS - 1);
+    let found = within(Duration::from_secs(300), || {
+        let answer = server.get(&last);
+        (answer.status == 200).then(|| answer.json())
+    });
+    let found = found.expect("an answer");
+    assert_eq!(found["results"].as_array().map(Vec::len), Some(1), "{found}");
+    let peak = peak_mib(&server);
+    assert!(peak < 600, "{peak} MiB");
+}
+
+/// Opens a stream of changes of flags for the client `address`, as a trusted proxy asks for it, and
+/// returns it with the status of its answer.
+fn stream_of_flags(server: &TestServer, address: &str) -> (TcpStream, String) {
+    let host = server.url().trim_start_matches("http://").to_owned();
+    let mut socket = TcpStream::connect(&host).expect("a connection");
+    let head = format!(
+        "GET /flags/events?token={TOKEN} HTTP/1.1\r\nhost: {host}\r\nx-forwarded-for: {address}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).expect("a request");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+    let mut first = [0; 12];
+    socket.read_exact(&mut first).expect("an answer");
+    (socket, String::from_utf8_lossy(&first[9..]).into_owned())
+}
+
+/// Goal: streams that last for an hour leave connections to events. Method: as many as are given, of
+/// one address and of many, on a server with few connections.
+#[test]
+fn streams_of_flags_leave_connections_to_capture() {
+    let server = TestServer::start_with(&[("WEIR_CONNECTIONS_MAX", "32")]);
+    let (mut open, mut refused) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        // Of the first address one, and another one that is too many.
+        let address = format!("198.51.100.{}", number.max(1));
+        let (stream, status) = stream_of_flags(&server, &address);
+        if status == "200" { open.push(stream) } else { refused.push(status) }
+    }
+    assert_eq!(open.len(), 8, "a quarter");
+    assert_eq!((refused.first().map(String::as_str), refused.len()), (Some("429"), 32));
+    assert!(refused[1..].iter().all(|status| status == "503"), "{refused:?}");
+    for number in 0..20 {
+        let answer = server.send("POST", "/capture/", &[], body(number));
+        assert_eq!(answer.status, 200, "{number}: {answer}");
+    }
+    drop(open);
+    let again = patiently(|| {
+        let (_stream, status) = stream_of_flags(&server, "198.51.100.1");
+        (status == "200").then_some(())
+    });
+    assert!(again.is_some(), "places are free again");
+}
+
+/// A request of 100 KB that no compression makes small, for a month of its own.
+fn noise(number: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
+    let text: String = (0..100_000 / 16)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            format!("{state:016x}")
+        })
+        .collect();
+    json!({
+        "api_key": TOKEN, "event": "noise", "distinct_id": "u", "timestamp": "2025-01-05T00:00:00Z",
+        "properties": {"text": text},
+    })
+    .to_string()
+}
+
+/// Sends events until one is refused; the server says then that it is not ready.
+fn send_until_refused(server: &TestServer, what: &str) -> usize {
+    for number in 0..200 {
+        let answer = server.send("POST", "/capture/", &[], noise(number));
+        if answer.status == 200 {
+            continue;
+        }
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer}");
+        let probe = server.get("/_readiness");
+        assert_eq!(probe.status, 503, "{what}: {probe}");
+        assert!(probe.to_string().contains(what), "{probe}");
+        assert_eq!(server.get("/_liveness").status, 200);
+        return number;
+    }
+    panic!("nothing was refused: {what}");
+}
+
+/// Waits until the server says that it is ready, without sending anything; then it takes events.
+fn ready_and_taking(server: &TestServer, accepted: usize) {
+    let ready = patiently(|| (server.get("/_readiness").status == 200).then_some(()));
+    assert!(ready.is_some(), "it is not ready again");
+    let answer = server.send("POST", "/capture/", &[], noise(1000));
+    assert_eq!(answer.status, 200, "{answer}");
+    assert_eq!(server.count("SELECT count(*) FROM events"), accepted as u64 + 1);
+}
+
+/// Goal: a server whose flushes keep failing is not ready, and gets no more traffic. Method: a file
+/// where the directory of a partition should be.
+#[test]
+fn failing_flushes_end_readiness_until_they_succeed() {
+    let server = TestServer::start_with(&SMALL_FILES);
+    let month = server.data_dir().join("tables/events/month=2025-01");
+    std::fs::write(&month, "in the way").expect("a file");
+    let accepted = send_until_refused(&server, "the memtables are full");
+    std::fs::remove_file(&month).expect("the file");
+    ready_and_taking(&server, accepted);
+}
+
+/// Goal: the same for a log that cannot begin a segment, which passes by itself. Method: its directory
+/// has another name for a while.
+#[test]
+fn a_log_without_segments_ends_readiness_until_it_has_one() {
+    let server = TestServer::start_with(&[
+        ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
+        ("WEIR_MEMTABLE_MAX_AGE", "1h"),
+    ]);
+    let (wal, away) = (server.data_dir().join("wal"), server.data_dir().join("away"));
+    std::fs::rename(&wal, &away).expect("another name");
+    let accepted = send_until_refused(&server, "cannot begin another segment");
+    std::fs::rename(&away, &wal).expect("its name");
+    ready_and_taking(&server, accepted);
+}
+
+/// Goal: overload does not flood the log of the server. Method: refuse everything.
+#[test]
+fn refused_requests_are_counted_and_not_logged_one_by_one() {
+    let mut server = TestServer::start_unready_with(&[("WEIR_DISK_FREE_MIN_BYTES", "1000TiB")]);
+    const REFUSED: usize = 200;
+    let what = "the disk is nearly full";
+    let low = patiently(|| (server.get("/_readiness").status == 503).then_some(()));
+    assert!(low.is_some());
+    for number in 0..REFUSED {
+        assert_eq!(server.send("POST", "/capture/", &[], body(number)).status, 503);
+    }
+    let metrics = String::from_utf8(server.get("/metrics").body).expect("text");
+    let counted = format!("weir_http_requests_total{{route=\"capture\",status=\"503\"}} {REFUSED}");
+    assert!(metrics.contains(&counted), "{metrics}");
+    server.stop();
+    let said = server.stderr();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(what)).collect();
+    let of_capture = |line: &&&str| line.contains("route=\"capture\"");
+    assert!(lines.iter().filter(of_capture).count() <= 5, "{said}");
+    assert!(!lines.iter().any(|line| line.contains("ERROR")), "{said}");
+    let told = lines.iter().filter(of_capture).filter_map(|line| {
+        let (_, count) = line.split_once("refused=")?;
+        count.split_whitespace().next()?.parse::<usize>().ok()
+    });
+    assert_eq!(told.sum::<usize>(), REFUSED, "{said}");
 }

@@ -165,6 +165,22 @@ fn filters_find_whom_they_should() {
         assert_eq!(first_ids(&page), expected, "{filters}");
         assert_eq!(page["count"], expected.len(), "{filters}");
     }
+    // An array in a query may be written as one parameter for each item: all of them count.
+    let (corp_list, free_list) = (json!([corp]).to_string(), json!([free]).to_string());
+    let (corp, free) = (corp.to_string(), free.to_string());
+    for values in [[&corp_list, &free_list], [&free_list, &corp_list], [&corp, &free]] {
+        let query = values.map(|value| ("properties", value.as_str()));
+        assert_eq!(first_ids(&list(&server, &query)), ["bob"], "{values:?}");
+        let wrong = [query[0], ("properties", "{")];
+        let answer = server.get(&with(PERSONS, &wrong));
+        assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!("properties")));
+    }
+    // Links repeat all.
+    let (all, page) = (json!([{"key": "plan", "operator": "is_set"}]).to_string(), ("limit", "1"));
+    let found = list(&server, &[("properties", &all), ("properties", &free_list), page]);
+    let next = found["next"].as_str().expect("a next page");
+    let found = server.get(next.strip_prefix(&server.url()).unwrap()).json();
+    assert_eq!((first_ids(&found), &found["count"]), (vec!["bob"], &json!(2)));
 }
 
 /// The filters of older versions of PostHog: lists of ids, email or distinct id, whether identified, when

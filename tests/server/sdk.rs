@@ -9,6 +9,8 @@
 mod browser;
 mod differences;
 mod drivers;
+mod openfeature;
+mod opentelemetry;
 mod stored;
 
 pub(crate) use drivers::source;

@@ -84,7 +84,7 @@ pub(super) fn problem(error: IngestError) -> Problem {
             Problem::invalid_api_key()
         }
         IngestError::Prepare(PrepareError::InconsistentTokens) => Problem::invalid_project(),
-        IngestError::Prepare(PrepareError::TooLarge)
+        IngestError::Prepare(PrepareError::TooLarge | PrepareError::TooManyIds { .. })
         | IngestError::Decode(DecodeError::TooLarge { .. }) => Problem::of(error.kind(), &error),
         IngestError::Prepare(_) | IngestError::Decode(_) => {
             Problem::invalid_payload(format!("Malformed request data: {error}"))

@@ -15,7 +15,7 @@ use crate::http::response::Response;
 use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
 use crate::ingest::capture_v1::BatchError;
-use crate::ingest::prepare::Drop;
+use crate::ingest::drops::Drop;
 use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Protocol;
@@ -84,7 +84,7 @@ fn unread(error: BodyError) -> Refused {
         BodyError::TooLarge { .. } => Refusal::TooLarge(error.to_string()),
         BodyError::Slow => Refusal::BodyReadTimeout,
         BodyError::Broken(_) => Refusal::Undecodable(error.to_string()),
-        BodyError::Busy => Refusal::Unavailable,
+        BodyError::Busy(_) => Refusal::Unavailable,
     };
     refusal.into()
 }
@@ -118,9 +118,13 @@ fn unprepared(error: &PrepareError) -> Refusal {
         PrepareError::NoToken | PrepareError::UnknownToken | PrepareError::InconsistentTokens => {
             Refusal::InvalidToken
         }
-        PrepareError::TooLarge => Refusal::TooLarge(error.to_string()),
+        PrepareError::TooLarge | PrepareError::TooManyIds { .. } => {
+            Refusal::TooLarge(error.to_string())
+        }
         PrepareError::Crowded => Refusal::Unavailable,
-        PrepareError::Malformed | PrepareError::NoObject => Refusal::Unparsable(error.to_string()),
+        PrepareError::Malformed | PrepareError::NoObject | PrepareError::BatchNotArray => {
+            Refusal::Unparsable(error.to_string())
+        }
         PrepareError::Batch(error) => match error {
             BatchError::Shape(what) => Refusal::Unparsable((*what).to_owned()),
             BatchError::CreatedAt => Refusal::InvalidBatch(error.to_string()),

@@ -212,7 +212,9 @@ async fn question(
                 person.map(|person| person.uuid)
             }
             // Somebody who was merged away is somebody else now.
-            (_, Ok(uuid)) => Some(app.identities.overrides().get(project, uuid).unwrap_or(uuid)),
+            (_, Ok(uuid)) => {
+                Some(app.identities.overrides().resolve(project, uuid).map_err(failed)?)
+            }
             _ => return Err(wrong("person_id", "Expected the id or the uuid of a person.")),
         };
         if person.is_none() {

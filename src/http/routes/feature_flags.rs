@@ -11,6 +11,7 @@ pub mod copy;
 mod filter;
 pub mod questions;
 pub mod role_access;
+pub mod rollout;
 pub mod status;
 pub mod test_evaluation;
 

@@ -1,19 +1,29 @@
 //! A stream of server-sent events that tells when the flags of a project changed. It says only that:
 //! who wants to know more asks again, with the tag that the event has.
+//!
+//! A stream lasts for an hour and takes a connection, and everybody has the token for it. So streams
+//! may take a part of the connections only, and those of one client address a part of that
+//! ([`Subscribers`]).
 
+use std::net::IpAddr;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use hyper::header::HeaderValue;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::clock::Clock;
+use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -29,6 +39,91 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Longest life of a stream; clients connect again. Bounds what a client that went away costs.
 const LIFE_MAX: Duration = Duration::from_hours(1);
 
+/// Streams may have this part of `connections-max`, and one address this part of them.
+const PART_OF_CONNECTIONS: u32 = 4;
+const PART_OF_ADDRESS: u32 = 8;
+
+/// Seconds after which a client that was refused may try again. A stream ends by itself after an
+/// hour, and clients ask for flags without one meanwhile.
+const RETRY_AFTER_SECONDS: u64 = 60;
+
+/// Bits of an IPv6 address that one customer of a network has to himself at least.
+const IPV6_NETWORK_BITS: u32 = 64;
+
+/// The open streams, by client address.
+#[derive(Clone, Debug)]
+pub struct Subscribers {
+    open: Arc<Mutex<Open>>,
+    all_max: u32,
+    address_max: u32,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    all: u32,
+    by_address: HashMap<IpAddr, u32>,
+}
+
+/// One open stream; counts itself out when dropped.
+#[derive(Debug)]
+struct Place {
+    open: Arc<Mutex<Open>>,
+    address: IpAddr,
+}
+
+impl Subscribers {
+    /// No stream yet, of a server that has so many connections.
+    pub fn new(connections_max: u32) -> Self {
+        let all_max = (connections_max / PART_OF_CONNECTIONS).max(1);
+        let address_max = (all_max / PART_OF_ADDRESS).max(1);
+        Self { open: Arc::default(), all_max, address_max }
+    }
+
+    /// Counts a stream of a client in.
+    fn place(&self, client: IpAddr) -> Result<Place, Problem> {
+        let address = network(client);
+        let mut open = self.open.lock();
+        if open.all >= self.all_max {
+            let detail = "Too many clients wait for changes of flags.";
+            let problem = Problem::new(Kind::Overloaded, "too_many_streams", detail);
+            return Err(problem.retry_after(RETRY_AFTER_SECONDS));
+        }
+        let own = open.by_address.entry(address).or_default();
+        if *own >= self.address_max {
+            let detail = "Too many clients of this address wait for changes of flags.";
+            return Err(Problem::too_many_requests("too_many_streams", detail)
+                .retry_after(RETRY_AFTER_SECONDS));
+        }
+        *own += 1;
+        open.all += 1;
+        Ok(Place { open: Arc::clone(&self.open), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        open.all = open.all.saturating_sub(1);
+        if let Entry::Occupied(mut own) = open.by_address.entry(self.address) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
+/// What counts as one address.
+fn network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (u128::BITS - IPV6_NETWORK_BITS);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
+        }
+    }
+}
+
 /// One subscriber.
 struct Subscriber {
     metadata: Metadata,
@@ -39,10 +134,16 @@ struct Subscriber {
     ends: Duration,
     shutdown: Shutdown,
     is_greeted: bool,
+    _place: Place,
 }
 
 /// `GET /flags/events?token=`: the project by its public token, as in `X-API-Key` too.
-pub fn events(app: &App, ending: &Shutdown, request: &Request) -> Result<Response, Problem> {
+pub fn events(
+    app: &App,
+    subscribers: &Subscribers,
+    ending: &Shutdown,
+    request: &Request,
+) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let query = request.query("token");
     let token = query.as_deref().or(request.header("x-api-key")).unwrap_or_default();
@@ -56,6 +157,7 @@ pub fn events(app: &App, ending: &Shutdown, request: &Request) -> Result<Respons
         ends: app.clock.monotonic().saturating_add(LIFE_MAX),
         shutdown: ending.clone(),
         is_greeted: false,
+        _place: subscribers.place(request.client_ip)?,
     };
     let pieces = stream::unfold(subscriber, |mut subscriber| async {
         let piece = subscriber.next().await?;
@@ -107,5 +209,52 @@ impl Subscriber {
             "lastModified": now.to_rfc3339(),
         });
         Some(format!("event: message\ndata: {data}\n\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::Subscribers;
+    use crate::http::response::Response;
+
+    #[test]
+    fn streams_have_a_part_of_the_connections_and_an_address_a_part_of_that() {
+        let subscribers = Subscribers::new(64);
+        let mut places = Vec::new();
+        let mut ask = |address: &str| match subscribers.place(address.parse::<IpAddr>().unwrap()) {
+            Ok(place) => {
+                places.push(place);
+                200
+            }
+            Err(problem) => {
+                let response = Response::from(problem);
+                assert_eq!(response.headers["retry-after"], "60");
+                response.status.as_u16()
+            }
+        };
+        for (address, status) in [
+            ("192.0.2.1", 200),
+            ("192.0.2.1", 200),
+            ("192.0.2.1", 429),
+            ("192.0.2.2", 200),
+            ("2001:db8::1", 200),
+            ("2001:db8::2", 200),
+            ("2001:db8::3", 429),
+            ("2001:db8:0:1::1", 200),
+        ] {
+            assert_eq!(ask(address), status, "{address}");
+        }
+        let others = (0..16).map(|number| ask(&format!("198.51.100.{number}")));
+        assert_eq!(others.filter(|status| *status == 200).count(), 10, "16 in all");
+        assert_eq!(ask("203.0.113.1"), 503);
+        places.clear();
+        let open = subscribers.open.lock();
+        assert_eq!(
+            (open.all, open.by_address.len()),
+            (0, 0),
+            "nothing is left of those that ended"
+        );
     }
 }

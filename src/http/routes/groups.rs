@@ -124,7 +124,8 @@ async fn group(
 pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     app.engine.wait().await.map_err(query::problem)?;
-    let types = u8::try_from(type_names(app, project).len()).unwrap_or(u8::MAX);
+    let types = app.metadata.snapshot().group_types(project).len();
+    let types = u8::try_from(types).unwrap_or(u8::MAX);
     let found = app.engine.group_properties(project, types).await.map_err(query::problem)?;
     let bodies: BTreeMap<String, Vec<CountBody>> =
         found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
@@ -146,15 +147,16 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &values))
 }
 
-/// `GET groups_types/`, in the order of their indexes.
+/// `GET groups_types/`, in the order of their indexes: those that any event named in `$groups` or
+/// described by `$groupidentify`.
 pub async fn types(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     types_of(app, call.asker.project.id).await
 }
 
 async fn types_of(app: &App, project: ProjectId) -> Result<Response, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
     let mut called = app.metadata.group_types_called(project).await.map_err(problem)?;
-    let names = type_names(app, project);
+    let snapshot = app.metadata.snapshot();
+    let names = snapshot.group_types(project);
     let body = |(group_type_index, group_type): (usize, &String)| {
         let called = called.remove(group_type).unwrap_or_default();
         TypeBody {
@@ -166,10 +168,6 @@ async fn types_of(app: &App, project: ProjectId) -> Result<Response, Problem> {
     };
     let bodies: Vec<TypeBody> = names.iter().enumerate().map(body).collect();
     Ok(Response::json(StatusCode::OK, &bodies))
-}
-
-fn type_names(app: &App, project: ProjectId) -> std::sync::Arc<[String]> {
-    app.identities.group_types(project)
 }
 
 /// The type that the query names.

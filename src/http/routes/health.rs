@@ -9,11 +9,6 @@ use crate::http::response::Response;
 use crate::ingest::IngestError;
 use crate::telemetry::metrics::Metrics;
 
-/// `/`: the one word by which proxies of the SDKs' product know a capture server.
-pub fn root() -> Response {
-    Response::text(StatusCode::OK, "capture")
-}
-
 /// `/_liveness`: the process answers. Says nothing of disks: a restart would not mend them.
 pub fn liveness() -> Response {
     Response::text(StatusCode::OK, "alive")
@@ -24,7 +19,9 @@ pub fn liveness() -> Response {
 pub fn readiness(taking: Result<(), IngestError>) -> Response {
     match taking {
         Ok(()) => Response::text(StatusCode::OK, "ready"),
-        Err(error) => Problem::new(Kind::Unavailable, "not_ready", error.to_string()).into(),
+        Err(error) => {
+            Problem::new(Kind::Unavailable, "not_ready", error.to_string()).because(&error).into()
+        }
     }
 }
 
@@ -39,14 +36,12 @@ mod tests {
     use super::liveness;
     use super::metrics;
     use super::readiness;
-    use super::root;
     use crate::ingest::IngestError;
     use crate::telemetry::metrics::Metrics;
 
     #[test]
     fn probes_get_their_status() {
         for (response, status) in [
-            (root(), 200),
             (liveness(), 200),
             (readiness(Ok(())), 200),
             (readiness(Err(IngestError::Overloaded("the disk is nearly full"))), 503),

@@ -1,6 +1,9 @@
 //! OpenFeature's remote evaluation protocol: one flag, or all. The project's token stands in
-//! `X-API-Key` or as a bearer; `targetingKey` is the distinct id, `groups` the groups, and everything
-//! else of the context a property of the person.
+//! `X-API-Key`, or in `Authorization` as a bearer or alone; `targetingKey` is the distinct id, `groups`
+//! the groups, and everything else of the context a property of the person.
+//!
+//! Every flag has a `variant`, which released providers require: the key of its variant, and `true` or
+//! `false` where there is none, as in `$feature_flag_response` and in the keys of payloads.
 
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
+use crate::http::auth;
 use crate::http::conditional;
 use crate::http::conditional::Tag;
 use crate::http::knowledge;
@@ -37,6 +41,10 @@ const SHOWING_FACTOR: u64 = 4;
 
 /// The answer is about one person, and may be another at any time.
 const CACHE: &str = "private, must-revalidate";
+
+/// The variants of a flag without variants, and of one that is off.
+const ON: &str = "true";
+const OFF: &str = "false";
 
 /// Time after which a client that hears nothing from the event stream connects again.
 const INACTIVITY_SECONDS: u64 = 120;
@@ -93,8 +101,8 @@ impl Context {
 }
 
 fn project(snapshot: &Snapshot, request: &Request) -> Result<ProjectId, Problem> {
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    let token = request.header("x-api-key").or(bearer).unwrap_or_default().trim();
+    let token = request.header("x-api-key").or_else(|| auth::project_token(request));
+    let token = token.unwrap_or_default().trim();
     Ok(snapshot.project_by_token(token).ok_or_else(Problem::invalid_api_key)?.id)
 }
 
@@ -122,8 +130,8 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
     };
     if !entry.active {
         let is_multivariate = entry.definition.as_ref().is_ok_and(|flag| !flag.variants.is_empty());
-        let value = (!is_multivariate).then_some(false);
-        return Ok(Response::json(StatusCode::OK, &item(key, value.map(Value::Bool), "DISABLED")));
+        let value = (!is_multivariate).then_some(Value::Bool(false));
+        return Ok(Response::json(StatusCode::OK, &item(key, (value, OFF), "DISABLED")));
     }
     let known = Knowledge::look_up(app, &snapshot, &context.question(project)).await?;
     // The flag may depend on all others.
@@ -212,27 +220,25 @@ fn shown(flags: &FlagSet, answer: &Answer<'_>) -> Result<Value, Refusal> {
         verdict.map_err(|failure| Refusal("GENERAL", failure.description().into_owned()))?;
     let flag = flags.by_key(answer.key).and_then(|entry| entry.definition.as_ref().ok());
     let has_variants = flag.is_some_and(|flag| !flag.variants.is_empty());
-    let value = match verdict.variant.filter(|_| verdict.enabled) {
-        Some(variant) => Some(Value::String(variant.to_owned())),
-        None if has_variants && !verdict.enabled => None,
-        None => Some(Value::Bool(verdict.enabled)),
+    let (value, variant) = match verdict.variant.filter(|_| verdict.enabled) {
+        Some(variant) => (Some(Value::from(variant)), variant),
+        None if verdict.enabled => (Some(Value::Bool(true)), ON),
+        None => ((!has_variants).then_some(Value::Bool(false)), OFF),
     };
     let mut metadata = Map::from_iter([("version".to_owned(), answer.version.into())]);
     if let Some(payload) = verdict.payload {
         metadata.insert("payload".to_owned(), payload.clone());
     }
-    let mut shown = item(answer.key, value, reason(flag, verdict));
+    let mut shown = item(answer.key, (value, variant), reason(flag, verdict));
     shown.insert("metadata".to_owned(), Value::Object(metadata));
-    if let Some(variant) = verdict.variant.filter(|_| verdict.enabled) {
-        shown.insert("variant".to_owned(), Value::String(variant.to_owned()));
-    }
     Ok(Value::Object(shown))
 }
 
-fn item(key: &str, value: Option<Value>, reason: &str) -> Map<String, Value> {
+fn item(key: &str, (value, variant): (Option<Value>, &str), reason: &str) -> Map<String, Value> {
     let mut item = Map::from_iter([
-        ("key".to_owned(), Value::String(key.to_owned())),
-        ("reason".to_owned(), Value::String(reason.to_owned())),
+        ("key".to_owned(), Value::from(key)),
+        ("variant".to_owned(), Value::from(variant)),
+        ("reason".to_owned(), Value::from(reason)),
         ("metadata".to_owned(), json!({})),
     ]);
     if let Some(value) = value {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
@@ -60,7 +61,10 @@ struct KeyBody<'a> {
     value: Option<String>,
     mask_value: &'a str,
     scopes: Vec<&'a str>,
-    scoped_teams: Option<Vec<i64>>,
+    /// The projects that the key is limited to; empty for all of them. Clients require a list.
+    scoped_teams: Vec<i64>,
+    /// Always empty: a key is for the one organization of its user.
+    scoped_organizations: [&'a str; 0],
     created_at: String,
     last_used_at: Option<String>,
     user_id: i64,
@@ -69,14 +73,15 @@ struct KeyBody<'a> {
 impl<'a> KeyBody<'a> {
     fn new(key: &'a PersonalKey) -> Self {
         let scopes = key.scopes.as_ref();
-        let projects = key.projects.as_ref();
+        let projects = key.projects.iter().flatten();
         Self {
             id: key.id.0,
             label: &key.label,
             value: None,
             mask_value: &key.mask,
             scopes: scopes.map_or(vec!["*"], |own| own.iter().map(String::as_str).collect()),
-            scoped_teams: projects.map(|own| own.iter().map(|project| project.0).collect()),
+            scoped_teams: projects.map(|project| project.0).collect(),
+            scoped_organizations: [],
             created_at: key.created_at.to_rfc3339(),
             last_used_at: key.last_used_at.map(|at| at.to_rfc3339()),
             user_id: key.user.id.0,
@@ -95,7 +100,8 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, keys.len(), bodies))
 }
 
-/// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`.
+/// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`, which are
+/// projects.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let asker = call.asker;
     let mut fields = Fields::read(call.request).await?;
@@ -104,6 +110,7 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     fields.require("scopes")?;
     let scopes = scopes(fields.texts("scopes")?.unwrap_or_default(), &asker)?;
     let projects = projects(app, fields.ids("scoped_teams")?, &asker)?;
+    check_organizations(&fields.texts("scoped_organizations")?.unwrap_or_default(), &asker)?;
     let (metadata, user) = (app.metadata.clone(), asker.user.id);
     let grant = Grant { scopes, projects };
     let write = async move { metadata.create_key(user, &label, grant, &auth::seed()).await };
@@ -147,22 +154,41 @@ fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
     own.ok_or_else(|| Problem::not_found("Not found."))
 }
 
+/// Whether there is such a scope: `*` for everything, or an object and an action, as in `person:read`.
+pub fn is_scope(scope: &str) -> bool {
+    let known = |(object, action): (&str, &str)| {
+        OBJECTS.contains(&object) && ["read", "write"].contains(&action)
+    };
+    scope == "*" || scope.split_once(':').is_some_and(known)
+}
+
 /// Checks scopes: each exists, and the asker's key grants it. `*` alone is everything.
 fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
     if scopes.is_empty() {
         return Err(refused("scopes", "empty", "This list may not be empty."));
     }
     for scope in &scopes {
-        let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
         let is_all = scope == "*";
-        let exists = OBJECTS.contains(&object) && ["read", "write"].contains(&action);
-        if !is_all && (!exists || !scope.contains(':')) {
+        if !is_scope(scope) {
             return Err(refused("scopes", "invalid_input", format!("Invalid scope: {scope}")));
         }
         let granted = if is_all { "*:write" } else { scope };
         auth::require(&asker.key, granted)?;
     }
     Ok(Some(scopes).filter(|scopes| !scopes.iter().any(|scope| scope == "*")))
+}
+
+/// Checks organizations that a key is to be limited to: there is only the asker's own, to which every
+/// key is limited anyway.
+fn check_organizations(ids: &[String], asker: &Asker) -> Result<(), Problem> {
+    let own = asker.user.organization;
+    match ids.iter().find(|id| Uuid::try_parse(id) != Ok(own)) {
+        None => Ok(()),
+        Some(id) => {
+            let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+            Err(refused("scoped_organizations", "does_not_exist", detail))
+        }
+    }
 }
 
 /// Checks projects: each is the organization's, and the asker's key may use it.

@@ -84,6 +84,13 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
+/// `persons/funnel/`, `funnel/correlation/`, `lifecycle/`, `path/`, `retention/`, `stickiness/` and
+/// `trends/`: the persons behind a point of an insight. There are no insights here, which is told to
+/// whoever may read persons.
+pub async fn insights(_app: &App, _call: Call<Principal>) -> Result<Response, Problem> {
+    Err(Problem::not_found("Insights are not available."))
+}
+
 /// `GET persons/:id/`, by number or uuid.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;

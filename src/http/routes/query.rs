@@ -1,19 +1,22 @@
-//! SQL in, rows out.
+//! SQL in, rows out: as a text, or as a node such as PostHog's clients send, which has an answer of its own.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::QueryError;
+use crate::query::paging::page_of;
 use crate::query::rows::Format;
 
 /// How an answer can be written; the first unless the body says otherwise.
@@ -24,6 +27,9 @@ const FORMATS: [(&str, Format); 4] = [
     ("parquet", Format::Parquet),
 ];
 
+/// Characters of a kind of queries that an error repeats.
+const KIND_MAX_CHARS: usize = 100;
+
 /// The body of a question.
 #[derive(Debug)]
 struct Question {
@@ -31,49 +37,76 @@ struct Question {
     query: String,
     /// The project, for commands of the operator; requests with a key have it in the path.
     project: Option<i64>,
-    /// How to write the answer.
-    format: Format,
+    /// How to write the answer; `None` for a node, whose answer has one form.
+    format: Option<Format>,
 }
 
-/// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`.
+/// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`, or with
+/// `{"query": {"kind": "HogQLQuery", "query": "SELECT ..."}}`.
 pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let question = read(call.request).await?;
     answer(app, call.asker.project.id, question).await
 }
 
-/// `POST /_internal/query`, for `weir query` on the same data directory. The secret stands in the
-/// lock file, which only the server's user can read.
-pub async fn internal(app: &App, secret: &Arc<str>, request: Request) -> Result<Response, Problem> {
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    if bearer.is_none_or(|given| !is_same(given.as_bytes(), secret.as_bytes())) {
-        return Err(Problem::not_authenticated());
-    }
+/// `POST /_internal/query`, for `weir query` on the same data directory.
+///
+/// # Errors
+///
+/// 404 if there is no such project; else as of [`query`].
+pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Problem> {
     let question = read(request).await?;
-    let project = ProjectId(question.project.unwrap_or(1));
+    let project = app.project(question.project.unwrap_or(1));
+    let project = project.map_err(|error| Problem::not_found(error.to_string()))?;
     answer(app, project, question).await
-}
-
-/// Compares without telling by the time it takes where the difference is.
-fn is_same(given: &[u8], secret: &[u8]) -> bool {
-    let differing = given.iter().zip(secret).fold(0, |acc, (a, b)| acc | (a ^ b));
-    given.len() == secret.len() && differing == 0
 }
 
 async fn read(request: Request) -> Result<Question, Problem> {
     let mut fields = Fields::read(request).await?;
     fields.require("query")?;
-    let query = fields.text("query")?.unwrap_or_default();
     let project = fields.nullable_integer("project")?.flatten();
+    if let Some(Value::Object(_)) = fields.peek("query") {
+        let node = fields.value("query")?.unwrap_or_default();
+        return Ok(Question { query: sql_of(&node)?, project, format: None });
+    }
+    let query = fields.text("query")?.unwrap_or_default();
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
-    Ok(Question { query, project, format: known.map_or(Format::Json, |(_, format)| format) })
+    let format = known.map_or(Format::Json, |(_, format)| format);
+    Ok(Question { query, project, format: Some(format) })
+}
+
+/// The SQL of a node: of a `HogQLQuery`, or of the one that a `DataVisualizationNode` shows. Others ask for
+/// insights.
+fn sql_of(node: &Value) -> Result<String, Problem> {
+    let kind = |node: &Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
+    let (sql, kind) = match (kind(node), node.get("source")) {
+        (Some(outer), Some(source)) if outer == "DataVisualizationNode" => (source, kind(source)),
+        (kind, _) => (node, kind),
+    };
+    let Some(kind) = kind else {
+        let detail = "A query is a text of SQL, or an object with a kind.";
+        return Err(refused("query", "invalid_input", detail));
+    };
+    if kind != "HogQLQuery" {
+        let kind: String = kind.chars().take(KIND_MAX_CHARS).collect();
+        let detail = format!(
+            "Queries of the kind {kind} are not available. Send a HogQLQuery, or a \
+             DataVisualizationNode whose source is one."
+        );
+        return Err(refused("query", "invalid_input", detail));
+    }
+    let text = sql.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    let wanted = || refused("query__query", "required", "This field is required.");
+    Ok(text.ok_or_else(wanted)?.to_owned())
 }
 
 async fn answer(app: &App, project: ProjectId, question: Question) -> Result<Response, Problem> {
     let Question { query, format, .. } = question;
+    let Some(format) = format else { return answer_node(app, project, &query).await };
     let body = app.engine.sql(project, &query, format).await.map_err(problem)?;
     let content_type = match format {
         Format::Json => "application/x-ndjson",
+        Format::Columns { .. } => "application/json",
         Format::Csv => "text/csv; charset=utf-8",
         Format::Table => "text/plain; charset=utf-8",
         Format::Parquet => "application/vnd.apache.parquet",
@@ -81,7 +114,40 @@ async fn answer(app: &App, project: ProjectId, question: Question) -> Result<Res
     Ok(Response::bytes(StatusCode::OK, HeaderValue::from_static(content_type), body))
 }
 
+/// The answer to a node: columns, types and rows as lists, and whether there are more than its `LIMIT`.
+/// Without one it has all rows, or is refused if they are too many.
+async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Response, Problem> {
+    let page = page_of(query);
+    let most = app.config.query.query_rows_max;
+    // One row more than is shown says whether there are more. Where so many may not be asked for, there
+    // may be more behind a full page, and who reads page by page finds the next one empty.
+    let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(query)) {
+        (Some(limit), Some(asked)) if limit < most => (asked, limit, limit + 1),
+        (Some(limit), _) if limit == most => (query.to_owned(), limit, limit),
+        _ => (query.to_owned(), usize::MAX, usize::MAX),
+    };
+    let format = Format::Columns { rows_max, more_from };
+    let mut rows = app.engine.sql(project, &asked, format).await.map_err(problem)?;
+    let more = json!({
+        "query": query, "limit": page.limit, "offset": page.offset, "error": null, "is_cached": false,
+    });
+    // Both are objects: one goes on where the other ends. Two pieces, so that a large answer is not copied.
+    rows.truncate(rows.len().saturating_sub(1));
+    let more = Bytes::from(format!(",{}", more.to_string().trim_start_matches('{')));
+    let size = rows.len().saturating_add(more.len());
+    let size = u64::try_from(size).unwrap_or(u64::MAX);
+    let pieces = futures::stream::iter([Ok(rows), Ok(more)]);
+    let content_type = HeaderValue::from_static("application/json");
+    Ok(Response::sized_stream(StatusCode::OK, content_type, size, pieces))
+}
+
 /// The answer to a failed question.
 pub(super) fn problem(error: QueryError) -> Problem {
-    Problem::of(error.kind(), &error)
+    match &error {
+        // An operator has to know the file, and nothing that the asker did is the cause.
+        QueryError::Damaged(_) => {
+            Problem::new(error.kind(), "data_file_damaged", error.to_string()).because(&error)
+        }
+        _ => Problem::of(error.kind(), &error),
+    }
 }

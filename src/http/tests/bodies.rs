@@ -66,11 +66,38 @@ async fn too_large_a_body_gets_its_413_although_it_was_sent() {
 
 #[tokio::test]
 async fn all_bodies_together_are_bounded() {
-    let server = Server::start(Limits { bodies_max_bytes: 1000, ..limits() }).await;
+    let server = Server::start(Limits { requests_max_bytes: 40_000, ..limits() }).await;
     let mut client = server.connect().await;
-    client.send(post("/echo", &"x".repeat(5000)).as_bytes()).await;
+    client.send(post("/echo", &"x".repeat(50_000)).as_bytes()).await;
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     client.send(post("/echo", "small").as_bytes()).await;
     assert_eq!(client.answer().await.status, 200, "the memory is free again");
+}
+
+/// A head counts as it arrives, and as long as its request is under way; probes hear of it.
+#[tokio::test]
+async fn heads_and_answers_are_bounded_with_bodies() {
+    let server = Server::start(Limits { requests_max_bytes: 40_000, ..limits() }).await;
+    let mut long = server.connect().await;
+    long.send(format!("GET /slow HTTP/1.1\r\nhost: weir\r\nx: {}", "y".repeat(60_000)).as_bytes())
+        .await;
+    assert!(long.is_closed().await, "half of a head that there is no memory for");
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.send(get("/slow").as_bytes()).await;
+        server.endpoints.entered.acquire().await.unwrap().forget();
+        slow.push(client);
+    }
+    let refused = server.ask(&post("/echo", "small")).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.body.contains("\"code\":\"overloaded\""), "{refused:?}");
+    assert_eq!(server.ask(&get("/probe")).await.status, 200);
+    server.endpoints.gate.add_permits(4);
+    for client in &mut slow {
+        assert_eq!(client.answer().await.status, 200);
+    }
+    assert_eq!(server.ask(&get("/large")).await.status, 503, "an answer of more than there is");
+    assert_eq!(server.ask(&post("/echo", "small")).await.status, 200, "the memory is free again");
 }

@@ -73,3 +73,63 @@ async fn http2_streams_are_dropped_alone_and_drained_together() {
     let (answer, ()) = tokio::join!(slow(), shutdown);
     assert_eq!(answer.unwrap().2, "slow");
 }
+
+/// Status of a request with `fields` fields besides its own.
+async fn ask_with_fields(client: &Http2, path: &str, fields: usize) -> u16 {
+    let mut request = hyper::Request::builder().uri(format!("http://weir{path}"));
+    for number in 0..fields {
+        request = request.header(format!("x-{number}"), "value");
+    }
+    let request = request.body(Full::new(Bytes::new())).unwrap();
+    client.clone().send_request(request).await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn heads_are_bounded_in_fields_and_in_all() {
+    let server = Server::start(Limits { requests_max_bytes: 400_000, ..limits() }).await;
+    let client = http2(&server).await;
+    for (fields, status) in [(100, 200), (101, 431), (400, 431)] {
+        assert_eq!(ask_with_fields(&client, "/hello", fields).await, status, "{fields}");
+    }
+    // Half of the memory is for one connection; 90 fields take more than 20,000 bytes.
+    let all = (0..30).map(|_| ask_with_fields(&client, "/slow", 90));
+    let ended = async {
+        while !server.metric("weir_http_requests_total{route=\"other\",status=\"503\"} 24") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let other = http2(&server).await;
+        assert_eq!(ask_with_fields(&other, "/hello", 10).await, 200, "another connection");
+        server.endpoints.gate.add_permits(30);
+    };
+    let (mut statuses, ()) = tokio::join!(futures::future::join_all(all), ended);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 6], vec![503; 24]].concat());
+    assert_eq!(ask_with_fields(&client, "/hello", 90).await, 200, "the memory is free again");
+}
+
+/// The window of a stream is the client's: it may open none for the answer.
+#[tokio::test]
+async fn a_client_that_opens_no_window_is_let_go() {
+    for path in ["/large", "/hello", "/stream"] {
+        let server =
+            Server::start(Limits { body_timeout: SHORT, header_timeout: SHORT, ..limits() });
+        let server = server.await;
+        let io = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (client, connection) =
+            builder.initial_stream_window_size(1).handshake::<_, Full<Bytes>>(io).await.unwrap();
+        drop(Handle::current().spawn(connection));
+        let request = hyper::Request::builder().uri(format!("http://weir{path}"));
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let unread = client.clone().send_request(request).await.unwrap();
+        assert_eq!(unread.status(), 200);
+        let closed = async {
+            while !server.metric("weir_http_connections 0") {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, closed).await.expect("the server closes the connection");
+        assert!(server.metric("weir_http_head_bytes 0"), "{path}");
+        drop(unread);
+    }
+}

@@ -14,6 +14,7 @@ use crate::identity::decide::Merger;
 use crate::identity::decide::split::Ids;
 use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
+use crate::identity::overlay::weight;
 
 /// Most distinct ids of a person that is merged away: each moves, and others wait meanwhile. Far more
 /// than anybody has; who has more is many people under one id. PostHog's `LIMIT` mode of merges.
@@ -21,7 +22,7 @@ const MERGE_MAX_IDS: usize = 10_000;
 
 /// Most distinct ids that the merges of one record move, beside the first few of each: a chain of merges
 /// in one request would move all ids of before at each step.
-pub(super) const RECORD_MAX_MOVES: usize = 200_000;
+const RECORD_MAX_MOVES: usize = 200_000;
 const FREE_MOVES: usize = 16;
 
 impl Overlay<'_> {
@@ -46,7 +47,7 @@ impl Overlay<'_> {
         source.settled = Some(Settled::default());
         let source_uuid = source.person.take().ok_or(GONE)?.uuid;
         self.uuids.insert((project, source_uuid), None);
-        let sequence = self.counters.applied;
+        let sequence = self.sequence();
         let target = self.row_to_change(merger.target)?;
         target.settled = Some(Settled::default());
         let person = target.person.as_mut().map(Arc::make_mut).ok_or(GONE)?;
@@ -56,6 +57,8 @@ impl Overlay<'_> {
         person.version = merger.version;
         person.is_identified = true;
         person.changed_sequence = sequence;
+        let bytes = weight::changed_person(person);
+        self.grow(bytes);
         for (position, id) in moving {
             self.assign(project, &id, (merger.target, target_uuid));
             self.attach(project, merger.target, (position, id));
@@ -67,9 +70,12 @@ impl Overlay<'_> {
     /// Whether a person has few enough distinct ids to be merged away. Depends on nothing but the rows
     /// and the record, so that a replay merges the same ones.
     fn may_merge(&mut self, project: ProjectId, source: i64) -> Result<bool, IdentityError> {
-        let most = MERGE_MAX_IDS.min(self.moves_left.saturating_add(FREE_MOVES));
+        let moved = usize::try_from(self.counters.progress.moves).unwrap_or(usize::MAX);
+        let left = RECORD_MAX_MOVES.saturating_sub(moved);
+        let most = MERGE_MAX_IDS.min(left.saturating_add(FREE_MOVES));
         let ids = self.count_ids(project, source, most.saturating_add(1))?;
-        self.moves_left = self.moves_left.saturating_sub(ids.saturating_sub(FREE_MOVES));
+        let moved = moved.saturating_add(ids.saturating_sub(FREE_MOVES));
+        self.counters.progress.moves = u64::try_from(moved).unwrap_or(u64::MAX);
         Ok(ids <= most)
     }
 
@@ -102,7 +108,7 @@ impl Overlay<'_> {
         let Some(row) = self.persons.get(&number) else { return Ok(0) };
         let mut ids = row.attached.len();
         if row.is_stored {
-            for stored in self.view.each_positioned_id(project, number) {
+            for stored in self.view.each_positioned_id(project, number)? {
                 if ids >= most {
                     break;
                 }
@@ -136,6 +142,7 @@ impl Overlay<'_> {
         number: i64,
     ) -> Result<Ids, IdentityError> {
         let ids = self.ids_of(project, number)?;
+        self.grow(ids.values().map(|id| weight::entry(id.len())).fold(0, u64::saturating_add));
         let row = self.row(number)?;
         row.attached.clear();
         if row.is_stored {

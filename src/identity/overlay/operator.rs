@@ -23,6 +23,7 @@ use crate::identity::deletions::Mark;
 use crate::identity::deletions::Place;
 use crate::identity::lifted::Settled;
 use crate::identity::overlay::Overlay;
+use crate::identity::overlay::weight;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 
@@ -83,6 +84,7 @@ impl Overlay<'_> {
         }
         let properties = Difference::between(&before.properties, &group.properties);
         if *is_new || !properties.is_none() {
+            self.grow(weight::group(key, &group));
             self.groups.insert(place, group);
             let done = Done::Group { type_index, key: key.clone(), is_new: *is_new, properties };
             self.has_effect((project, op), done);
@@ -118,6 +120,7 @@ impl Overlay<'_> {
         for (_, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
             // As after a split: an event of before belongs to whom its distinct id says.
+            self.grow(weight::entry(0) * 2);
             self.splits.insert((project, own));
             self.overrides.insert((project, own), own);
             self.set_id(project, &id, state);
@@ -133,17 +136,27 @@ impl Overlay<'_> {
     /// Remembers that the events of these distinct ids are deleted, as far as they come before the
     /// record that is being carried out.
     fn mark(&mut self, project: ProjectId, op: &Op, (person, ids): (Uuid, Vec<Box<str>>)) {
-        let sequence = self.counters.applied;
-        let before = self.marks.iter().rev().take_while(|mark| mark.place.sequence == sequence);
-        let ordinal = u32::try_from(before.count()).unwrap_or(u32::MAX);
-        let place = Place { project, sequence, ordinal };
+        let place = Place { project, sequence: self.sequence(), ordinal: self.marks_made() };
+        self.grow(ids.iter().map(|id| weight::entry(id.len())).fold(0, u64::saturating_add));
         self.marks.push(Mark { place, person, asked_at: op.timestamp, ids });
     }
 
     /// Notes what an operation did.
     pub(super) fn has_effect(&mut self, (project, op): (ProjectId, &Op), done: Done) {
-        let (sequence, at) = (self.counters.applied, op.timestamp);
-        self.effects.push(Effect { project, sequence, at, done });
+        let (sequence, at) = (self.sequence(), op.timestamp);
+        let progress = &mut self.counters.progress;
+        let place = progress.effects;
+        progress.effects = place.saturating_add(1);
+        self.grow(weight::effect(&done));
+        self.effects.push(Effect { project, sequence, place, at, done });
+    }
+
+    /// The number of requests to delete events that the record made before this one.
+    fn marks_made(&mut self) -> u32 {
+        let marks = &mut self.counters.progress.marks;
+        let before = *marks;
+        *marks = before.saturating_add(1);
+        before
     }
 }
 

@@ -14,6 +14,7 @@ use crate::identity::change::WarningKind;
 use crate::identity::decide::split;
 use crate::identity::overlay::Overlay;
 use crate::identity::overlay::operator::to_person;
+use crate::identity::overlay::weight;
 use crate::identity::person::Person;
 
 impl Overlay<'_> {
@@ -45,9 +46,10 @@ impl Overlay<'_> {
         let kept = &mut parts.kept.iter().filter_map(|position| ids.get(position));
         let done = PersonDone::Split { before: names(&mut ids.values()), after: names(kept) };
         let version = before.version.saturating_add(1);
-        let sequence = self.counters.applied;
+        let sequence = self.sequence();
         for (position, id) in self.detach_all(project, number)? {
             let own = PersonId::of(project, &id).0;
+            self.grow(weight::entry(0) * 2);
             self.splits.insert((project, own));
             let is_kept = parts.kept.contains(&position);
             // The way from the uuid of an id leads to itself from now on, or to the person it stays

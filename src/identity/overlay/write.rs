@@ -4,14 +4,11 @@
 //! order among themselves.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fjall::OwnedWriteBatch;
 use serde_json::Value;
-use uuid::Uuid;
 
-use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::cache::IdState;
 use crate::identity::change::Warning;
@@ -19,9 +16,9 @@ use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Mark;
+use crate::identity::loaded::GroupTypes;
 use crate::identity::overlay::Overlay;
 use crate::identity::overlay::PersonRow;
-use crate::identity::store::GroupTypes;
 use crate::identity::tables::Tables;
 
 impl Overlay<'_> {
@@ -181,8 +178,6 @@ impl Overlay<'_> {
         }
         Published {
             counters: self.counters,
-            overrides: self.overrides,
-            splits: self.splits,
             marks: self.marks,
             types: (!self.types_changed.is_empty()).then_some(self.types),
             warnings: self.warnings,
@@ -193,8 +188,6 @@ impl Overlay<'_> {
 /// What a commit changed outside the database.
 pub(in crate::identity) struct Published {
     pub(in crate::identity) counters: Counters,
-    pub(in crate::identity) overrides: BTreeMap<(ProjectId, Uuid), Uuid>,
-    pub(in crate::identity) splits: BTreeSet<(ProjectId, Uuid)>,
     pub(in crate::identity) marks: Vec<Mark>,
     pub(in crate::identity) types: Option<Arc<GroupTypes>>,
     pub(in crate::identity) warnings: Vec<Warning>,

@@ -9,6 +9,7 @@ use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
 use crate::identity::change::PersonDone;
 use crate::identity::change::WarningKind;
+use crate::identity::deletions::Deletion;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))
@@ -54,7 +55,7 @@ fn effects_are_what_operations_did() {
         told.extend_from_slice(effects);
         true
     };
-    identities.apply_noting(&records, note).expect("applies");
+    identities.apply_noting(&records, note, drop).expect("applies");
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     let (before, after) =
         (object(json!({"plan": "free", "age": 4})), object(json!({"plan": "pro", "new": null})));
@@ -68,7 +69,7 @@ fn effects_are_what_operations_did() {
     assert_eq!(told.iter().map(|effect| effect.done.clone()).collect::<Vec<_>>(), expected);
     assert!(told.iter().all(|effect| (effect.project, effect.sequence) == (PROJECTS[0], 2)));
     let again = |_: &[Effect]| -> bool { panic!("it was told already") };
-    identities.apply_noting(&records, again).expect("skips");
+    identities.apply_noting(&records, again, drop).expect("skips");
 }
 
 /// Goal: groups are made and changed as they were found, and what changes nothing is none.
@@ -107,8 +108,8 @@ fn groups_are_made_and_changed() {
         told.extend_from_slice(effects);
         true
     };
-    let warnings = identities.apply_noting(&records, note).expect("applies").warnings;
-    let kinds: Vec<_> = warnings.iter().map(|warning| warning.kind).collect();
+    let mut kinds = Vec::new();
+    identities.apply_noting(&records, note, |warning| kinds.push(warning.kind)).expect("applies");
     assert_eq!(kinds, [WarningKind::PropertiesTooLarge]);
     assert!(told.iter().all(|effect| effect.sequence == 3), "{told:?}");
     let done = |is_new: bool, before: Value, after: Value| Done::Group {
@@ -146,7 +147,7 @@ fn what_is_not_noted_is_not_done() {
             told.push(effects.to_vec());
             is_noted
         };
-        let applied = identities.apply_noting(&records, note);
+        let applied = identities.apply_noting(&records, note, drop);
         assert_eq!(applied.is_ok(), is_noted);
         let plan = identities.view().person_of(PROJECTS[0], "a").expect("reads").expect("a");
         assert_eq!(plan.properties["plan"], if is_noted { "pro" } else { "free" });
@@ -157,4 +158,38 @@ fn what_is_not_noted_is_not_done() {
         );
     }
     assert!(told.len() == 3 && told[0] == told[1] && told[1] == told[2], "{told:?}");
+}
+
+/// Goal: an effect has the same place, and so the same entry, whether its record is applied at once or in
+/// parts, and the events that it deletes are marked by the same place.
+#[test]
+fn effects_have_their_places_in_any_parts() {
+    let delete =
+        |id| op("", OpKind::Delete { person: uuid_of(PROJECTS[0], id), extent: Extent::Events });
+    let first = record(1, ["a", "b"].map(|id| op(id, OpKind::Touch)).to_vec());
+    let ops = [change("a", json!({"x": 1}), &[]), delete("a"), delete("nobody"), delete("b")];
+    let second = record(2, ops.to_vec());
+    let mut all = Vec::new();
+    for limits in [AMPLE, PARTS] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identities = Identities::open(directory.path(), limits).expect("opens");
+        let (mut told, mut calls) = (Vec::new(), 0);
+        let note = |effects: &[Effect]| {
+            told.extend_from_slice(effects);
+            calls += 1;
+            true
+        };
+        identities.apply_noting(&[first.clone(), second.clone()], note, drop).expect("applies");
+        assert_eq!(calls, if limits.part_bytes == 1 { 3 } else { 1 });
+        assert_eq!(told.iter().map(|effect| effect.place).collect::<Vec<_>>(), [0, 1, 2]);
+        let mut persons = Vec::new();
+        let visit = |deletion: Deletion| {
+            persons.push(deletion.person);
+            ControlFlow::Continue(())
+        };
+        identities.view().scan_deletions(PROJECTS[0], visit).expect("scans");
+        assert_eq!(persons, ["b", "a"].map(|id| uuid_of(PROJECTS[0], id)));
+        all.push(told);
+    }
+    assert_eq!(all[0], all[1]);
 }

@@ -18,6 +18,7 @@ use super::AMPLE;
 use super::GROUP_KEYS;
 use super::IDS;
 use super::NO_CACHE;
+use super::PARTS;
 use super::PROJECTS;
 use super::TYPES;
 use super::assert_same;
@@ -160,7 +161,8 @@ fn equals_the_model_for_any_batching_and_with_restarts() {
         TestRunner::new(Config { cases: 40, failure_persistence: None, ..Config::default() });
     let between = prop_oneof![Just(Between::Nothing), Just(Between::Restart), Just(Between::Flush)];
     let cuts = proptest::collection::vec((1..6_usize, between, 0..3_usize), 1..8);
-    let cases = (records(), cuts, prop_oneof![Just(AMPLE), Just(NO_CACHE)]);
+    let limits = prop_oneof![Just(AMPLE), Just(NO_CACHE), Just(PARTS)];
+    let cases = (records(), cuts, limits);
     runner
         .run(&cases, |(records, cuts, limits)| {
             let directory = tempfile::tempdir().expect("a directory");
@@ -241,6 +243,48 @@ fn every_cut_of_the_journal_leaves_a_state_that_was_there() {
     assert!(seen.is_sorted() && seen.first() == Some(&0) && seen.last() == Some(&29), "{seen:?}");
     seen.dedup();
     assert!(seen.len() > 15, "{seen:?}");
+}
+
+/// Goal: the same where the process ends in the middle of a record: the replay of it goes on where it
+/// ended, and no op is carried out twice or left out.
+#[test]
+fn every_cut_within_a_record_is_gone_on_from() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut records = Vec::new();
+    for sequence in 1..10 {
+        let ops = (0..IDS.len()).map(|number| match (number + sequence) % 3 {
+            0 => op(IDS[number], OpKind::Touch),
+            1 => merge(IDS[number], &format!("{sequence}")),
+            _ => merge("a", IDS[number]),
+        });
+        records.push(record(u64::try_from(sequence).expect("small"), ops.collect()));
+    }
+    let mut model = Model::default();
+    records.iter().for_each(|record| model.feed(record));
+    let parts = |directory: &Path| Identities::open(directory, PARTS).expect("opens");
+    let identities = parts(directory.path());
+    let warnings = identities.apply(&records).expect("applies").warnings;
+    assert_eq!(warnings, model.warnings);
+    assert_same(&identities, &model);
+    drop(identities);
+    let (journal, length) = journal(directory.path());
+    let mut within = 0;
+    for cut in 0..=40 {
+        let copy = tempfile::tempdir().expect("a directory");
+        copy_tree(directory.path(), copy.path());
+        let file = fs::File::options().write(true).open(copy.path().join(&journal));
+        let file = file.expect("a journal");
+        file.set_len(length * cut / 40).expect("cuts");
+        file.set_len(length + 4096).expect("extends");
+        let identities = parts(copy.path());
+        let counters = identities.view().counters().expect("reads");
+        within += usize::from(counters.progress.ops > 0);
+        // The rest of what is warned of was told before the cut.
+        let rest = identities.apply(&records).expect("replays").warnings;
+        assert!(warnings.ends_with(&rest));
+        assert_same(&identities, &model);
+    }
+    assert!(within > 20, "{within} cuts are within a record");
 }
 
 /// The journal's path within the directory, and its length without the zeros at its end.

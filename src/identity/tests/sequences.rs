@@ -1,5 +1,6 @@
 //! Many short sequences of events over few distinct ids, against the model: in one batch, one by
-//! one, and in any batches with restarts between them. The databases are shared, a project to each
+//! one, in any batches with restarts between them, and in parts of records with restarts after any
+//! part. The databases are shared, a project to each
 //! sequence, because opening one takes longer than all that is asked of it here.
 
 use rand::Rng;
@@ -12,6 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::AMPLE;
+use super::PARTS;
 use super::model::Model;
 use super::model::uuid_of;
 use crate::clock::UnixMicros;
@@ -33,7 +35,7 @@ use crate::identity::person::Person;
 use crate::identity::store::Identities;
 
 /// Sequences of an ordinary run.
-const SEQUENCES: u64 = 10_000;
+const SEQUENCES: u64 = 6_000;
 
 /// Sequences after which a database with restarts is closed and opened.
 const RESTART_EVERY: u64 = 500;
@@ -117,9 +119,10 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
 /// The records of one sequence; now and then an earlier event comes again, as SDKs retry.
 fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
+    let mut sizes = StdRng::seed_from_u64(random.random());
     for number in 1..=random.random_range(2..16_u64) {
         let earlier = records.iter().flat_map(|record| &record.ops).cloned().collect::<Vec<_>>();
-        let op = match earlier.choose(random).filter(|_| random.random_bool(0.1)) {
+        let op = |_| match earlier.choose(random).filter(|_| random.random_bool(0.1)) {
             Some(retry) => retry.clone(),
             None => Op {
                 distinct_id: (*IDS.choose(random).expect("some")).to_owned(),
@@ -128,7 +131,8 @@ fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> 
                 kind: kind(random, project),
             },
         };
-        records.push(Record { sequence: after + number, project, ops: vec![op] });
+        let ops = (0..[1, 1, 1, 2, 5][sizes.random_range(0..5)]).map(op).collect();
+        records.push(Record { sequence: after + number, project, ops });
     }
     records
 }
@@ -140,7 +144,8 @@ type Events = Vec<(String, Uuid)>;
 fn fold(identities: &Identities, project: ProjectId, events: &mut Events) {
     let overrides = identities.overrides();
     for (id, person) in events {
-        *person = overrides.of_event(project, *person, id).unwrap_or(*person);
+        let owner = overrides.of_event(project, *person, id).expect("reads");
+        *person = owner.unwrap_or(*person);
     }
 }
 
@@ -198,7 +203,7 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
     assert_eq!(count, model.persons.len());
     let overrides = identities.overrides();
     for (id, stored) in events {
-        let owner = overrides.of_event(project, *stored, id).unwrap_or(*stored);
+        let owner = overrides.of_event(project, *stored, id).expect("reads").unwrap_or(*stored);
         let expected =
             model.person_of(project, id).map_or_else(|| uuid_of(project, id), |p| p.uuid);
         assert_eq!(owner, expected, "an event of {id}");
@@ -213,9 +218,16 @@ fn every_batching_gives_the_persons_of_the_model() {
         .map_or_else(rand::random, |seed| seed.to_str().expect("text").parse().expect("a number"));
     println!("WEIR_SEQUENCES_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let directories = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
-    let open = |at: usize| Identities::open(directories[at].path(), AMPLE).expect("opens");
-    let mut stores: Vec<Option<Identities>> = (0..3).map(|at| Some(open(at))).collect();
+    let directories = [(); 4].map(|()| tempfile::tempdir().expect("a directory"));
+    let limits = [AMPLE, AMPLE, AMPLE, PARTS];
+    let open = |at: usize| {
+        let store = Identities::open(directories[at].path(), limits[at]).expect("opens");
+        if at.is_multiple_of(2) {
+            store.read_overrides(|| true).expect("reads");
+        }
+        store
+    };
+    let mut stores: Vec<Option<Identities>> = (0..limits.len()).map(|at| Some(open(at))).collect();
     let (mut applied, mut born) = (0, 0);
     for number in 0..SEQUENCES {
         let project = ProjectId(i64::try_from(number).expect("small") + 1);
@@ -236,6 +248,14 @@ fn every_batching_gives_the_persons_of_the_model() {
                     _ => random.random_range(1..=rest.len()),
                 };
                 let (now, later) = rest.split_at(take);
+                if at == 3 && restart {
+                    // The process ends after any part of the next records.
+                    let identities = store.take().expect("open");
+                    let parts = random.random_range(0..4);
+                    warnings.extend(identities.apply_parts(now, parts).expect("applies"));
+                    drop(identities);
+                    *store = Some(open(at));
+                }
                 let identities = store.as_ref().expect("open");
                 warnings.extend(identities.apply(now).expect("applies").warnings);
                 let ids = now.iter().flat_map(|record| &record.ops).map(|op| &op.distinct_id);

@@ -27,6 +27,7 @@ use uuid::Uuid;
 use super::Commit;
 use super::LogFailed;
 use super::LogThread;
+use super::REFUSALS_PAUSE;
 use super::Stock;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
@@ -46,6 +47,7 @@ use crate::geoip::Places;
 use crate::ingest::budget::Budget;
 use crate::ingest::dedup::Window;
 use crate::ingest::derive::Derivation;
+use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
@@ -67,11 +69,13 @@ use crate::storage::parquet::Layout;
 use crate::storage::parquet::read_columns;
 use crate::storage::store::Partitioning;
 use crate::storage::store::Store;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::writer::Wal;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::repeats::Repeats;
 use crate::wire::encoding::hints::Hints;
 
 /// 2026-11-21T08:00:00Z.
@@ -129,7 +133,8 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     let store = runtime.block_on(open_store(disk, &clock))?;
     let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
     let flushed = store.flushed_through();
-    let (wal, recovered) = Wal::open(Arc::new(disk.clone()), settings, flushed, 7).ok()?;
+    let (wal, recovered) =
+        Wal::open(Arc::new(disk.clone()), settings, Elsewhere::up_to(flushed), 7).ok()?;
     assert!(recovered.last >= flushed, "the log goes on behind the files");
     let (derivations, inbox) = mpsc::channel(1000);
     let mut window = Window::new(1000);
@@ -150,7 +155,15 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     replay(&wal, &publisher, flushed);
     publisher.lock().mode = Mode::Live;
     let (_, inbox_of_log) = mpsc::channel(1);
-    let log = LogThread { wal, inbox: inbox_of_log, publisher, health, metrics, clock };
+    let room = DiskRoom {
+        disk: Arc::new(disk.clone()),
+        directory: "/data".into(),
+        free_min_bytes: 0,
+        health: Arc::clone(&health),
+    };
+    let refusals = Repeats::new(REFUSALS_PAUSE);
+    let log =
+        LogThread { wal, inbox: inbox_of_log, publisher, health, room, metrics, clock, refusals };
     Some(Node { log, store, _derivations: inbox })
 }
 
@@ -356,7 +369,7 @@ fn a_record_that_is_too_large_does_not_stop_the_log() {
 /// A log, and who keeps its stock.
 fn stocked(disk: &SimDisk) -> (Wal, Stock) {
     let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
-    let opened = Wal::open(Arc::new(disk.clone()), settings, Sequence(0), 7);
+    let opened = Wal::open(Arc::new(disk.clone()), settings, Elsewhere::up_to(Sequence(0)), 7);
     let wal = opened.expect("opens").0;
     let (files, health) = (wal.files(), Arc::new(Health::default()));
     (wal, Stock { files, segment_bytes: 3 << 20, health })
@@ -409,7 +422,7 @@ fn a_log_that_failed_is_known_to_those_who_ask() {
     let mut node = start(&runtime, &disk).expect("a new disk");
     assert_eq!(node.send(0..1).len(), 1);
     assert!(!node.log.health.is_log_failed());
-    disk.cut_after(0);
+    disk.fail_sync_after(0);
     assert_eq!(node.send(1..2).len(), 0);
     assert!(node.log.health.is_log_failed());
 }

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
+use crate::event::schema::TEXT_OF_SCALARS;
 use crate::event::schema::column;
 use crate::geoip;
 use crate::ingest::capture::Meaning;
@@ -54,6 +55,8 @@ pub(in crate::ingest) struct KeyTable {
 pub(super) struct KeyUse {
     pub(super) meaning: Option<Meaning>,
     pub(super) column: Option<(usize, PropertyType)>,
+    /// Whether its column of text takes truth values and numbers as they are written.
+    pub(super) takes_scalars: bool,
     /// Its position in [`LIFTS`].
     pub(super) lift: Option<usize>,
     /// How its definition is kept track of.
@@ -65,6 +68,9 @@ impl KeyTable {
         let mut uses: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
         for (index, (key, kind)) in PROMOTED.into_iter().enumerate() {
             uses.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
+        }
+        for key in TEXT_OF_SCALARS {
+            uses.entry(key).or_default().takes_scalars = true;
         }
         for (key, meaning) in Meaning::ALL {
             uses.entry(key).or_default().meaning = Some(meaning);

@@ -1,6 +1,7 @@
 //! The copy against the store it is of, in files as any reader of Parquet sees them.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
@@ -27,12 +28,21 @@ use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
 use crate::metadata::first_start::FirstStart;
 use crate::metadata::secrets::Seed;
+use crate::storage::disk::DiskDir;
+use crate::storage::disk::DiskEntry;
+use crate::storage::disk::DiskFile;
 use crate::storage::disk::OsDisk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
-const LIMITS: Limits = Limits { ids_bytes: 1 << 20, rows_bytes: 1 << 20, blocks_bytes: 1 << 20 };
+const LIMITS: Limits = Limits {
+    ids_bytes: 1 << 20,
+    rows_bytes: 1 << 20,
+    blocks_bytes: 1 << 20,
+    overrides_bytes: 1 << 16,
+    part_bytes: 1 << 20,
+};
 const APP: &str = "node/1";
 
 /// Two projects, and what their events say.
@@ -327,6 +337,92 @@ fn a_failure_is_over_when_its_cause_is() {
     disk.set_capacity_bytes(1 << 40);
     assert!(table.write(None).expect("copies").is_some());
     assert_eq!(rows(&table), expected(&bench, &bench.identities));
+}
+
+/// A disk that fails to answer when a commit gets its name, once it has it or before.
+#[derive(Debug)]
+struct Silent {
+    disk: SimDisk,
+    /// Whether the next commit gets its name; `None`: nothing goes wrong.
+    fault: parking_lot::Mutex<Option<bool>>,
+}
+
+impl Disk for Silent {
+    fn create_new(&self, path: &std::path::Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.create_new(path)
+    }
+    fn open(&self, path: &std::path::Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+    fn create_dir_all(&self, path: &std::path::Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+    fn list(&self, dir: &std::path::Path) -> io::Result<Vec<DiskEntry>> {
+        self.disk.list(dir)
+    }
+    fn metadata(&self, path: &std::path::Path) -> io::Result<DiskEntry> {
+        self.disk.metadata(path)
+    }
+    fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn hard_link(&self, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
+        let is_commit = to.extension().is_some_and(|extension| extension == "json");
+        let fault = if is_commit { self.fault.lock().take() } else { None };
+        if fault != Some(false) {
+            self.disk.hard_link(from, to)?;
+        }
+        fault.map_or(Ok(()), |_| Err(io::Error::other("no answer")))
+    }
+    fn remove(&self, path: &std::path::Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn open_dir(&self, dir: &std::path::Path) -> io::Result<Box<dyn DiskDir>> {
+        self.disk.open_dir(dir)
+    }
+    fn free_bytes(&self, path: &std::path::Path) -> io::Result<u64> {
+        self.disk.free_bytes(path)
+    }
+}
+
+/// Goal: a copy whose commit is in doubt is there once, whether it got in or not, with and without a
+/// restart, and whatever has changed meanwhile.
+#[test]
+fn a_copy_in_doubt_is_settled() {
+    for (is_done, restarts, moves_on) in
+        (0..8).map(|case| (case & 1 == 0, case & 2 == 0, case & 4 == 0))
+    {
+        let context = format!("done {is_done}, restarts {restarts}, moves on {moves_on}");
+        let bench = Bench::new();
+        bench.apply(1, 0, people());
+        let disk = SimDisk::new();
+        let disk = Arc::new(Silent { disk, fault: parking_lot::Mutex::new(None) });
+        let open =
+            || bench.table_on(Arc::clone(&disk) as _, "/data/persons".into(), &bench.identities);
+        let mut table = open();
+        table.write(None).expect("copies");
+        let first = version(&table).0;
+        bench.apply(2, 0, vec![merge("b", "c"), touch("f")]);
+        *disk.fault.lock() = Some(is_done);
+        let error = table.write(None).expect_err("no answer");
+        let in_doubt =
+            matches!(error, PersonsError::Store(StoreError::Table(TableError::InDoubt { .. })));
+        assert!(in_doubt, "{context}: {error}");
+        if restarts {
+            table = open();
+        }
+        if moves_on {
+            bench.apply(3, 0, vec![touch("g")]);
+        }
+        let written = table.write(None).expect(&context);
+        assert_eq!(written.is_none(), is_done && !moves_on, "{context}: {written:?}");
+        assert_eq!(rows(&table), expected(&bench, &bench.identities), "{context}");
+        let commits = u64::from(is_done) + u64::from(written.is_some());
+        assert_eq!(version(&open()).0, first + commits, "{context}");
+        bench.clock.advance(Duration::from_secs(1));
+        table.vacuum(Duration::ZERO).expect("a vacuum");
+        assert_eq!(rows(&open()), expected(&bench, &bench.identities), "{context}");
+    }
 }
 
 /// Goal: after a power cut at any moment, the table is one copy or the other, whole. Method: cut at

@@ -20,12 +20,15 @@ use crate::metadata::snapshot::Snapshot;
 /// # Errors
 ///
 /// [`MetadataError::Conflict`]: somebody else changed a field that the patch changes, to something
-/// else.
+/// else, or anything of a flag that the patch changes at one version only.
 pub(super) fn settle(
     stored: &StoredFlag,
     patch: &mut FlagPatch,
     base: &Snapshot,
 ) -> Result<(), MetadataError> {
+    if let Some(version) = patch.only_version.filter(|version| *version != stored.version) {
+        return Err(MetadataError::changed_since(version));
+    }
     let seen = patch.seen.take().filter(|seen| seen.version != stored.version);
     let Some(original) = seen.and_then(|seen| seen.fields) else { return Ok(()) };
     let mut current = stored.logged();
@@ -180,6 +183,22 @@ mod tests {
 
     fn names(patch: &FlagPatch) -> (Option<&str>, Option<&str>, Option<bool>) {
         (patch.name.as_deref(), patch.key.as_deref(), patch.active)
+    }
+
+    #[test]
+    fn a_change_for_one_version_is_made_of_no_other() {
+        for (version, is_made) in [(3, true), (2, false), (4, false)] {
+            let name = Some("Gamma feature".to_owned());
+            let mut patch = FlagPatch { name, only_version: Some(version), ..FlagPatch::default() };
+            match settle(&stored(), &mut patch, &Snapshot::default()) {
+                Ok(()) => assert!(is_made, "{version}"),
+                Err(MetadataError::Conflict(detail)) => {
+                    let words = format!("has changed since version {version}.");
+                    assert!(!is_made && detail.contains(&words), "{detail}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     /// The cases of PostHog's `test_get_conflicting_changes`, and what is written in the end.

@@ -42,6 +42,9 @@ async fn no_clear_key_is_stored() {
     }
 }
 
+const TOKEN: &str = "phc_a_123456";
+const KEYS: [&str; 2] = ["phx_a_0123456789abcdef0123456789", "phx_b_0123456789abcdef0123456789"];
+
 #[tokio::test]
 async fn settings_fix_token_and_key() {
     let bench = Bench::empty().await;
@@ -53,35 +56,34 @@ async fn settings_fix_token_and_key() {
         bench.metadata.first_start(settings, &seed(1)).await.expect("start")
     };
     let works = |value: &str| bench.metadata.snapshot().key_by_value(value).is_some();
-    let owns = |token: &str| bench.metadata.snapshot().project_by_token(token).is_some();
 
-    let started = start(fixed("phc_a", "phx_a")).await;
-    assert_eq!(started.personal_key.as_deref(), Some("phx_a"));
-    assert!(owns("phc_a") && works("phx_a"));
+    let started = start(fixed(TOKEN, KEYS[0])).await;
+    assert_eq!(started.personal_key.as_deref(), Some(KEYS[0]));
+    assert_eq!(started.project.token, TOKEN);
+    assert!(works(KEYS[0]));
     let made = bench.metadata.create_key(USER, "made", None, &seed(7)).await.expect("create");
 
-    // Other settings replace what settings gave, and nothing else.
-    let started = start(fixed("phc_b", "phx_b")).await;
+    // Another key replaces the one that settings gave, and nothing else.
+    let started = start(fixed(TOKEN, KEYS[1])).await;
     assert_eq!(started.personal_key, None);
-    assert_eq!(started.project.token, "phc_b");
-    assert!(!owns("phc_a") && owns("phc_b"));
-    assert!(!works("phx_a") && works("phx_b") && works(&made.value));
+    assert_eq!(started.project.token, TOKEN);
+    assert!(!works(KEYS[0]) && works(KEYS[1]) && works(&made.value));
 
     // The same settings change nothing; no settings leave things as they are.
     let before = bench.metadata.snapshot();
-    start(fixed("phc_b", "phx_b")).await;
+    start(fixed(TOKEN, KEYS[1])).await;
     start(FirstStart::default()).await;
     assert_eq!(bench.metadata.snapshot(), before);
 
     // A value that was given up before comes back under a new id.
     let ids = || bench.metadata.list_keys().iter().map(|key| key.id).collect::<Vec<_>>();
     assert_eq!(ids(), [KeyId(2), KeyId(3)]);
-    start(fixed("phc_a", "phx_a")).await;
+    start(fixed(TOKEN, KEYS[0])).await;
     assert_eq!(ids(), [KeyId(2), KeyId(4)]);
-    assert!(works("phx_a") && !works("phx_b"));
+    assert!(works(KEYS[0]) && !works(KEYS[1]));
 
     // A key that was made otherwise stays what it is.
-    start(fixed("phc_a", &made.value)).await;
+    start(fixed(TOKEN, &made.value)).await;
     assert_eq!(ids(), [KeyId(2)]);
     bench.check_snapshot().await;
 }
@@ -98,8 +100,12 @@ async fn settings_that_cannot_be_used_change_nothing() {
     for (token, key, expected) in [
         (Some(""), None, Kind::Invalid),
         (Some("phx_mixed-up"), None, Kind::Invalid),
-        (Some("phc_good"), Some(""), Kind::Invalid),
-        (Some(second.token.as_str()), None, Kind::Conflict),
+        (Some("phc_good_token"), Some(""), Kind::Invalid),
+        (Some("phc_short"), None, Kind::Invalid),
+        (None, Some("phx_short"), Kind::Invalid),
+        // Clients send with the stored token.
+        (Some("phc_other_token"), None, Kind::Invalid),
+        (Some(second.token.as_str()), Some(KEYS[1]), Kind::Invalid),
     ] {
         let settings = FirstStart {
             project_token: token.map(str::to_owned),

@@ -35,9 +35,32 @@ async fn a_file_that_is_no_database_is_refused() {
         .expect("write");
     let error = Metadata::open(&path, Clock::test(START)).await.expect_err("refused");
     assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(matches!(&error, MetadataError::Damaged { path: named, .. } if *named == path));
+    assert!(error.to_string().contains("metadata.db is damaged"), "{error}");
     let missing = directory.path().join("missing/metadata.db");
     let error = Metadata::open(&missing, Clock::test(START)).await.expect_err("refused");
     assert_eq!(error.kind(), Kind::Unavailable);
+}
+
+/// Goal: a file that lost some of its pages is not opened, whichever it lost, and a check says so.
+#[tokio::test]
+async fn a_database_without_all_its_pages_is_refused() {
+    let bench = Bench::started().await;
+    bench.metadata.close().await;
+    let whole = std::fs::read(bench.path()).expect("the file");
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("metadata.db");
+    std::fs::write(&path, &whole).expect("write");
+    assert_eq!(Metadata::verify(&path, 10).await.expect("opens"), [""; 0]);
+    let pages = whole.len() / 4096;
+    assert!(pages > 20, "{pages}");
+    for kept in [1, 2, pages / 2, pages - 1] {
+        std::fs::write(&path, &whole[..kept * 4096]).expect("write");
+        let opened = Metadata::open(&path, Clock::test(START)).await;
+        assert!(matches!(opened, Err(MetadataError::Damaged { .. })), "{kept}: {opened:?}");
+        let found = Metadata::verify(&path, 10).await;
+        assert!(found.is_err() || found.is_ok_and(|found| !found.is_empty()), "{kept}");
+    }
 }
 
 #[tokio::test]

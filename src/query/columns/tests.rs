@@ -38,7 +38,13 @@ pub(super) struct World {
 impl World {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
+        let limits = Limits {
+            ids_bytes: 1 << 16,
+            rows_bytes: 1 << 16,
+            blocks_bytes: 1 << 20,
+            overrides_bytes: 1 << 16,
+            part_bytes: 1 << 20,
+        };
         let identities = Identities::open(directory.path(), limits).unwrap();
         Self { runtime: Runtime::new().unwrap(), identities, sequence: 0, _directory: directory }
     }

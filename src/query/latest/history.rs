@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::query::Answer;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::latest::COLUMNS;
@@ -15,6 +14,7 @@ use crate::query::latest::EventRow;
 use crate::query::latest::event_rows;
 use crate::query::latest::property_text;
 use crate::query::latest::time;
+use crate::query::run::Answer;
 
 /// The name of events that say what a group is like.
 const GROUP_IDENTIFY: &str = "$groupidentify";

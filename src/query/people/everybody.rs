@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -22,6 +21,7 @@ use crate::identity::row::Row;
 use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::admission::Permit;
 use crate::query::columns::Asked;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
@@ -74,7 +74,7 @@ impl Engine {
         project: ProjectId,
         question: Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) -> Result<Found, QueryError> {
         // The permit is of the threads, which may go on for some time when nobody waits any more.
         let permit = Arc::new(permit);
@@ -121,7 +121,7 @@ impl Engine {
         project: ProjectId,
         question: Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
-        permit: Arc<OwnedSemaphorePermit>,
+        permit: Arc<Permit>,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
         let view = Arc::new(self.identities().view());

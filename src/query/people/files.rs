@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
@@ -15,6 +13,7 @@ use crate::identity::bits::Bits;
 use crate::identity::store::Identities;
 use crate::query::Engine;
 use crate::query::QueryError;
+use crate::query::admission::Permit;
 use crate::query::columns::Columns;
 use crate::query::columns::Piece;
 use crate::query::columns::Pieces;
@@ -44,7 +43,7 @@ impl Engine {
         project: ProjectId,
         question: &Arc<PersonsQuestion>,
         (now, part): (UnixMicros, Part),
-        permit: &Arc<OwnedSemaphorePermit>,
+        permit: &Arc<Permit>,
     ) -> Result<Option<Found>, QueryError> {
         let (columns, identities) = (Arc::clone(&self.shared.columns), self.identities().clone());
         let (asking, own) = (Arc::clone(permit), Arc::clone(question));

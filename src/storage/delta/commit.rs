@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltalake_core::kernel::Action;
 use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::stream;
@@ -16,13 +15,16 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::storage::delta::CHECKPOINT_INTERVAL;
+use crate::storage::delta::Damage;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::EditKind;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::TableVersion;
+use crate::storage::delta::actions::Action;
 use crate::storage::delta::error::TableError;
 use crate::storage::delta::log::Log;
 use crate::storage::delta::log::Put;
+use crate::storage::delta::report;
 use crate::storage::delta::state::State;
 
 /// After this long without a look at the log, the commits that come next may have been cleaned up;
@@ -37,6 +39,8 @@ pub(super) struct Shared {
     pub(super) location: Url,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    /// What was lost when the table was opened.
+    pub(super) damage: Vec<Damage>,
     /// Starts the ids of this handle's commits, by which they are told from those of others.
     pub(super) id: Uuid,
     /// Replaced as a whole; held only for the length of an `Arc` clone.
@@ -87,7 +91,7 @@ impl Shared {
         let version = writer.state.version.saturating_add(1);
         writer.attempts = writer.attempts.saturating_add(1);
         let id = format!("{}-{}", self.id.simple(), writer.attempts);
-        let bytes = self.log.encode(version, operation, &id, actions, now)?;
+        let bytes = self.log.encode(version, operation, id.clone(), actions, now)?;
         // Read back before it is written: the state becomes what every reader sees, and a commit
         // that could not be read is never made.
         let change = writer.state.read(version, &bytes)?;
@@ -141,7 +145,8 @@ impl Shared {
             version: checkpoint,
             reason: "the log is gone".to_owned(),
         };
-        let loaded = self.log.load(&self.spec).await?.ok_or_else(damaged)?;
+        let loaded = self.log.load(&self.spec, self.clock.now()).await?.ok_or_else(damaged)?;
+        report(self.spec.name, &loaded.damage);
         writer.state.replace_by(loaded.state);
         self.publish(writer);
         Ok(())
@@ -199,16 +204,18 @@ impl Shared {
         if !due(writer) {
             return;
         }
-        match self.log.checkpoint(self.clock.now()).await {
-            Ok(version) => writer.checkpoint = version,
-            Err(error) => {
-                tracing::warn!(
-                    table = self.spec.name,
-                    error = &error as &dyn std::error::Error,
-                    "checkpoint failed"
-                );
-            }
+        if let Err(error) = self.checkpoint(writer).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(table = self.spec.name, error, "checkpoint failed");
         }
+    }
+
+    /// Writes a checkpoint of the state, and removes files of the log that it makes superfluous.
+    pub(super) async fn checkpoint(&self, writer: &mut Writer) -> Result<(), TableError> {
+        let (version, now) = (writer.state.version, self.clock.now());
+        self.log.write_checkpoint(version, writer.state.checkpoint(now)).await?;
+        writer.checkpoint = version;
+        self.log.clean_up(version, now).await
     }
 }
 

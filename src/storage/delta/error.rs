@@ -1,7 +1,5 @@
 //! What can go wrong with a table.
 
-use deltalake_core::DeltaTableError;
-
 use crate::error::Kind;
 
 /// Why a table could not be opened, read or changed.
@@ -107,18 +105,30 @@ pub enum TableError {
         /// How often it was tried.
         attempts: u32,
     },
-    /// The checkpoint of the log failed.
-    #[error("cannot write a checkpoint of table {table}")]
+    /// The work on a checkpoint of the log failed.
+    #[error("cannot read or write a checkpoint of table {table}: {reason}")]
     Checkpoint {
         /// The table's name.
         table: &'static str,
-        /// What the library said.
-        #[source]
-        source: DeltaTableError,
+        /// Why not.
+        reason: String,
     },
 }
 
 impl TableError {
+    /// Whether an edit may be in the table although its commit failed so. `is_again`: it was in doubt
+    /// before, and only an answer of the table itself ends that.
+    pub fn leaves_in_doubt(&self, is_again: bool) -> bool {
+        match self {
+            Self::InDoubt { .. } => true,
+            Self::Invalid { .. }
+            | Self::Conflict { .. }
+            | Self::Stale { .. }
+            | Self::Fenced { .. } => false,
+            _ => is_again,
+        }
+    }
+
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {

@@ -1,65 +1,73 @@
-//! The files of a table's log, `_delta_log/`: finding, reading and writing commits, and writing
-//! checkpoints. Knows file names and formats; what they mean to the table is in `state`.
+//! The files of a table's log, `_delta_log/`: finding, reading, writing and removing commits and
+//! checkpoints. Knows file names; what the files mean to the table is in `state`.
+//!
+//! # Damage
+//!
+//! A commit that cannot be read, or that is missing although later ones are there, is passed over as
+//! a whole, and a checkpoint that cannot be read gives way to an older one: the rest of the table is
+//! served. Our own crashes leave no such file. A commit gets its name only after its bytes are synced
+//! (`storage::durable`), so it is whole or absent, also the last one after a power cut.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::json::LineDelimitedWriter;
 use bytes::Bytes;
-use deltalake_core::checkpoints::cleanup_expired_logs_for;
-use deltalake_core::checkpoints::create_checkpoint;
-use deltalake_core::errors::DeltaTableError;
-use deltalake_core::kernel::Action;
-use deltalake_core::kernel::CommitInfo;
-use deltalake_core::kernel::MetadataExt;
-use deltalake_core::kernel::Protocol;
-use deltalake_core::kernel::new_metadata;
-use deltalake_core::logstore::LogStoreRef;
-use deltalake_core::logstore::StorageConfig;
-use deltalake_core::logstore::commit_uri_from_version;
-use deltalake_core::logstore::default_logstore;
+use futures::StreamExt;
 use futures::TryStreamExt;
+use futures::stream;
+use object_store::ObjectMeta;
 use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
 use object_store::PutMode;
 use object_store::path::Path;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use serde_json::json;
-use url::Url;
+use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::storage::delta::CHECKPOINT_INTERVAL;
+use crate::storage::delta::Damage;
 use crate::storage::delta::LOG_COMMITS_MIN;
 use crate::storage::delta::LOG_RETENTION;
 use crate::storage::delta::TOMBSTONE_RETENTION;
 use crate::storage::delta::TableSpec;
+use crate::storage::delta::actions;
+use crate::storage::delta::actions::Action;
+use crate::storage::delta::actions::CommitInfo;
+use crate::storage::delta::actions::Format;
+use crate::storage::delta::actions::Metadata;
+use crate::storage::delta::actions::Provenance;
+use crate::storage::delta::checkpoint;
+use crate::storage::delta::checkpoint::Hint;
 use crate::storage::delta::commit::Operation;
 use crate::storage::delta::commit::Origin;
 use crate::storage::delta::error::TableError;
 use crate::storage::delta::schema;
-use crate::storage::delta::state::READER_VERSION;
+use crate::storage::delta::state::PROTOCOL;
 use crate::storage::delta::state::State;
-use crate::storage::delta::state::WRITER_VERSION;
 
 /// Directory of the log in the table.
 const LOG: &str = "_delta_log";
 
-/// Key of a commit's id in its `commitInfo`.
-pub(super) const COMMIT_ID: &str = "weirCommit";
+/// What names the newest checkpoint.
+const LAST_CHECKPOINT: &str = "_last_checkpoint";
 
-/// The actions of a checkpoint that make up the table.
-const CHECKPOINT_COLUMNS: [&str; 5] = ["protocol", "metaData", "add", "remove", "txn"];
+/// Ending of the name of a commit.
+const COMMIT: &str = ".json";
+
+/// Ending of the name of a checkpoint in one file.
+const CHECKPOINT: &str = ".checkpoint.parquet";
+
+/// Digits of a version in a file name.
+const DIGITS: usize = 20;
+
+/// How often a table is read from the start because another process removes files of its log
+/// meanwhile.
+const LOADS_MAX: u32 = 5;
 
 /// The log of one table.
 pub(super) struct Log {
     pub(super) store: Arc<dyn ObjectStore>,
-    table: &'static str,
-    /// The library's view of the same files.
-    ///
-    /// It builds paths from the address of the table; as our store's root is the table, that
-    /// address is `file:///`. The scheme makes it sort what it lists instead of trusting the store.
-    library: LogStoreRef,
+    pub(super) table: &'static str,
 }
 
 /// A table as it was found.
@@ -67,6 +75,8 @@ pub(super) struct Loaded {
     pub(super) state: State,
     /// Version of the checkpoint it started from; 0 if from none.
     pub(super) checkpoint: u64,
+    /// What could not be read.
+    pub(super) damage: Vec<Damage>,
 }
 
 /// What became of a put.
@@ -77,54 +87,142 @@ pub(super) enum Put {
     Taken,
 }
 
+/// The files of the log that make up the table.
+#[derive(Debug, Default)]
+struct Listing {
+    commits: BTreeSet<u64>,
+    checkpoints: BTreeSet<u64>,
+    /// Whether there are checkpoints in several files, or of version 2 under a name with an id.
+    has_other_checkpoints: bool,
+}
+
 impl Log {
-    pub(super) fn new(
-        store: Arc<dyn ObjectStore>,
-        table: &'static str,
-    ) -> Result<Self, TableError> {
-        let root = Url::parse("file:///")
-            .map_err(|error| TableError::Invalid { table, reason: error.to_string() })?;
-        let options = StorageConfig::default();
-        let library = default_logstore(Arc::clone(&store), Arc::clone(&store), &root, &options);
-        Ok(Self { store, table, library })
+    pub(super) fn new(store: Arc<dyn ObjectStore>, table: &'static str) -> Self {
+        Self { store, table }
     }
 
     /// Reads the whole table; `None` if there is none.
-    pub(super) async fn load(&self, spec: &TableSpec) -> Result<Option<Loaded>, TableError> {
-        let names: Vec<String> = self
-            .store
-            .list(Some(&Path::from(LOG)))
-            .map_ok(|meta| meta.location.filename().unwrap_or_default().to_owned())
-            .try_collect()
-            .await
-            .map_err(|source| self.store_error(source))?;
-        let newest = |suffix| names.iter().filter_map(|name| version_in(name, suffix)).max();
-        let (checkpoint, commit) = (newest(".checkpoint.parquet"), newest(".json"));
-        let mut state = match (checkpoint, commit) {
-            (None, None) => return Ok(None),
-            (Some(version), _) => {
-                State::start(spec, version, &self.read_checkpoint(version).await?)?
+    pub(super) async fn load(
+        &self,
+        spec: &TableSpec,
+        now: UnixMicros,
+    ) -> Result<Option<Loaded>, TableError> {
+        for _ in 0..LOADS_MAX {
+            let listing = self.listing().await?;
+            if listing.commits.is_empty() && listing.checkpoints.is_empty() {
+                return match listing.has_other_checkpoints {
+                    true => Err(self.unsupported_checkpoints()),
+                    false => Ok(None),
+                };
             }
-            (None, Some(_)) => {
-                let first = self.read(0).await?;
-                let first = first.ok_or_else(|| self.damaged(0, "it is missing"))?;
-                State::start(spec, 0, &first)?
-            }
-        };
-        loop {
-            let version = state.version.saturating_add(1);
-            match self.read(version).await? {
-                Some(bytes) => {
-                    let change = state.read(version, &bytes)?;
-                    state.apply(change, Origin::Us);
-                }
-                None if commit.is_some_and(|newest| newest >= version) => {
-                    return Err(self.damaged(version, "it is missing"));
-                }
-                None => break,
+            if let Some(loaded) = self.replay(spec, &listing, now).await? {
+                return Ok(Some(loaded));
             }
         }
-        Ok(Some(Loaded { state, checkpoint: checkpoint.unwrap_or(0) }))
+        Err(TableError::Busy { table: self.table, attempts: LOADS_MAX })
+    }
+
+    async fn listing(&self) -> Result<Listing, TableError> {
+        let mut listing = Listing::default();
+        for file in self.files().await? {
+            let name = file.location.filename().unwrap_or_default();
+            if let Some(version) = version_in(name, COMMIT) {
+                listing.commits.insert(version);
+            } else if let Some(version) = version_in(name, CHECKPOINT) {
+                listing.checkpoints.insert(version);
+            } else if name.contains(".checkpoint.") {
+                listing.has_other_checkpoints = true;
+            }
+        }
+        Ok(listing)
+    }
+
+    async fn files(&self) -> Result<Vec<ObjectMeta>, TableError> {
+        let files = self.store.list(Some(&Path::from(LOG))).try_collect().await;
+        files.map_err(|source| self.store_error(source))
+    }
+
+    /// Adds up the log. `None` if one of the listed files has been removed: then a newer checkpoint
+    /// is there.
+    async fn replay(
+        &self,
+        spec: &TableSpec,
+        listing: &Listing,
+        now: UnixMicros,
+    ) -> Result<Option<Loaded>, TableError> {
+        let Some(mut loaded) = self.start(spec, listing, now).await? else { return Ok(None) };
+        let (state, damage) = (&mut loaded.state, &mut loaded.damage);
+        let newest = listing.commits.last().max(listing.checkpoints.last()).copied().unwrap_or(0);
+        loop {
+            let version = state.version.saturating_add(1);
+            let Some(bytes) = self.read(version).await? else {
+                if listing.commits.contains(&version) {
+                    return Ok(None);
+                }
+                if version > newest {
+                    return Ok(Some(loaded));
+                }
+                let next = listing.commits.range(version..).next().copied();
+                let last = next.map_or(newest, |next| next.saturating_sub(1));
+                damage.push(Damage { first: version, last, reason: "missing".to_owned() });
+                state.skip(last);
+                continue;
+            };
+            match state.read(version, &bytes) {
+                Ok(change) => state.apply(change, Origin::Us),
+                Err(TableError::Damaged { reason, .. }) => {
+                    damage.push(Damage { first: version, last: version, reason });
+                    state.skip(version);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The newest checkpoint that can be read, or else version 0. `None` as for [`Log::replay`].
+    async fn start(
+        &self,
+        spec: &TableSpec,
+        listing: &Listing,
+        now: UnixMicros,
+    ) -> Result<Option<Loaded>, TableError> {
+        let mut damage = Vec::new();
+        for version in listing.checkpoints.iter().rev().copied() {
+            let Some(parquet) = self.get(&path_of(version, CHECKPOINT)).await? else {
+                return Ok(None);
+            };
+            let lines = tokio::task::spawn_blocking(move || checkpoint::decode(parquet)).await;
+            let lines = lines.map_err(|error| self.failed_checkpoint(error.to_string()))?;
+            let lines = lines.map_err(|error| self.damaged(version, error.to_string()));
+            match lines.and_then(|lines| State::start(spec, version, &lines)) {
+                Ok(state) => return Ok(Some(Loaded { state, checkpoint: version, damage })),
+                Err(TableError::Damaged { reason, .. }) => {
+                    let reason = format!("the checkpoint: {reason}");
+                    damage.push(Damage { first: version, last: version, reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let first = self.read(0).await?;
+        if first.is_none() && listing.commits.contains(&0) {
+            return Ok(None);
+        }
+        if first.is_none() && listing.has_other_checkpoints {
+            return Err(self.unsupported_checkpoints());
+        }
+        let started = match first {
+            Some(bytes) => State::start(spec, 0, &bytes),
+            None => Err(self.damaged(0, "it is missing".to_owned())),
+        };
+        let state = match started {
+            // It says nothing but what the columns are, and those of a new table are in the spec.
+            Err(TableError::Damaged { reason, .. }) => {
+                damage.push(Damage { first: 0, last: 0, reason });
+                State::start_without(spec, self.first_metadata(spec, now)?)?
+            }
+            started => started?,
+        };
+        Ok(Some(Loaded { state, checkpoint: 0, damage }))
     }
 
     /// Writes version 0, unless there is one.
@@ -133,15 +231,16 @@ impl Log {
         spec: &TableSpec,
         now: UnixMicros,
     ) -> Result<Put, TableError> {
-        let invalid = |error: &dyn std::error::Error| TableError::Invalid {
-            table: self.table,
-            reason: error.to_string(),
-        };
-        let protocol: Protocol = serde_json::from_value(json!({
-            "minReaderVersion": READER_VERSION,
-            "minWriterVersion": WRITER_VERSION,
-        }))
-        .map_err(|error| invalid(&error))?;
+        let actions =
+            vec![Action::Protocol(PROTOCOL), Action::Metadata(self.first_metadata(spec, now)?)];
+        let operation = Operation { name: "CREATE TABLE", mode: None, blind: true };
+        let id = Uuid::new_v4().simple().to_string();
+        let bytes = self.encode(0, operation, id, actions, now)?;
+        self.put(0, bytes).await
+    }
+
+    /// The columns and properties of a new table.
+    fn first_metadata(&self, spec: &TableSpec, now: UnixMicros) -> Result<Metadata, TableError> {
         let hours = |retention: std::time::Duration| {
             format!("interval {} hours", retention.as_secs() / 3600)
         };
@@ -150,15 +249,19 @@ impl Log {
             ("delta.logRetentionDuration", hours(LOG_RETENTION)),
             ("delta.deletedFileRetentionDuration", hours(TOMBSTONE_RETENTION)),
         ];
-        let columns = schema::of_spec(spec)?;
-        let metadata = new_metadata(&columns, spec.partition_column, properties)
-            .and_then(|metadata| metadata.with_name(spec.name.to_owned()))
-            .map_err(|error| invalid(&error))?;
-        let actions = vec![Action::Protocol(protocol), Action::Metadata(metadata)];
-        let operation = Operation { name: "CREATE TABLE", mode: None, blind: true };
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let bytes = self.encode(0, operation, &id, actions, now)?;
-        self.put(0, bytes).await
+        let properties = properties.map(|(key, value)| (key.to_owned(), Some(value)));
+        Ok(Metadata {
+            id: Uuid::new_v4().to_string(),
+            name: Some(spec.name.to_owned()),
+            description: None,
+            format: Format { provider: "parquet".to_owned(), options: BTreeMap::new() },
+            schema_string: schema::of_spec(spec)?
+                .to_json()
+                .map_err(|reason| self.invalid(reason))?,
+            partition_columns: spec.partition_column.into_iter().map(str::to_owned).collect(),
+            created_time: Some(now.0.div_euclid(1_000)),
+            configuration: properties.into(),
+        })
     }
 
     /// The text of a commit.
@@ -166,37 +269,27 @@ impl Log {
         &self,
         version: u64,
         operation: Operation,
-        id: &str,
+        id: String,
         actions: Vec<Action>,
         now: UnixMicros,
     ) -> Result<Bytes, TableError> {
-        let parameters: HashMap<_, _> =
-            operation.mode.map(|mode| ("mode".to_owned(), mode.into())).into_iter().collect();
         let info = CommitInfo {
-            timestamp: Some(now.0.div_euclid(1_000)),
-            operation: Some(operation.name.to_owned()),
-            operation_parameters: Some(parameters),
+            timestamp: now.0.div_euclid(1_000),
+            operation: operation.name,
+            operation_parameters: operation.mode.map(|mode| ("mode", mode)).into_iter().collect(),
             read_version: version.checked_sub(1),
-            is_blind_append: Some(operation.blind),
-            engine_info: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
-            info: [(COMMIT_ID.to_owned(), id.into())].into(),
-            ..CommitInfo::default()
+            is_blind_append: operation.blind,
+            engine_info: concat!("weir/", env!("CARGO_PKG_VERSION")),
+            provenance: Provenance { id: Some(id), actions: Some(actions.len()) },
         };
-        let mut text = String::new();
-        for action in std::iter::once(Action::CommitInfo(info)).chain(actions) {
-            let line = serde_json::to_string(&action).map_err(|error| TableError::Invalid {
-                table: self.table,
-                reason: error.to_string(),
-            })?;
-            text.push_str(&line);
-            text.push('\n');
-        }
+        let lines: Vec<Action> = std::iter::once(Action::CommitInfo(info)).chain(actions).collect();
+        let text = actions::encode(&lines).map_err(|reason| self.invalid(reason))?;
         Ok(text.into())
     }
 
     /// Writes a commit if its version is free.
     pub(super) async fn put(&self, version: u64, bytes: Bytes) -> Result<Put, TableError> {
-        let path = commit_uri_from_version(Some(version));
+        let path = path_of(version, COMMIT);
         match self.store.put_opts(&path, bytes.into(), PutMode::Create.into()).await {
             Ok(_) => Ok(Put::Done),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(Put::Taken),
@@ -206,52 +299,76 @@ impl Log {
 
     /// Reads a commit; `None` if there is none (any more).
     pub(super) async fn read(&self, version: u64) -> Result<Option<Bytes>, TableError> {
-        self.get(&commit_uri_from_version(Some(version))).await
+        self.get(&path_of(version, COMMIT)).await
     }
 
     /// Version of the newest checkpoint by the log's own hint; `None` without a readable hint.
     pub(super) async fn last_checkpoint(&self) -> Result<Option<u64>, TableError> {
-        let hint = self.get(&Path::from_iter([LOG, "_last_checkpoint"])).await?;
-        let version = |hint: Bytes| {
-            serde_json::from_slice::<serde_json::Value>(&hint).ok()?.get("version")?.as_u64()
-        };
-        Ok(hint.and_then(version))
+        let hint = self.get(&Path::from_iter([LOG, LAST_CHECKPOINT])).await?;
+        Ok(hint.and_then(|hint| Hint::parse(&hint)).map(|hint| hint.version))
     }
 
-    /// Writes a checkpoint of the newest version, which it returns, and removes files of the log
-    /// that are older than a checkpoint and than the retention. Does not touch the last
-    /// [`LOG_COMMITS_MIN`] commits.
-    pub(super) async fn checkpoint(&self, now: UnixMicros) -> Result<u64, TableError> {
-        let library = Arc::clone(&self.library);
-        let retention = i64::try_from(LOG_RETENTION.as_millis()).unwrap_or(i64::MAX);
-        let oldest = now.0.div_euclid(1_000).saturating_sub(retention);
-        let runtime = tokio::runtime::Handle::current();
-        // The library waits for its I/O on the thread that calls it.
+    /// Writes a checkpoint of `version`, which consists of `actions`.
+    pub(super) async fn write_checkpoint(
+        &self,
+        version: u64,
+        actions: Vec<Action>,
+    ) -> Result<(), TableError> {
         let work = move || {
-            runtime.block_on(async move {
-                let mut table = deltalake_core::DeltaTable::new(Arc::clone(&library));
-                table.load().await?;
-                let version = table.snapshot()?.version();
-                create_checkpoint(&table, None).await?;
-                if let Some(replaced) = version.checked_sub(LOG_COMMITS_MIN) {
-                    cleanup_expired_logs_for(replaced, &*library, oldest, None).await?;
-                }
-                Ok(version)
-            })
+            let parquet = checkpoint::encode(&actions).map_err(|error| error.to_string())?;
+            let hint = Hint::of(version, &actions, parquet.len()).to_json()?;
+            Ok((parquet, hint))
         };
-        let done = tokio::task::spawn_blocking(work).await;
-        done.unwrap_or_else(|error| Err(DeltaTableError::Generic(error.to_string())))
-            .map_err(|source| TableError::Checkpoint { table: self.table, source })
+        let encoded = tokio::task::spawn_blocking(work).await;
+        let (parquet, hint) = encoded
+            .unwrap_or_else(|error| Err(error.to_string()))
+            .map_err(|reason| self.failed_checkpoint(reason))?;
+        // In this order: a hint without its checkpoint would mislead readers.
+        for (path, bytes) in [
+            (path_of(version, CHECKPOINT), Bytes::from(parquet)),
+            (Path::from_iter([LOG, LAST_CHECKPOINT]), Bytes::from(hint)),
+        ] {
+            self.store.put(&path, bytes.into()).await.map_err(|source| self.store_error(source))?;
+        }
+        Ok(())
     }
 
-    /// A checkpoint in the form of a commit: one JSON action per line.
-    async fn read_checkpoint(&self, version: u64) -> Result<Bytes, TableError> {
-        let path = Path::from_iter([LOG, &format!("{version:020}.checkpoint.parquet")]);
-        let parquet = self.get(&path).await?.ok_or_else(|| self.damaged(version, "it vanished"))?;
-        let lines = tokio::task::spawn_blocking(move || checkpoint_lines(parquet)).await;
-        lines
-            .map_err(|error| self.damaged(version, &error.to_string()))?
-            .map_err(|error| self.damaged(version, &error.to_string()))
+    /// Removes commits and checkpoints that nobody needs: those before a checkpoint that is older
+    /// than the last [`LOG_COMMITS_MIN`] commits before `version`, and than every file that was
+    /// written within [`LOG_RETENTION`].
+    pub(super) async fn clean_up(&self, version: u64, now: UnixMicros) -> Result<(), TableError> {
+        let Some(replaced) = version.checked_sub(LOG_COMMITS_MIN) else { return Ok(()) };
+        let retention = i64::try_from(LOG_RETENTION.as_micros()).unwrap_or(i64::MAX);
+        let cutoff = UnixMicros(now.0.saturating_sub(retention));
+        let files = self.files().await?;
+        let versioned = files.iter().filter_map(|file| {
+            let name = file.location.filename()?;
+            let checkpoint = version_in(name, CHECKPOINT);
+            let version = checkpoint.or_else(|| version_in(name, COMMIT))?;
+            Some((file, version, checkpoint.is_some()))
+        });
+        let versioned: Vec<_> = versioned.collect();
+        let is_old = |file: &ObjectMeta| UnixMicros::from(file.last_modified) <= cutoff;
+        let young = versioned.iter().filter(|(file, ..)| !is_old(file));
+        let kept = young.map(|(_, version, _)| *version).min().unwrap_or(replaced).min(replaced);
+        let checkpoints = versioned
+            .iter()
+            .filter(|(_, version, is_checkpoint)| *is_checkpoint && *version <= kept);
+        let Some(start) = checkpoints.map(|(_, version, _)| *version).max() else { return Ok(()) };
+        let removed: Vec<_> = versioned
+            .iter()
+            .filter(|(file, version, _)| *version < start && is_old(file))
+            .map(|(file, ..)| Ok(file.location.clone()))
+            .collect();
+        let mut results = self.store.delete_stream(stream::iter(removed).boxed());
+        while let Some(result) = results.next().await {
+            match result {
+                // Another process cleans up too.
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => return Err(self.store_error(source)),
+            }
+        }
+        Ok(())
     }
 
     async fn get(&self, path: &Path) -> Result<Option<Bytes>, TableError> {
@@ -267,36 +384,35 @@ impl Log {
         TableError::Store { table: self.table, source }
     }
 
-    fn damaged(&self, version: u64, reason: &str) -> TableError {
-        TableError::Damaged { table: self.table, version, reason: reason.to_owned() }
+    fn damaged(&self, version: u64, reason: String) -> TableError {
+        TableError::Damaged { table: self.table, version, reason }
+    }
+
+    fn invalid(&self, reason: String) -> TableError {
+        TableError::Invalid { table: self.table, reason }
+    }
+
+    fn failed_checkpoint(&self, reason: String) -> TableError {
+        TableError::Checkpoint { table: self.table, reason }
+    }
+
+    fn unsupported_checkpoints(&self) -> TableError {
+        let reason =
+            "it has only checkpoints in several files or of version 2, and not all commits"
+                .to_owned();
+        TableError::Unsupported { table: self.table, reason }
     }
 }
 
-/// The version in a file name of the log: 20 digits and `suffix`.
+fn path_of(version: u64, suffix: &str) -> Path {
+    Path::from_iter([LOG, &format!("{version:0DIGITS$}{suffix}")])
+}
+
+/// The version in a file name of the log: 20 digits and `suffix`. Versions are signed integers of 64
+/// bits in Delta.
 fn version_in(name: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_suffix(suffix)?;
-    (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .then(|| digits.parse().ok())
-        .flatten()
-}
-
-/// Turns the rows of a checkpoint, of which each has one action in one column, into lines.
-fn checkpoint_lines(parquet: Bytes) -> Result<Bytes, parquet::errors::ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(parquet)?;
-    let columns = builder.schema().fields().iter().enumerate();
-    let wanted: Vec<usize> = columns
-        .filter(|(_, field)| CHECKPOINT_COLUMNS.contains(&field.name().as_str()))
-        .map(|(index, _)| index)
-        .collect();
-    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
-    let mut writer = LineDelimitedWriter::new(Vec::new());
-    for batch in builder.with_projection(mask).build()? {
-        writer.write(&batch?)?;
-    }
-    writer.finish()?;
-    let lines = writer.into_inner();
-    // Rows of other actions have become empty objects.
-    let lines: Vec<&[u8]> =
-        lines.split(|byte| *byte == b'\n').filter(|line| *line != b"{}").collect();
-    Ok(lines.join(&b'\n').into())
+    let is_version = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let version: Option<i64> = is_version.then(|| digits.parse().ok()).flatten();
+    u64::try_from(version?).ok()
 }

@@ -8,15 +8,13 @@ use arrow::datatypes::Field;
 use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
-use deltalake_core::kernel::ArrayType;
-use deltalake_core::kernel::DataType;
-use deltalake_core::kernel::DecimalType;
-use deltalake_core::kernel::StructField;
-use deltalake_core::kernel::StructType;
-use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
 
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
+use crate::storage::delta::types::DataType;
+use crate::storage::delta::types::Primitive;
+use crate::storage::delta::types::StructField;
+use crate::storage::delta::types::StructType;
 
 /// Characters that Parquet column names in Delta must not have without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";
@@ -28,9 +26,9 @@ pub(super) fn of_spec(spec: &TableSpec) -> Result<StructType, TableError> {
         fields.push(delta_field(field).map_err(|reason| misfit(spec, field.name(), reason))?);
     }
     if let Some(column) = spec.partition_column {
-        fields.push(StructField::nullable(column, DataType::STRING));
+        fields.push(StructField::new(column, Primitive::String, true));
     }
-    StructType::try_new(fields).map_err(|error| misfit(spec, "*", error.to_string()))
+    StructType::new(fields).map_err(|reason| misfit(spec, "*", reason))
 }
 
 /// The table's schema widened by the columns of the spec that it lacks; `None` if it has all.
@@ -60,21 +58,16 @@ pub(super) fn widened(
     if missing.is_empty() {
         return Ok(None);
     }
-    let all = table.fields().cloned().chain(missing);
-    StructType::try_new(all).map(Some).map_err(|error| misfit(spec, "*", error.to_string()))
+    let all = table.fields().iter().cloned().chain(missing).collect();
+    StructType::new(all).map(Some).map_err(|reason| misfit(spec, "*", reason))
 }
 
 /// The columns in the data files: the table's without the partition column, as Arrow types.
-pub(super) fn file_schema(table: &StructType, spec: &TableSpec) -> Result<SchemaRef, TableError> {
-    let mut fields = Vec::new();
-    for field in table.fields().filter(|field| Some(field.name().as_str()) != spec.partition_column)
-    {
-        let field: Field = field
-            .try_into_arrow()
-            .map_err(|error| misfit(spec, field.name(), error.to_string()))?;
-        fields.push(field);
-    }
-    Ok(Arc::new(Schema::new(fields)))
+pub(super) fn file_schema(table: &StructType, spec: &TableSpec) -> SchemaRef {
+    let in_files = |field: &&StructField| Some(field.name()) != spec.partition_column;
+    let fields: Vec<Field> =
+        table.fields().iter().filter(in_files).map(StructField::to_arrow).collect();
+    Arc::new(Schema::new(fields))
 }
 
 fn misfit(spec: &TableSpec, column: &str, reason: String) -> TableError {
@@ -86,38 +79,40 @@ fn delta_field(field: &Field) -> Result<StructField, String> {
         return Err(format!("the name contains {bad:?}"));
     }
     // Without the Arrow metadata of the field: it says nothing about the table.
-    Ok(StructField::new(field.name().as_str(), delta_type(field.data_type())?, field.is_nullable()))
+    Ok(StructField::new(field.name(), delta_type(field.data_type())?, field.is_nullable()))
 }
 
 fn delta_type(arrow: &ArrowType) -> Result<DataType, String> {
     Ok(match arrow {
-        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => DataType::STRING,
-        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => DataType::BINARY,
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => Primitive::String.into(),
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => {
+            Primitive::Binary.into()
+        }
         ArrowType::Dictionary(_, values) => delta_type(values)?,
-        ArrowType::Boolean => DataType::BOOLEAN,
-        ArrowType::Int8 => DataType::BYTE,
-        ArrowType::Int16 => DataType::SHORT,
-        ArrowType::Int32 => DataType::INTEGER,
-        ArrowType::Int64 => DataType::LONG,
-        ArrowType::Float32 => DataType::FLOAT,
-        ArrowType::Float64 => DataType::DOUBLE,
-        ArrowType::Date32 => DataType::DATE,
+        ArrowType::Boolean => Primitive::Boolean.into(),
+        ArrowType::Int8 => Primitive::Byte.into(),
+        ArrowType::Int16 => Primitive::Short.into(),
+        ArrowType::Int32 => Primitive::Integer.into(),
+        ArrowType::Int64 => Primitive::Long.into(),
+        ArrowType::Float32 => Primitive::Float.into(),
+        ArrowType::Float64 => Primitive::Double.into(),
+        ArrowType::Date32 => Primitive::Date.into(),
         // Without a time zone it would be `timestampNtz`, a table feature that shuts readers out.
         ArrowType::Timestamp(TimeUnit::Microsecond, Some(zone))
             if matches!(zone.as_ref(), "UTC" | "+00:00") =>
         {
-            DataType::TIMESTAMP
+            Primitive::Timestamp.into()
         }
         ArrowType::Decimal128(precision, scale) => {
             let scale = u8::try_from(*scale).map_err(|error| error.to_string())?;
-            DecimalType::try_new(*precision, scale).map_err(|error| error.to_string())?.into()
+            Primitive::decimal(*precision, scale)?.into()
         }
         ArrowType::List(item) | ArrowType::LargeList(item) => {
-            ArrayType::new(delta_type(item.data_type())?, item.is_nullable()).into()
+            DataType::array(delta_type(item.data_type())?, item.is_nullable())
         }
         ArrowType::Struct(fields) => {
             let fields: Result<Vec<_>, _> = fields.iter().map(|field| delta_field(field)).collect();
-            StructType::try_new(fields?).map_err(|error| error.to_string())?.into()
+            StructType::new(fields?)?.into()
         }
         other => return Err(format!("{other} has no Delta type that every reader knows")),
     })

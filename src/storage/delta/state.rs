@@ -6,48 +6,60 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use deltalake_core::kernel::Action;
-use deltalake_core::kernel::Add;
-use deltalake_core::kernel::Metadata;
-use deltalake_core::kernel::MetadataExt;
-use deltalake_core::kernel::Protocol;
-use deltalake_core::kernel::Remove;
-use deltalake_core::kernel::StructType;
-use deltalake_core::kernel::Transaction;
-use deltalake_core::logstore::get_actions;
 use hashbrown::HashSet;
 
 use crate::clock::UnixMicros;
+use crate::storage::delta::DAMAGE_APP;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::Edit;
 use crate::storage::delta::EditKind;
+use crate::storage::delta::TOMBSTONE_RETENTION;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::TableVersion;
+use crate::storage::delta::actions;
+use crate::storage::delta::actions::Action;
+use crate::storage::delta::actions::Add;
+use crate::storage::delta::actions::Metadata;
+use crate::storage::delta::actions::Protocol;
+use crate::storage::delta::actions::ReadError;
+use crate::storage::delta::actions::Remove;
+use crate::storage::delta::actions::Transaction;
 use crate::storage::delta::commit::Origin;
 use crate::storage::delta::error::TableError;
-use crate::storage::delta::log::COMMIT_ID;
 use crate::storage::delta::schema;
 use crate::storage::delta::stats;
+use crate::storage::delta::types::StructType;
 
-/// Newest protocol that this program reads and writes, and the one it creates tables with.
-pub(super) const READER_VERSION: i32 = 1;
-/// See [`READER_VERSION`].
-pub(super) const WRITER_VERSION: i32 = 2;
+/// The newest protocol that this program reads and writes, and the one it creates tables with.
+pub(super) const PROTOCOL: Protocol = Protocol { min_reader_version: 1, min_writer_version: 2 };
 
 /// Everything the log says about the table.
 #[derive(Debug)]
 pub(super) struct State {
     spec: TableSpec,
     pub(super) version: u64,
+    protocol: Protocol,
     columns: Columns,
     /// By path.
-    pub(super) live: BTreeMap<String, Arc<DataFile>>,
+    pub(super) live: BTreeMap<String, Live>,
+    /// Live files that are not in the store. Readers do not see them; the log keeps them, in case
+    /// that an operator brings them back.
+    missing: HashSet<String>,
     /// When a file left the table, in milliseconds since 1970, by path. Holds files that a vacuum
     /// has not yet found gone.
     pub(super) tombstones: HashMap<String, i64>,
-    transactions: BTreeMap<String, i64>,
+    /// The last of each application.
+    transactions: BTreeMap<String, Transaction>,
     /// Applications for which somebody else has committed since this state was loaded.
     foreign: HashSet<String>,
+}
+
+/// A file of the table.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    file: Arc<DataFile>,
+    /// As its writer described it: what this program does not use of it must survive a checkpoint.
+    add: Add,
 }
 
 /// The table's columns, in three forms.
@@ -64,11 +76,12 @@ pub(super) struct Change {
     version: u64,
     /// Id of the commit, if it is one of this program.
     pub(super) id: Option<String>,
+    protocol: Option<Protocol>,
     columns: Option<Columns>,
-    add: Vec<Arc<DataFile>>,
+    add: Vec<Live>,
     /// Path, and when it was removed.
     remove: Vec<(String, i64)>,
-    transactions: Vec<(String, i64)>,
+    transactions: Vec<Transaction>,
 }
 
 /// Reads one commit file of a table whose columns before it are `columns`.
@@ -76,77 +89,65 @@ fn read_change(
     spec: &TableSpec,
     columns: Option<&Columns>,
     version: u64,
-    bytes: &bytes::Bytes,
+    bytes: &[u8],
 ) -> Result<Change, TableError> {
-    let damaged = |reason| TableError::Damaged { table: spec.name, version, reason };
-    let actions = get_actions(version, bytes).map_err(|error| damaged(error.to_string()))?;
+    let table = spec.name;
+    let read = actions::decode(bytes).map_err(|error| match error {
+        ReadError::Damaged(reason) => TableError::Damaged { table, version, reason },
+        ReadError::Unsupported(reason) => TableError::Unsupported { table, reason },
+    })?;
+    if let Some(protocol) = &read.protocol {
+        check_protocol(spec, protocol)?;
+    }
     let mut change = Change {
         version,
-        id: None,
-        columns: None,
+        id: read.provenance.id,
+        protocol: read.protocol,
+        columns: read.metadata.map(|metadata| read_columns(spec, metadata)).transpose()?,
         add: Vec::new(),
         remove: Vec::new(),
-        transactions: Vec::new(),
+        transactions: read.transactions,
     };
-    let mut added = Vec::new();
-    for action in actions {
-        match action {
-            Action::Protocol(protocol) => check_protocol(spec, &protocol)?,
-            Action::Metadata(metadata) => {
-                change.columns = Some(read_columns(spec, version, metadata)?);
-            }
-            Action::Add(add) => added.push(add),
-            Action::Remove(remove) => {
-                change.remove.push((remove.path, remove.deletion_timestamp.unwrap_or(0)));
-            }
-            Action::Txn(transaction) => {
-                change.transactions.push((transaction.app_id, transaction.version));
-            }
-            Action::CommitInfo(info) => {
-                let id = info.info.get(COMMIT_ID).and_then(|id| id.as_str());
-                change.id = id.map(str::to_owned);
-            }
-            Action::Cdc(_) | Action::DomainMetadata(_) => {}
-        }
-    }
-    if !added.is_empty() {
+    let removed = |remove: Remove| (remove.path, remove.deletion_timestamp.unwrap_or(0));
+    change.remove = read.remove.into_iter().map(removed).collect();
+    if !read.add.is_empty() {
         let columns = change.columns.as_ref().or(columns);
-        let columns = columns.ok_or_else(|| damaged("files before columns".to_owned()))?;
-        for add in added {
-            change.add.push(Arc::new(read_file(spec, &columns.table, add)?));
-        }
+        let reason = || "files before columns".to_owned();
+        let columns =
+            columns.ok_or_else(|| TableError::Damaged { table, version, reason: reason() })?;
+        let files = read.add.into_iter().map(|add| read_file(spec, &columns.table, add));
+        change.add = files.collect::<Result<_, _>>()?;
     }
     Ok(change)
 }
 
 fn check_protocol(spec: &TableSpec, protocol: &Protocol) -> Result<(), TableError> {
-    let (reader, writer) = (protocol.min_reader_version(), protocol.min_writer_version());
-    if reader > READER_VERSION || writer > WRITER_VERSION {
+    let Protocol { min_reader_version: reader, min_writer_version: writer } = *protocol;
+    if reader > PROTOCOL.min_reader_version || writer > PROTOCOL.min_writer_version {
         let reason = format!("it needs reader version {reader} and writer version {writer}");
         return Err(TableError::Unsupported { table: spec.name, reason });
     }
     Ok(())
 }
 
-fn read_columns(spec: &TableSpec, version: u64, metadata: Metadata) -> Result<Columns, TableError> {
+fn read_columns(spec: &TableSpec, metadata: Metadata) -> Result<Columns, TableError> {
     let wanted: Vec<&str> = spec.partition_column.into_iter().collect();
-    if metadata.partition_columns() != wanted {
-        let reason = format!("partitioned by {:?}", metadata.partition_columns());
+    if metadata.partition_columns != wanted {
+        let reason = format!("partitioned by {:?}", metadata.partition_columns);
         let column = spec.partition_column.unwrap_or("*").to_owned();
         return Err(TableError::Schema { table: spec.name, column, reason });
     }
-    let table = metadata.parse_schema().map_err(|error| TableError::Damaged {
-        table: spec.name,
-        version,
-        reason: error.to_string(),
+    let table = StructType::parse(&metadata.schema_string).map_err(|error| {
+        let reason = format!("its columns cannot be read: {error}");
+        TableError::Unsupported { table: spec.name, reason }
     })?;
     // Columns that are missing are added on opening; ones that clash are an error for good.
     schema::widened(&table, spec)?;
-    let files = schema::file_schema(&table, spec)?;
+    let files = schema::file_schema(&table, spec);
     Ok(Columns { metadata, table: Arc::new(table), files })
 }
 
-fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<DataFile, TableError> {
+fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, TableError> {
     let unsupported = |reason| TableError::Unsupported { table: spec.name, reason };
     if add.deletion_vector.is_some() {
         return Err(unsupported(format!("{} has a deletion vector", add.path)));
@@ -160,78 +161,121 @@ fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<DataFile,
         .partition_column
         .and_then(|column| add.partition_values.get(column).cloned())
         .flatten();
-    Ok(DataFile { path: add.path, size_bytes, rows, partition, stats })
+    let file = DataFile { path: add.path.clone(), size_bytes, rows, partition, stats };
+    Ok(Live { file: Arc::new(file), add })
 }
 
 impl State {
     /// The state after the first thing read of a log: a checkpoint, or version 0.
-    pub(super) fn start(
-        spec: &TableSpec,
-        version: u64,
-        bytes: &bytes::Bytes,
-    ) -> Result<Self, TableError> {
+    pub(super) fn start(spec: &TableSpec, version: u64, bytes: &[u8]) -> Result<Self, TableError> {
         let mut change = read_change(spec, None, version, bytes)?;
-        let columns = change.columns.take().ok_or_else(|| TableError::Damaged {
+        let damaged = |what: &str| TableError::Damaged {
             table: spec.name,
             version,
-            reason: "no columns".to_owned(),
-        })?;
-        let mut state = Self {
-            spec: spec.clone(),
-            version,
-            columns,
-            live: BTreeMap::new(),
-            tombstones: HashMap::new(),
-            transactions: BTreeMap::new(),
-            foreign: HashSet::new(),
+            reason: format!("no {what}"),
         };
+        let protocol = change.protocol.ok_or_else(|| damaged("protocol"))?;
+        let columns = change.columns.take().ok_or_else(|| damaged("columns"))?;
+        let mut state = Self::empty(spec, protocol, columns);
         state.apply(change, Origin::Us);
         Ok(state)
     }
 
+    /// The state of a table of which only the later commits are left: version 0 as this program
+    /// writes it, with `metadata`.
+    pub(super) fn start_without(spec: &TableSpec, metadata: Metadata) -> Result<Self, TableError> {
+        Ok(Self::empty(spec, PROTOCOL, read_columns(spec, metadata)?))
+    }
+
+    fn empty(spec: &TableSpec, protocol: Protocol, columns: Columns) -> Self {
+        Self {
+            spec: spec.clone(),
+            version: 0,
+            protocol,
+            columns,
+            live: BTreeMap::new(),
+            missing: HashSet::new(),
+            tombstones: HashMap::new(),
+            transactions: BTreeMap::new(),
+            foreign: HashSet::new(),
+        }
+    }
+
     /// Reads the commit that makes `version` of this state.
-    pub(super) fn read(&self, version: u64, bytes: &bytes::Bytes) -> Result<Change, TableError> {
+    pub(super) fn read(&self, version: u64, bytes: &[u8]) -> Result<Change, TableError> {
         read_change(&self.spec, Some(&self.columns), version, bytes)
     }
 
     pub(super) fn apply(&mut self, change: Change, origin: Origin) {
         self.version = change.version;
+        if let Some(protocol) = change.protocol {
+            self.protocol = protocol;
+        }
         if let Some(columns) = change.columns {
             self.columns = columns;
         }
         for (path, removed_at) in change.remove {
             self.live.remove(&path);
+            self.missing.remove(&path);
             self.tombstones.insert(path, removed_at);
         }
-        for file in change.add {
-            self.tombstones.remove(&file.path);
-            self.live.insert(file.path.clone(), file);
+        for live in change.add {
+            self.tombstones.remove(&live.file.path);
+            self.live.insert(live.file.path.clone(), live);
         }
-        for (app_id, version) in change.transactions {
+        for transaction in change.transactions {
             if origin == Origin::Others {
-                self.foreign.insert(app_id.clone());
+                self.foreign.insert(transaction.app_id.clone());
             }
-            self.transactions.insert(app_id, version);
+            self.transactions.insert(transaction.app_id.clone(), transaction);
         }
+    }
+
+    /// Passes over a commit that is lost.
+    pub(super) fn skip(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// Live files that readers see, with their rows, for which `is_there` does not hold.
+    pub(super) fn absent(&self, is_there: impl Fn(&str) -> bool) -> Vec<Arc<DataFile>> {
+        self.seen().filter(|file| !is_there(&file.path)).cloned().collect()
+    }
+
+    /// Hides live files from readers.
+    pub(super) fn hide(&mut self, files: &[Arc<DataFile>]) {
+        self.missing.extend(files.iter().map(|file| file.path.clone()));
+    }
+
+    /// The files that readers see.
+    fn seen(&self) -> impl Iterator<Item = &Arc<DataFile>> {
+        let files = self.live.values().map(|live| &live.file);
+        files.filter(|file| !self.missing.contains(&file.path))
     }
 
     /// Takes over a state that was loaded anew. Whatever changed meanwhile was not this handle.
     pub(super) fn replace_by(&mut self, newer: Self) {
         let older = std::mem::replace(self, newer);
         self.foreign = older.foreign;
-        for (app_id, version) in &self.transactions {
-            if older.transactions.get(app_id) != Some(version) {
+        for (app_id, transaction) in &self.transactions {
+            let before = older.transactions.get(app_id);
+            if before.is_none_or(|before| before.version != transaction.version) {
                 self.foreign.insert(app_id.clone());
             }
         }
+        self.missing = older.missing;
+        self.missing.retain(|path| self.live.contains_key(path));
     }
 
     pub(super) fn table_version(&self) -> TableVersion {
         TableVersion {
             version: self.version,
-            files: self.live.values().cloned().collect(),
+            files: self.seen().cloned().collect(),
             schema: Arc::clone(&self.columns.files),
-            transactions: self.transactions.clone(),
+            transactions: self
+                .transactions
+                .values()
+                .map(|transaction| (transaction.app_id.clone(), transaction.version))
+                .collect(),
         }
     }
 
@@ -240,22 +284,41 @@ impl State {
         let Some(wider) = schema::widened(&self.columns.table, &self.spec)? else {
             return Ok(None);
         };
-        let metadata = self.columns.metadata.clone().with_schema(&wider);
-        metadata.map(Some).map_err(|error| TableError::Schema {
+        let schema_string = wider.to_json().map_err(|reason| TableError::Schema {
             table: self.spec.name,
             column: "*".to_owned(),
-            reason: error.to_string(),
-        })
+            reason,
+        })?;
+        Ok(Some(Metadata { schema_string, ..self.columns.metadata.clone() }))
     }
 
-    /// Whether exactly this edit has been committed: its transaction is the last one and its files,
-    /// whose names no other edit has, are live.
-    pub(super) fn has(&self, edit: &Edit) -> bool {
-        let Some((app_id, version)) = &edit.transaction else { return false };
-        !edit.add.is_empty()
-            && self.transactions.get(app_id) == Some(version)
+    /// Whether exactly this edit has been committed: its transaction is the last one, its files,
+    /// whose names no other edit has, are live, and those that it removes are not. Without a
+    /// transaction and files only the committer can know (`is_again`): it has tried before, while the
+    /// edit fitted.
+    pub(super) fn has(&self, edit: &Edit, is_again: bool) -> bool {
+        let is_named = edit.transaction.is_some() && !edit.add.is_empty();
+        let is_last = |(app_id, version): &(String, i64)| {
+            let is_own = !edit.add.is_empty() || !self.foreign.contains(app_id);
+            is_own && self.position(app_id) == Some(*version)
+        };
+        (is_named || is_again)
+            && edit.transaction.iter().all(is_last)
             && edit.add.iter().all(|file| self.live.contains_key(&file.path))
             && edit.remove.iter().all(|file| !self.live.contains_key(&file.path))
+    }
+
+    /// When lost commits were last found, if ever.
+    pub(super) fn damaged_at(&self) -> Option<UnixMicros> {
+        let mark = self.transactions.get(DAMAGE_APP)?;
+        // Without a time, everything may be of before.
+        let millis = mark.last_updated.unwrap_or(i64::MAX);
+        Some(UnixMicros(millis.saturating_mul(1_000).saturating_add(999)))
+    }
+
+    /// The number of the last transaction of an application.
+    pub(super) fn position(&self, app_id: &str) -> Option<i64> {
+        self.transactions.get(app_id).map(|transaction| transaction.version)
     }
 
     /// Whether the edit fits this state.
@@ -271,14 +334,14 @@ impl State {
                 return conflict(format!("{} is no longer live", file.path));
             }
         }
-        if edit.kind == EditKind::Overwrite && edit.remove.len() != self.live.len() {
+        if edit.kind == EditKind::Overwrite && edit.remove.len() != self.seen().count() {
             return conflict("there are live files that the edit does not know".to_owned());
         }
         Ok(())
     }
 
     fn check_transaction(&self, app_id: &str, offered: i64) -> Result<(), TableError> {
-        let Some(current) = self.transactions.get(app_id).copied() else { return Ok(()) };
+        let Some(current) = self.position(app_id) else { return Ok(()) };
         let table = self.spec.name;
         let app_id = app_id.to_owned();
         if self.foreign.contains(&app_id) {
@@ -332,7 +395,7 @@ impl State {
     pub(super) fn actions(&self, edit: &Edit, now: UnixMicros) -> Vec<Action> {
         let millis = now.0.div_euclid(1_000);
         let data_change = edit.kind != EditKind::Compact;
-        let partition_values = |file: &DataFile| -> HashMap<String, Option<String>> {
+        let partition_values = |file: &DataFile| -> BTreeMap<String, Option<String>> {
             let column = self.spec.partition_column.map(str::to_owned);
             column.map(|column| (column, file.partition.clone())).into_iter().collect()
         };
@@ -345,23 +408,57 @@ impl State {
                 modification_time: millis,
                 data_change,
                 stats: Some(stats::encode(&file.stats, file.rows)),
-                ..Add::default()
+                tags: None,
+                deletion_vector: None,
             })
         });
-        let removes = edit.remove.iter().map(|file| {
+        // What an overwrite does not see because it is missing leaves with the rest.
+        let overwritten = (edit.kind == EditKind::Overwrite).then_some(&self.missing);
+        let unseen = overwritten.into_iter().flatten().filter_map(|path| self.live.get(path));
+        let removed = edit.remove.iter().chain(unseen.map(|live| &live.file));
+        let removes = removed.map(|file| {
             Action::Remove(Remove {
                 path: file.path.clone(),
-                data_change,
                 deletion_timestamp: Some(millis),
+                data_change,
                 extended_file_metadata: Some(true),
                 partition_values: Some(partition_values(file)),
                 size: Some(size(file.size_bytes)),
-                ..Remove::default()
             })
         });
         let transaction = edit.transaction.iter().map(|(app_id, version)| {
-            Action::Txn(Transaction::new_with_last_update(app_id, *version, Some(millis)))
+            Action::Transaction(Transaction {
+                app_id: app_id.clone(),
+                version: *version,
+                last_updated: Some(millis),
+            })
         });
         adds.chain(removes).chain(transaction).collect()
+    }
+
+    /// The whole state as the actions of a checkpoint: no rows of it are a change, and tombstones
+    /// stay as long as the table's properties say.
+    pub(super) fn checkpoint(&self, now: UnixMicros) -> Vec<Action> {
+        let retention = i64::try_from(TOMBSTONE_RETENTION.as_millis()).unwrap_or(i64::MAX);
+        let oldest = now.0.div_euclid(1_000).saturating_sub(retention);
+        let table =
+            [Action::Protocol(self.protocol), Action::Metadata(self.columns.metadata.clone())];
+        let transactions = self.transactions.values().cloned().map(Action::Transaction);
+        let removes = self.tombstones.iter().filter(|(_, removed_at)| **removed_at > oldest);
+        let removes = removes.map(|(path, removed_at)| {
+            Action::Remove(Remove {
+                path: path.clone(),
+                deletion_timestamp: Some(*removed_at),
+                data_change: false,
+                extended_file_metadata: Some(false),
+                partition_values: None,
+                size: None,
+            })
+        });
+        let adds = self
+            .live
+            .values()
+            .map(|live| Action::Add(Add { data_change: false, ..live.add.clone() }));
+        table.into_iter().chain(transactions).chain(removes).chain(adds).collect()
     }
 }

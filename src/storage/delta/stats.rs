@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use chrono::SecondsFormat;
-use deltalake_core::kernel::DataType;
-use deltalake_core::kernel::PrimitiveType;
-use deltalake_core::kernel::StructType;
 use serde_json::Map;
 use serde_json::Value as Json;
 use serde_json::json;
 
 use crate::clock::UnixMicros;
+use crate::storage::delta::types::DataType;
+use crate::storage::delta::types::Primitive;
+use crate::storage::delta::types::StructType;
 
 /// Longest text kept as a bound, in characters. Parquet's own limit is 64 bytes; this keeps uuids
 /// and event names whole.
@@ -151,13 +151,12 @@ fn successor(character: char) -> Option<char> {
 fn from_json(json: &Json, column: &str, schema: &StructType, bound: Bound) -> Option<Value> {
     let DataType::Primitive(primitive) = schema.field(column)?.data_type() else { return None };
     match primitive {
-        PrimitiveType::Byte
-        | PrimitiveType::Short
-        | PrimitiveType::Integer
-        | PrimitiveType::Long => json.as_i64().map(Value::Int),
-        PrimitiveType::Float | PrimitiveType::Double => json.as_f64().map(Value::Float),
-        PrimitiveType::String => json.as_str().map(|text| Value::Text(text.to_owned())),
-        PrimitiveType::Timestamp => {
+        Primitive::Byte | Primitive::Short | Primitive::Integer | Primitive::Long => {
+            json.as_i64().map(Value::Int)
+        }
+        Primitive::Float | Primitive::Double => json.as_f64().map(Value::Float),
+        Primitive::String => json.as_str().map(|text| Value::Text(text.to_owned())),
+        Primitive::Timestamp => {
             let time = DateTime::parse_from_rfc3339(json.as_str()?).ok()?.timestamp_micros();
             // Other writers cut the maximum down to the millisecond instead of rounding it up.
             let cut = bound == Bound::Max && time.rem_euclid(MILLISECOND) == 0;
@@ -171,14 +170,14 @@ fn from_json(json: &Json, column: &str, schema: &StructType, bound: Bound) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltalake_core::kernel::StructField;
+    use crate::storage::delta::types::StructField;
 
     fn schema() -> StructType {
-        StructType::try_new([
-            StructField::nullable("n", DataType::LONG),
-            StructField::nullable("x", DataType::DOUBLE),
-            StructField::nullable("s", DataType::STRING),
-            StructField::nullable("t", DataType::TIMESTAMP),
+        StructType::new(vec![
+            StructField::new("n", Primitive::Long, true),
+            StructField::new("x", Primitive::Double, true),
+            StructField::new("s", Primitive::String, true),
+            StructField::new("t", Primitive::Timestamp, true),
         ])
         .expect("valid schema")
     }

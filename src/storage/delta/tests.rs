@@ -1,7 +1,8 @@
-//! What the table promises, on a simulated disk. What a power cut does to it is in `crash`, how
-//! others see it in `others`.
+//! What the table promises, on a simulated disk. What a power cut does to it is in `crash`, what is
+//! left of a damaged one in `damage`, how others see it in `others`.
 
 mod crash;
+mod damage;
 mod others;
 
 use std::collections::BTreeSet;
@@ -508,18 +509,4 @@ async fn racing_creations_make_one_table() {
         one.commit(append(vec![written(&store, "a", &[1]).await], None)).await.expect("a commit");
         assert_eq!(two.refresh().await.expect("a refresh").version, 1);
     }
-}
-
-#[tokio::test]
-async fn a_gap_in_the_log_is_no_table() {
-    let (store, clock, table) = new_table().await;
-    for id in 1..=3 {
-        let file = written(&store, &format!("{id}"), &[id]).await;
-        table.commit(append(vec![file], None)).await.expect("a commit");
-    }
-    store.delete(&Path::from("_delta_log/00000000000000000002.json")).await.expect("a deletion");
-    let error = open(&store, &clock).await.expect_err("version 2 is missing");
-    assert!(matches!(error, TableError::Damaged { version: 2, .. }), "{error}");
-    store.delete(&Path::from("_delta_log/00000000000000000000.json")).await.expect("a deletion");
-    open(&store, &clock).await.expect_err("version 0 is missing");
 }

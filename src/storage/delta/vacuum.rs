@@ -6,13 +6,17 @@ use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::stream;
 use object_store::ObjectMeta;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::clock::UnixMicros;
+use crate::storage::delta::Damage;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TOMBSTONE_RETENTION;
 use crate::storage::delta::commit::Writer;
 use crate::storage::delta::error::TableError;
+use crate::storage::delta::log::Log;
+use crate::storage::delta::state::State;
 
 /// Ending of the files that a vacuum may remove. Others are not ours.
 const DATA_FILE_SUFFIX: &str = ".parquet";
@@ -44,7 +48,7 @@ impl DeltaTable {
             return Err(TableError::Invalid { table: shared.spec.name, reason });
         }
         // Listed first: what is committed after the listing is live in the state read next.
-        let files = self.data_files().await?;
+        let files = data_files(&shared.log).await?;
         let mut writer = shared.writer.lock().await;
         shared.catch_up(&mut writer).await?;
         let grace = i64::try_from(grace.as_micros()).unwrap_or(i64::MAX);
@@ -56,25 +60,6 @@ impl DeltaTable {
         let removed = self.delete(doomed.removed).await?;
         self.forget(&files, &removed, latest).await;
         Ok(orphans.into_iter().chain(removed).map(|path| path.to_string()).collect())
-    }
-
-    /// The data files in the store, live or not. Directories that start with `_` or `.` are not
-    /// part of a table.
-    async fn data_files(&self) -> Result<Vec<ObjectMeta>, TableError> {
-        let store = &self.shared.log.store;
-        let list = async {
-            let root = store.list_with_delimiter(None).await?;
-            let mut files = root.objects;
-            for directory in root.common_prefixes {
-                let hidden = |name: &str| name.starts_with('_') || name.starts_with('.');
-                if !directory.filename().is_some_and(hidden) {
-                    files.extend(store.list(Some(&directory)).try_collect::<Vec<_>>().await?);
-                }
-            }
-            files.retain(|file| file.location.as_ref().ends_with(DATA_FILE_SUFFIX));
-            Ok(files)
-        };
-        list.await.map_err(|source| TableError::Store { table: self.shared.spec.name, source })
     }
 
     async fn delete(&self, paths: Vec<Path>) -> Result<Vec<Path>, TableError> {
@@ -107,10 +92,61 @@ impl DeltaTable {
     }
 }
 
+/// The data files in the store, live or not. Directories that start with `_` or `.` are not part of a
+/// table.
+async fn data_files(log: &Log) -> Result<Vec<ObjectMeta>, TableError> {
+    let list = async {
+        let root = log.store.list_with_delimiter(None).await?;
+        let mut files = root.objects;
+        for directory in root.common_prefixes {
+            let hidden = |name: &str| name.starts_with('_') || name.starts_with('.');
+            if !directory.filename().is_some_and(hidden) {
+                files.extend(log.store.list(Some(&directory)).try_collect::<Vec<_>>().await?);
+            }
+        }
+        files.retain(|file| file.location.as_ref().ends_with(DATA_FILE_SUFFIX));
+        Ok(files)
+    };
+    list.await.map_err(|source| TableError::Store { table: log.table, source })
+}
+
+/// Hides the live files that are not in the store from readers, who would fail on them.
+pub(super) async fn hide_missing(
+    log: &Log,
+    state: &mut State,
+) -> Result<Option<Damage>, TableError> {
+    let there = data_files(log).await?;
+    let there: hashbrown::HashSet<&str> = there.iter().map(|file| file.location.as_ref()).collect();
+    let mut missing = Vec::new();
+    for file in state.absent(|path| there.contains(path)) {
+        // The listing has only names that a vacuum would look at.
+        let path = Path::parse(&file.path).ok();
+        let found = match &path {
+            Some(path) => log.store.head(path).await.map(|_| ()),
+            None => Ok(()),
+        };
+        match found {
+            Ok(()) => {}
+            Err(object_store::Error::NotFound { .. }) => missing.push(file),
+            Err(source) => return Err(TableError::Store { table: log.table, source }),
+        }
+    }
+    let Some(first) = missing.first() else { return Ok(None) };
+    let rows: u64 = missing.iter().map(|file| file.rows).sum();
+    let reason = format!(
+        "{} live files with {rows} rows are missing, such as {}",
+        missing.len(),
+        first.path
+    );
+    state.hide(&missing);
+    Ok(Some(Damage { first: state.version, last: state.version, reason }))
+}
+
 /// Picks the files that nobody can need: not live, and removed or (if never committed) last
-/// written no later than `latest`.
+/// written no later than `latest`. What may be of a lost commit is needed.
 fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
     let mut doomed = Doomed::default();
+    let kept_until = writer.state.damaged_at();
     for file in files {
         let path = file.location.as_ref();
         if writer.state.live.contains_key(path) {
@@ -120,7 +156,9 @@ fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
             Some(removed_at) if removed_before(*removed_at) <= latest => {
                 doomed.removed.push(file.location.clone());
             }
-            None if UnixMicros::from(file.last_modified) <= latest => {
+            None if UnixMicros::from(file.last_modified) <= latest
+                && kept_until.is_none_or(|kept| UnixMicros::from(file.last_modified) > kept) =>
+            {
                 doomed.orphans.push(file.location.clone());
             }
             _ => {}

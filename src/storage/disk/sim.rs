@@ -97,9 +97,19 @@ impl SimDisk {
         self.state.lock().opens_left = count;
     }
 
+    /// Lets no file be created or renamed, as in a directory that belongs to another user.
+    pub fn refuse_names(&self, refused: bool) {
+        self.state.lock().names_refused = refused;
+    }
+
     /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
+    }
+
+    /// Whether the power has been cut.
+    pub fn is_off(&self) -> bool {
+        self.state.lock().is_off
     }
 
     /// Mutating operations performed so far: creations (each new directory counts), writes,
@@ -173,6 +183,7 @@ impl Disk for SimDisk {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let path = normal(path);
         let mut state = self.opening()?;
+        state.check_names()?;
         state.check_free(&path)?;
         state.begin()?;
         let id = FileId(state.next_file);
@@ -226,6 +237,7 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (from, to) = (normal(from), normal(to));
         let mut state = self.powered()?;
+        state.check_names()?;
         let id = state.file_at(&from)?;
         match state.target(&to) {
             Some(Target::Dir) => return Err(io::ErrorKind::IsADirectory.into()),

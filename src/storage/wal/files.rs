@@ -48,6 +48,8 @@ struct List {
     segments: Vec<Segment>,
     /// Records up to here are durable elsewhere, and may be gone from the log.
     durable_elsewhere: Sequence,
+    /// The last sequence that was taken when the log was opened.
+    end: Sequence,
 }
 
 /// One file of the log.
@@ -75,9 +77,9 @@ impl WalFiles {
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         segments: Vec<Segment>,
-        durable_elsewhere: Sequence,
+        (durable_elsewhere, end): (Sequence, Sequence),
     ) -> Self {
-        let list = Mutex::new(List { segments, durable_elsewhere });
+        let list = Mutex::new(List { segments, durable_elsewhere, end });
         Self {
             shared: Arc::new(Shared {
                 disk,
@@ -95,9 +97,11 @@ impl WalFiles {
         self.shared.list.lock().segments.iter().map(|segment| segment.len_bytes).sum()
     }
 
-    /// The first record that may still be in the log; `None` if there is no segment.
-    pub fn oldest(&self) -> Option<Sequence> {
-        self.shared.list.lock().segments.first().map(|segment| segment.first)
+    /// The record before the first that may be in the log. Without a segment, the last sequence that
+    /// was taken.
+    pub fn before_oldest(&self) -> Sequence {
+        let list = self.shared.list.lock();
+        list.segments.first().map_or(list.end, |segment| segment.first.previous())
     }
 
     /// Removes the segments whose records all are at or before `through`, which must be durable
@@ -144,6 +148,24 @@ impl WalFiles {
         let made = made.map_err(|source| WalError::io("write a spare in", dir)(source))?;
         self.shared.has_spare.store(made, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Makes sure that the next segment can be begun: that there is a spare, and that files can be
+    /// created. For the thread that keeps the spare; says whether that is so.
+    ///
+    /// # Errors
+    ///
+    /// What the disk says.
+    pub fn prepare_segment(
+        &self,
+        segment_bytes: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, WalError> {
+        self.keep_spare(segment_bytes, goes_on)?;
+        let Shared { disk, dir, .. } = &*self.shared;
+        spare::try_name(&**disk, dir)
+            .map_err(|source| WalError::io("create a file in", dir)(source))?;
+        Ok(self.has_spare())
     }
 
     /// Whether a spare was made, or found, since the last was taken. Costs no call of the system.
@@ -197,7 +219,8 @@ impl WalFiles {
         if let Some(segment) = at {
             return Place::Segment { first: segment.first, last: next.map(Sequence::previous) };
         }
-        let oldest = next.unwrap_or(list.durable_elsewhere.next());
+        // Without a segment, the first one will begin behind all sequences that are taken.
+        let oldest = next.unwrap_or(list.end.max(list.durable_elsewhere).next());
         if wanted <= list.durable_elsewhere || oldest <= wanted {
             Place::Removed { oldest }
         } else {

@@ -13,10 +13,12 @@
 
 use std::io;
 use std::path::Path;
+use std::path::PathBuf;
 
 use crate::storage::disk::Disk;
 use crate::storage::wal::Corruption;
 use crate::storage::wal::Damage;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Recovered;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
@@ -32,20 +34,20 @@ use crate::storage::wal::segment::Cursor;
 /// What is rewritten at once.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// Finds the end of the log in `dir`. Records up to [`Recovered::last`] are durable when this
-/// returns; `after` are durable elsewhere.
+/// Finds the end of the log in `dir`. When this returns, records up to [`Recovered::last`] are durable
+/// here or elsewhere, or named as missing.
 pub(super) fn recover(
     disk: &dyn Disk,
     dir: &Path,
-    after: Sequence,
+    elsewhere: Elsewhere,
 ) -> Result<(Vec<Segment>, Recovered), WalError> {
     create_dir(disk, dir).map_err(WalError::io("create", dir))?;
     let mut segments = list(disk, dir).map_err(WalError::io("list", dir))?;
     let mut recovered = Recovered::default();
     // What the name of a removed segment proves: all before its first sequence had been durable.
     let mut proven = Sequence::default();
-    // What the log or the tables hold without a hole at their end.
-    let mut held = after;
+    // The end of what the log or the other stores hold.
+    let mut held = elsewhere.durable;
     while let Some(newest) = segments.last().copied() {
         let path = segment::path_of(dir, newest.first);
         let mut inspection =
@@ -69,11 +71,12 @@ pub(super) fn recover(
             recovered.corruptions.push(Corruption { path, offset: 0, damage, copy: None });
         }
     };
-    missing(held.next(), proven);
+    let used = proven.max(elsewhere.seen);
+    missing(held.next(), used);
     if let Some(oldest) = segments.first() {
-        missing(after.next(), oldest.first.previous());
+        missing(elsewhere.durable.next(), oldest.first.previous());
     }
-    recovered.last = held.max(proven);
+    recovered.last = held.max(used);
     Ok((segments, recovered))
 }
 
@@ -92,7 +95,7 @@ fn create_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 }
 
 /// The segments, oldest first. Other files are not ours to judge.
-fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Segment>> {
+pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Segment>> {
     let entries = disk.list(dir)?;
     let files = entries.iter().filter(|entry| !entry.is_dir);
     let mut segments: Vec<Segment> = files
@@ -103,6 +106,30 @@ fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Segment>> {
         .collect();
     segments.sort_unstable_by_key(|segment| segment.first);
     Ok(segments)
+}
+
+/// What a segment holds.
+pub(super) enum Looked {
+    /// No record, and no sign that there was one.
+    Empty,
+    /// Records that cannot be told from other bytes. The last one is `last` at most.
+    Unreadable { last: Sequence },
+    /// Records, and where some of them are damaged.
+    Frames { records: u64, end: u64, last: Sequence, damages: Vec<(u64, Damage)> },
+}
+
+/// Reads a segment and repairs nothing.
+pub(super) fn look(
+    disk: &dyn Disk,
+    dir: &Path,
+    segment: Segment,
+) -> Result<(PathBuf, Looked), WalError> {
+    let path = segment::path_of(dir, segment.first);
+    let mut recovered = Recovered::default();
+    let inspection =
+        Inspection { disk, dir, path: &path, newest: segment, recovered: &mut recovered };
+    let looked = inspection.look().map_err(|failure| failure.at(&path))?;
+    Ok((path, looked))
 }
 
 /// Why an inspection ended early.
@@ -150,6 +177,30 @@ struct Frames {
     batch_start: u64,
     /// Damage that whole frames follow, and what is missing in it.
     holes: Vec<Hole>,
+    /// How many are whole.
+    records: u64,
+}
+
+impl Frames {
+    /// Frames that are missing at the end though a later header says that they were durable.
+    fn note_missing_end(&mut self) {
+        if self.durable > self.last {
+            let (first, last) = (self.last.next(), self.durable);
+            self.holes.push(Hole { offset: self.end, first, last });
+            self.last = last;
+        }
+    }
+
+    fn damages(&self) -> impl Iterator<Item = (u64, Damage)> {
+        self.holes.iter().map(|Hole { offset, first, last }| {
+            let (first, last) = (*first, *last);
+            let damage = match self.durable >= first {
+                true => Damage::Lost { first, last },
+                false => Damage::Unconfirmed { first, last },
+            };
+            (*offset, damage)
+        })
+    }
 }
 
 struct Hole {
@@ -175,26 +226,34 @@ impl Inspection<'_> {
         if frames.end == FRAMES_START && frames.durable < self.newest.first {
             return Ok(None);
         }
-        if frames.durable > frames.last {
-            let (first, last) = (frames.last.next(), frames.durable);
-            frames.holes.push(Hole { offset: frames.end, first, last });
-            frames.last = last;
-        }
+        frames.note_missing_end();
         if matches!(prefix, Prefix::Damaged(_)) {
             self.report(0, Damage::Header);
         }
-        for Hole { offset, first, last } in frames.holes {
-            let is_lost = frames.durable >= first;
-            self.report(
-                offset,
-                match is_lost {
-                    true => Damage::Lost { first, last },
-                    false => Damage::Unconfirmed { first, last },
-                },
-            );
+        for (offset, damage) in frames.damages() {
+            self.report(offset, damage);
         }
         settle(&mut cursor, frames.batch_start, frames.end)?;
         Ok(Some(frames.last))
+    }
+
+    /// The same as [`Self::run`] without a repair.
+    fn look(&self) -> Result<Looked, Failure> {
+        let (mut cursor, prefix) = Cursor::open(self.disk, self.path, self.newest.first)?;
+        match prefix {
+            Prefix::Valid(_) | Prefix::Damaged(_) => {}
+            Prefix::Version(version) => return Err(Failure::Version(version)),
+            Prefix::Invalid if cursor.end_of_bytes(FRAMES_START)? == FRAMES_START => {
+                return Ok(Looked::Empty);
+            }
+            Prefix::Invalid => return Ok(Looked::Unreadable { last: self.last_possible(&cursor) }),
+        }
+        let mut frames = self.read(&mut cursor)?;
+        let header = matches!(prefix, Prefix::Damaged(_)).then_some((0, Damage::Header));
+        frames.note_missing_end();
+        let damages = header.into_iter().chain(frames.damages()).collect();
+        let Frames { records, end, last, .. } = frames;
+        Ok(Looked::Frames { records, end, last, damages })
     }
 
     /// Walks all frames.
@@ -206,6 +265,7 @@ impl Inspection<'_> {
             end: FRAMES_START,
             batch_start: FRAMES_START,
             holes: Vec::new(),
+            records: 0,
         };
         let mut batch = before;
         loop {
@@ -222,6 +282,7 @@ impl Inspection<'_> {
                 frames.batch_start = offset;
             }
             frames.durable = frames.durable.max(header.durable);
+            frames.records += 1;
             frames.last = header.sequence;
             frames.end = offset + header.frame_bytes();
         }
@@ -256,11 +317,14 @@ impl Inspection<'_> {
     /// Without the salt no frame can be told from other bytes. Keeps the file as it is, and takes
     /// every sequence that it might hold as used.
     fn give_up(&mut self, cursor: &Cursor) -> Sequence {
-        let first = self.newest.first;
-        let room = cursor.len_bytes().saturating_sub(FRAMES_START);
-        let last = Sequence(first.0.saturating_add(room / frame::frame_bytes(0)));
+        let (first, last) = (self.newest.first, self.last_possible(cursor));
         self.report(0, Damage::Lost { first, last });
         last
+    }
+
+    fn last_possible(&self, cursor: &Cursor) -> Sequence {
+        let room = cursor.len_bytes().saturating_sub(FRAMES_START);
+        Sequence(self.newest.first.0.saturating_add(room / frame::frame_bytes(0)))
     }
 
     fn report(&mut self, offset: u64, damage: Damage) {

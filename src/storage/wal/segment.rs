@@ -42,17 +42,27 @@ pub(super) fn first_of(path: &Path) -> Option<Sequence> {
 
 /// Why a segment could not be begun.
 pub(super) enum CreateError {
-    /// No room on the disk, or no descriptor for a file. Nothing is left of it.
-    Full(io::Error),
-    /// Anything else. What is on the disk is unknown.
+    /// There is no file for it: no room on the disk, no descriptor, no permission, whatever. Nothing is
+    /// left of it that could be taken for a segment.
+    Refused(io::Error),
+    /// Its header or name may or may not be on the disk.
     Failed(io::Error),
 }
 
 impl CreateError {
-    /// Of opening or creating a file, which leaves nothing.
-    fn of_open(error: io::Error) -> Self {
-        let passes = is_full(&error) || is_out_of_descriptors(&error);
-        if passes { Self::Full(error) } else { Self::Failed(error) }
+    /// Of giving the spare its name. A failure of the disk may come after the name was changed.
+    fn of_rename(error: io::Error) -> Self {
+        let kind = error.kind();
+        let is_refused = is_out_of_descriptors(&error)
+            || matches!(
+                kind,
+                io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::ReadOnlyFilesystem
+                    | io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::OutOfMemory
+            );
+        if is_refused { Self::Refused(error) } else { Self::Failed(error) }
     }
 }
 
@@ -66,21 +76,21 @@ pub(super) fn create(
 ) -> Result<(Box<dyn DiskFile>, bool), CreateError> {
     let path = path_of(dir, header.first);
     // Before there is a name that has to be synced.
-    let names = disk.open_dir(dir).map_err(CreateError::of_open)?;
-    let spare = headed_spare(disk, dir, header, len_bytes);
-    let is_spare = spare.is_some();
-    let file = spare.map_or_else(|| reserve(disk, &path, len_bytes), Ok)?;
-    let name = || {
-        if is_spare {
+    let names = disk.open_dir(dir).map_err(CreateError::Refused)?;
+    let (file, is_spare) = match headed_spare(disk, dir, header, len_bytes) {
+        Some(spare) => {
             // A rename would replace a segment in silence.
             check_free(disk, &path)?;
-            disk.rename(&spare::path(dir), &path)?;
-        } else {
-            write_header(&*file, header)?;
+            disk.rename(&spare::path(dir), &path).map_err(CreateError::of_rename)?;
+            (spare, true)
         }
-        names.sync()
+        None => {
+            let file = reserve(disk, &path, len_bytes)?;
+            write_header(&*file, header).map_err(CreateError::Failed)?;
+            (file, false)
+        }
     };
-    name().map_err(CreateError::Failed)?;
+    names.sync().map_err(CreateError::Failed)?;
     Ok((file, is_spare))
 }
 
@@ -110,29 +120,27 @@ fn write_header(file: &dyn DiskFile, header: SegmentHeader) -> io::Result<()> {
     file.sync_data()
 }
 
-fn check_free(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+fn check_free(disk: &dyn Disk, path: &Path) -> Result<(), CreateError> {
     match disk.metadata(path) {
-        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Ok(_) => Err(CreateError::Failed(io::ErrorKind::AlreadyExists.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        Err(error) => Err(CreateError::Refused(error)),
     }
 }
 
 fn reserve(disk: &dyn Disk, path: &Path, len: u64) -> Result<Box<dyn DiskFile>, CreateError> {
-    let file = disk.create_new(path).map_err(CreateError::of_open)?;
+    let file = disk.create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => CreateError::Failed(error),
+        _ => CreateError::Refused(error),
+    })?;
     match file.allocate(len) {
         Ok(()) => Ok(file),
-        Err(error) if is_full(&error) => {
+        Err(error) => {
             // Left behind, it would claim the records that still fit into the segment before it.
             disk.remove(path).map_err(CreateError::Failed)?;
-            Err(CreateError::Full(error))
+            Err(CreateError::Refused(error))
         }
-        Err(error) => Err(CreateError::Failed(error)),
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What a search for a frame met.

@@ -67,6 +67,18 @@ pub(super) fn make(
     Ok(true)
 }
 
+/// Creates a file in the log's directory and removes it again: whether there is a spare says nothing of
+/// whether a segment may get its name. Only the thread that makes the spare may do this.
+pub(super) fn try_name(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let partial = dir.join(PARTIAL);
+    match disk.remove(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    disk.create_new(&partial)?;
+    disk.remove(&partial)
+}
+
 fn has(disk: &dyn Disk, dir: &Path, len_bytes: u64) -> io::Result<bool> {
     match disk.metadata(&path(dir)) {
         Ok(spare) => Ok(spare.len_bytes == len_bytes),

@@ -19,6 +19,7 @@ use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::storage::wal::Corruption;
 use crate::storage::wal::Damage;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Recovered;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
@@ -40,7 +41,7 @@ fn settings(dir: &Path) -> WalSettings {
 
 fn open(disk: &SimDisk, after: u64) -> (Wal, Recovered) {
     let settings = settings(Path::new(DIR));
-    Wal::open(Arc::new(disk.clone()), settings, Sequence(after), 7).expect("open")
+    Wal::open(Arc::new(disk.clone()), settings, Elsewhere::up_to(Sequence(after)), 7).expect("open")
 }
 
 fn path(first: u64) -> PathBuf {
@@ -182,7 +183,10 @@ fn records_of_all_sizes_come_back_in_order() {
     let disks: [(Arc<dyn Disk>, &Path); 2] =
         [(Arc::new(SimDisk::new()), Path::new(DIR)), (Arc::new(OsDisk), &dir.path().join("a/b"))];
     for (disk, dir) in disks {
-        let open = || Wal::open(Arc::clone(&disk), settings(dir), Sequence(0), 7).expect("open");
+        let open = || {
+            Wal::open(Arc::clone(&disk), settings(dir), Elsewhere::up_to(Sequence(0)), 7)
+                .expect("open")
+        };
         let (mut wal, recovered) = open();
         assert_eq!(recovered, Recovered::default());
         let mut expected = Vec::new();
@@ -272,7 +276,7 @@ fn a_full_disk_refuses_and_recovers() {
         expected.push(record(sequence, big.clone()));
     }
     let full = wal.append(&[&big]).expect_err("no room for a third segment");
-    assert!(matches!(full, WalError::Full { .. }));
+    assert!(matches!(full, WalError::NoSegment { .. }));
     assert_eq!(full.kind(), Kind::Overloaded);
     // What fits into the segment still goes there, and is found behind the refused one.
     wal.append(&[b"small"]).expect("append");
@@ -284,7 +288,7 @@ fn a_full_disk_refuses_and_recovers() {
     // A log that fills the disk can be opened, and truncated.
     drop(wal);
     let (mut wal, _) = open(&disk, 1);
-    assert!(matches!(wal.append(&[&big]), Err(WalError::Full { .. })));
+    assert!(matches!(wal.append(&[&big]), Err(WalError::NoSegment { .. })));
     assert_eq!(wal.files().truncate_through(Sequence(1)).expect("truncate"), SEGMENT_BYTES);
     assert_eq!(wal.append(&[&big]).expect("append"), Sequence(4));
     let too_large = vec![0; (1 << 30) + 1];
@@ -310,7 +314,7 @@ fn want_of_descriptors_refuses_and_passes() {
             let limited = wal.append(&[&big]);
             if let Err(error) = &limited {
                 refused += 1;
-                assert!(matches!(error, WalError::Full { .. }), "{opens} files: {error}");
+                assert!(matches!(error, WalError::NoSegment { .. }), "{opens} files: {error}");
                 assert_eq!(error.kind(), Kind::Overloaded);
                 // What fits into the segment still goes there.
                 expected.extend(append_all(&mut wal, &["small"]));
@@ -329,6 +333,36 @@ fn want_of_descriptors_refuses_and_passes() {
             }
         }
         assert!(refused > 0, "a segment opens files");
+    }
+}
+
+/// Goal: a directory in which nothing can be created refuses records and does not stop the log. Method:
+/// refuse the name of a segment, and that of a spare; then allow it.
+#[test]
+fn a_segment_that_may_not_be_created_refuses_and_passes() {
+    let big = payload("x", 300);
+    for has_spare in [false, true] {
+        let disk = SimDisk::new();
+        let (mut wal, _) = open(&disk, 0);
+        let mut expected = append_all(&mut wal, &[&"a".repeat(300)]);
+        if has_spare {
+            wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
+        }
+        disk.refuse_names(true);
+        for _ in 0..3 {
+            let error = wal.append(&[&big]).expect_err("no file for a segment");
+            assert!(matches!(error, WalError::NoSegment { .. }), "{error}");
+            assert_eq!(error.kind(), Kind::Overloaded);
+        }
+        // What fits into the segment still goes there.
+        expected.extend(append_all(&mut wal, &["small"]));
+        disk.refuse_names(false);
+        wal.append(&[&big]).expect("it is allowed again");
+        wal.sync().expect("sync");
+        expected.push(Item::Record { sequence: Sequence(3), payload: big.clone() });
+        let (wal, recovered) = open(&disk.power_on(Survival::Lose), 0);
+        assert_eq!(recovered, Recovered { last: Sequence(3), ..Recovered::default() });
+        assert_eq!(read(&wal.files(), 0, Sequence(3)), expected);
     }
 }
 
@@ -365,7 +399,7 @@ fn truncation_removes_whole_segments_and_never_the_newest() {
         [(0, 0, 1), (1, 0, 1), (2, 1, 3), (5, 1, 5), (6, 1, 7), (12, 2, 11), (99, 0, 11)]
     {
         let bytes = files.truncate_through(Sequence(through)).expect("truncate");
-        assert_eq!((bytes, files.oldest()), (freed * SEGMENT_BYTES, Some(Sequence(oldest))));
+        assert_eq!((bytes, files.before_oldest()), (freed * SEGMENT_BYTES, Sequence(oldest - 1)));
         let behind = usize::try_from(oldest - 1).expect("small");
         assert_eq!(read(&files, oldest - 1, Sequence(12)), expected[behind..]);
     }
@@ -389,7 +423,8 @@ fn a_reader_follows_the_writer() {
     let dir = tempfile::tempdir().expect("directory");
     let disks: [Arc<dyn Disk>; 2] = [Arc::new(SimDisk::new()), Arc::new(OsDisk)];
     for disk in disks {
-        let opened = Wal::open(disk, settings(&dir.path().join("wal")), Sequence(0), 7);
+        let opened =
+            Wal::open(disk, settings(&dir.path().join("wal")), Elsewhere::up_to(Sequence(0)), 7);
         let (mut wal, _) = opened.expect("open");
         let (files, durable) = (wal.files(), AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskFile;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Recovered;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
@@ -61,7 +62,7 @@ impl Wal {
     /// Opens the log, and creates it if there is none. Records up to [`Recovered::last`] are
     /// durable then; the next one has the sequence behind it.
     ///
-    /// `after` is the last sequence that is durable elsewhere: an empty log continues behind it.
+    /// An empty log continues behind all sequences that are `elsewhere`.
     /// `salt` must be random, and is drawn by the caller.
     ///
     /// # Errors
@@ -71,17 +72,18 @@ impl Wal {
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: WalSettings,
-        after: Sequence,
+        elsewhere: Elsewhere,
         salt: u64,
     ) -> Result<(Self, Recovered), WalError> {
-        let (segments, recovered) = recovery::recover(&*disk, &settings.dir, after)?;
+        let (segments, recovered) = recovery::recover(&*disk, &settings.dir, elsewhere)?;
+        let end = recovered.last;
         let wal = Self {
-            files: WalFiles::new(disk, settings.dir, segments, after),
+            files: WalFiles::new(disk, settings.dir, segments, (elsewhere.durable, end)),
             segment_max_bytes: settings.segment_max_bytes,
             salt,
             active: None,
-            appended: recovered.last,
-            durable: recovered.last,
+            appended: end,
+            durable: end,
             unsynced_bytes: 0,
             is_poisoned: false,
         };
@@ -93,7 +95,7 @@ impl Wal {
     ///
     /// # Errors
     ///
-    /// After [`WalError::Full`] and [`WalError::TooLarge`] nothing has changed. Any other error
+    /// After [`WalError::NoSegment`] and [`WalError::TooLarge`] nothing has changed. Any other error
     /// poisons the log.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<Sequence, WalError> {
         self.check()?;
@@ -178,7 +180,7 @@ impl Wal {
         let created = segment::create(self.files.disk(), self.files.dir(), header, len_bytes);
         self.files.forget_spare();
         let (file, is_spare) = created.map_err(|error| match error {
-            CreateError::Full(source) => WalError::Full { bytes: len_bytes, source },
+            CreateError::Refused(source) => WalError::NoSegment { bytes: len_bytes, source },
             CreateError::Failed(source) => {
                 self.is_poisoned = true;
                 WalError::io("create", &path)(source)
@@ -200,7 +202,7 @@ impl Wal {
         }
         match self.rotate(frame_bytes) {
             // There is room where it is.
-            Ok(()) | Err(WalError::Full { .. }) => {}
+            Ok(()) | Err(WalError::NoSegment { .. }) => {}
             Err(error) => return Err(error),
         }
         if let Some(active) = &mut self.active {

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use crate::wire::encoding::text;
+use crate::wire::otlp;
 
 /// How bytes can be packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,8 @@ impl Coding {
 pub enum Content {
     /// `application/x-www-form-urlencoded`, with or without parameters.
     Form,
+    /// Traces of OpenTelemetry, where they are taken.
+    Otlp(otlp::Form),
     /// Anything else, or nothing: ignored.
     #[default]
     Other,
@@ -127,8 +130,15 @@ const VERSION: u8 = 1;
 const FLAG_LEGACY: u8 = 1;
 const FLAG_FORM: u8 = 2;
 const FLAG_DATA: u8 = 4;
+const FLAG_OTLP_PROTOBUF: u8 = 8;
+const FLAG_OTLP_JSON: u8 = 16;
 
 impl Hints {
+    /// What a request brings to be decoded: its body, or `?data=` in place of it.
+    pub fn payload<'r>(&'r self, body: &'r [u8]) -> &'r [u8] {
+        self.data.as_ref().filter(|data| !data.is_empty()).map_or(body, |data| data)
+    }
+
     /// Reads the hints of a request. `query` is the part of the URL after `?`, empty if there is none;
     /// headers are as received, `None` if absent.
     pub fn new(
@@ -163,7 +173,7 @@ impl Hints {
     /// | offset | bytes | field |
     /// |---|---|---|
     /// | 0 | 1 | version, 1 |
-    /// | 1 | 1 | flags: 1 legacy path, 2 form, 4 `data` is present |
+    /// | 1 | 1 | flags: 1 legacy path, 2 form, 4 `data` is present, 8 OTLP as protobuf, 16 OTLP as JSON |
     /// | 2 | 1 | `compression`, 0 for none |
     /// | 3 | 1 | `content_encoding`, 0 for none |
     /// | 4 | rest | `data`, if flagged |
@@ -174,7 +184,12 @@ impl Hints {
         bytes.push(VERSION);
         bytes.push(
             flag(self.path == PathKind::Legacy, FLAG_LEGACY)
-                | flag(self.content == Content::Form, FLAG_FORM)
+                | match self.content {
+                    Content::Form => FLAG_FORM,
+                    Content::Otlp(otlp::Form::Protobuf) => FLAG_OTLP_PROTOBUF,
+                    Content::Otlp(otlp::Form::Json) => FLAG_OTLP_JSON,
+                    Content::Other => 0,
+                }
                 | flag(self.data.is_some(), FLAG_DATA),
         );
         bytes.push(Coding::to_byte(self.compression));
@@ -190,14 +205,21 @@ impl Hints {
             return None;
         };
         let has_data = flags & FLAG_DATA != 0;
-        if flags & !(FLAG_LEGACY | FLAG_FORM | FLAG_DATA) != 0 || (!has_data && !data.is_empty()) {
+        if !has_data && !data.is_empty() {
             return None;
         }
+        let content = match flags & !(FLAG_LEGACY | FLAG_DATA) {
+            0 => Content::Other,
+            FLAG_FORM => Content::Form,
+            FLAG_OTLP_PROTOBUF => Content::Otlp(otlp::Form::Protobuf),
+            FLAG_OTLP_JSON => Content::Otlp(otlp::Form::Json),
+            _ => return None,
+        };
         Some(Self {
             compression: Coding::from_byte(*compression)?,
             data: has_data.then(|| Bytes::copy_from_slice(data)),
             content_encoding: Coding::from_byte(*content_encoding)?,
-            content: if flags & FLAG_FORM != 0 { Content::Form } else { Content::Other },
+            content,
             path: if flags & FLAG_LEGACY != 0 { PathKind::Legacy } else { PathKind::Modern },
         })
     }
@@ -260,7 +282,12 @@ mod tests {
             codings().flat_map(|one| codings().map(move |other| (one, other)))
         {
             for data in &payloads {
-                for content in [Content::Form, Content::Other] {
+                for content in [
+                    Content::Form,
+                    Content::Other,
+                    Content::Otlp(otlp::Form::Protobuf),
+                    Content::Otlp(otlp::Form::Json),
+                ] {
                     for path in [PathKind::Legacy, PathKind::Modern] {
                         let data = data.clone();
                         let hints = Hints { compression, data, content_encoding, content, path };
@@ -283,6 +310,10 @@ mod tests {
         };
         assert_eq!(hints.to_bytes(), [1, 7, 6, 1, b'a', b'b', b'c']);
         assert_eq!(Hints::default().to_bytes(), [1, 0, 0, 0]);
+        for (form, byte) in [(otlp::Form::Protobuf, 8), (otlp::Form::Json, 16)] {
+            let hints = Hints { content: Content::Otlp(form), ..Hints::default() };
+            assert_eq!(hints.to_bytes(), [1, byte, 0, 0]);
+        }
     }
 
     #[test]
@@ -291,7 +322,9 @@ mod tests {
             &[][..],
             &[1, 0, 0],
             &[2, 0, 0, 0],
-            &[1, 8, 0, 0],
+            &[1, 32, 0, 0],
+            &[1, 24, 0, 0],
+            &[1, 10, 0, 0],
             &[1, 0, 9, 0],
             &[1, 0, 0, 9],
             &[1, 0, 0, 0, b'x'],

@@ -351,6 +351,14 @@ fn shapes(table: &mut Table) {
             });
         }
     }
+    for batch in [json!(7), json!({"event": "x", "distinct_id": "a"}), json!("[]"), json!(null)] {
+        for path in PATHS {
+            table.add(|id| {
+                let body = json!({"api_key": TOKEN, "batch": batch}).to_string();
+                Case::post(id, &format!("a batch that is {batch} to {path}"), path, body).invalid()
+            });
+        }
+    }
     for path in ["/e/", "/batch/", "/capture/"] {
         table.add(|id| {
             let body = json!([event(id, &json!({})), event(id, &json!({}))]).to_string();

@@ -65,7 +65,7 @@ pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
 }
 
-fn unsuccessful(error: &str) -> Response {
+pub(super) fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
 

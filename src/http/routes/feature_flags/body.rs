@@ -70,6 +70,7 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
             .map(Option::unwrap_or_default),
         archived: fields.boolean("archived")?,
         seen: seen(&mut fields)?,
+        only_version: None,
     })
 }
 

@@ -30,6 +30,7 @@ use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::questions::Plain;
 use crate::http::routes::feature_flags::questions::value;
 use crate::http::routes::query;
+use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::ingest::normalize::told;
 use crate::ingest::normalize::told::Told;
@@ -105,8 +106,12 @@ async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Resul
     app.engine.wait().await.map_err(query::problem)?;
     let not_found = || Problem::not_found("Not found.");
     let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
-    let ids = app.identities.view().distinct_ids(project, uuid);
-    let ids = ids.map_err(|error| Problem::of(error.kind(), &error))?;
+    let view = app.identities.view();
+    let first = || match view.person_by_uuid(project, uuid)? {
+        Some(person) => view.first_ids(project, person.number, 1),
+        None => Ok(Vec::new()),
+    };
+    let ids = first().map_err(|error: IdentityError| Problem::of(error.kind(), &error))?;
     ids.into_iter().next().ok_or_else(not_found)
 }
 

@@ -15,7 +15,6 @@ use crate::http::response::Response;
 use crate::http::routes::groups::GroupBody;
 use crate::http::routes::groups::group;
 use crate::http::routes::groups::named;
-use crate::http::routes::groups::type_names;
 use crate::http::routes::groups::types_of;
 use crate::http::routes::persons::changes::carry_out;
 use crate::http::routes::store;
@@ -151,10 +150,12 @@ async fn change(
     (index, key): (u8, &str),
     (is_new, set, unset): (bool, Map<String, Value>, Vec<String>),
 ) -> Result<bool, Problem> {
-    let types = type_names(app, asker.project.id);
-    let group_type = types.get(usize::from(index));
+    let snapshot = app.metadata.snapshot();
+    let group_types = snapshot.group_types(asker.project.id).to_vec();
+    let group_type = group_types.get(usize::from(index));
     let group_type = group_type.ok_or_else(|| Problem::not_found("Not found."))?.clone();
-    let action = Action::ChangeGroup { group_type, key: key.to_owned(), is_new, set, unset };
+    let key = key.to_owned();
+    let action = Action::ChangeGroup { group_type, group_types, key, is_new, set, unset };
     Ok(!carry_out(app, asker, action, 1).await?.is_empty())
 }
 

@@ -25,6 +25,7 @@ use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
+use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::ingest::activity;
 use crate::ingest::operation::Action;
@@ -129,9 +130,10 @@ pub(super) async fn find_again(
     project: ProjectId,
     person: &Person,
 ) -> Result<(Person, Vec<String>), Problem> {
-    let survivor = app.identities.overrides().get(project, person.uuid);
+    let failed = |error: IdentityError| Problem::of(error.kind(), &error);
+    let survivor = app.identities.overrides().get(project, person.uuid).map_err(failed)?;
     let is_here = app.identities.view().person_by_number(project, person.number);
-    let is_here = is_here.map_err(|error| Problem::of(error.kind(), &error))?.is_some();
+    let is_here = is_here.map_err(failed)?.is_some();
     match survivor.filter(|_| !is_here) {
         Some(survivor) => persons::find_one(app, project, &survivor.to_string()).await,
         None => persons::find_one(app, project, &person.number.to_string()).await,

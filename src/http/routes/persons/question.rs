@@ -1,5 +1,7 @@
 //! The filters of a list of persons, from the query of its request to a [`PersonsQuestion`].
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
@@ -20,12 +22,12 @@ use crate::query::people::PersonsQuestion;
 
 /// Reads the filters. An empty one counts as absent.
 pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
-    let text = |name: &str| {
-        request.query(name).filter(|text| !text.is_empty()).map(std::borrow::Cow::into_owned)
-    };
+    let text =
+        |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
     let cohort = text("cohort")
         .map(|id| id.parse().map_err(|_| wrong("cohort", "A valid integer is required.")));
-    let filters = text("properties").map(|json| properties(&json)).transpose()?;
+    let sent = request.query_all().filter(|(name, text)| name == "properties" && !text.is_empty());
+    let filters = properties(sent.map(|(_, text)| text))?;
     let identified = boolean(request, "is_identified")?.map(is_identified).transpose()?;
     let trees: Vec<Tree> = filters.into_iter().chain(identified).collect();
     let number = |text: &str| text.parse().map_err(|_| wrong("id", "A valid integer is required."));
@@ -69,9 +71,17 @@ fn is_identified(wanted: bool) -> Result<Tree, Problem> {
     Tree::parse(&filter, "person", Matching::Legacy).map_err(|error| refused(&error))
 }
 
-/// Filters on the properties of persons.
-fn properties(text: &str) -> Result<Tree, Problem> {
-    let sent: Value = json::read(text.as_bytes()).map_err(|_| refused(&TreeError::Malformed))?;
+/// Filters on the properties of persons. The parameter may be repeated: each of its values is a list of
+/// filters, or one filter, and all of them have to hold.
+fn properties<'t>(sent: impl Iterator<Item = Cow<'t, str>>) -> Result<Option<Tree>, Problem> {
+    let lists: Result<Vec<Value>, _> = sent.map(|text| json::read(text.as_bytes())).collect();
+    let mut lists = lists.map_err(|_| refused(&TreeError::Malformed))?;
+    // Parsed as one, so that the limits hold for all of them together.
+    let sent = match lists.len() {
+        0 => return Ok(None),
+        1 => lists.swap_remove(0),
+        _ => Value::Array(lists),
+    };
     let tree = Tree::parse(&sent, "person", Matching::Legacy).map_err(|error| refused(&error))?;
     for filter in tree.filters() {
         match filter {
@@ -83,7 +93,7 @@ fn properties(text: &str) -> Result<Tree, Problem> {
             }
         }
     }
-    Ok(tree)
+    Ok(Some(tree))
 }
 
 /// The answer to filters that cannot be read.
@@ -91,6 +101,29 @@ pub(super) fn refused(error: &TreeError) -> Problem {
     wrong("properties", error.to_string())
 }
 
-fn wrong(name: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
+fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
     fields::refused(name, "invalid_input", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use serde_json::json;
+
+    use super::properties;
+
+    #[test]
+    fn repeated_filters_share_one_limit() {
+        let list = |filters: usize| json!(vec![json!({"key": "a", "value": 1}); filters]);
+        let count = |lists: &[usize]| {
+            let texts: Vec<String> = lists.iter().map(|len| list(*len).to_string()).collect();
+            let tree = properties(texts.iter().map(|text| Cow::Borrowed(text.as_str())));
+            tree.map(|tree| tree.map(|tree| tree.filters().len()))
+        };
+        assert_eq!(count(&[]).unwrap(), None);
+        assert_eq!(count(&[600]).unwrap(), Some(600));
+        assert_eq!(count(&[600, 400]).unwrap(), Some(1000));
+        assert!(count(&[600, 401]).is_err());
+    }
 }

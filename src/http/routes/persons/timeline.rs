@@ -127,7 +127,8 @@ async fn of_groups(
     let places: HashMap<&str, usize> = keys.iter().map(String::as_str).zip(0..).collect();
     let (mut groups, nobody) = (vec![Map::new(); keys.len()], Map::new());
     let (mut walk, mut seen) = (Walk::new(&question.keys), seen.into_iter().peekable());
-    let types = app.identities.group_types(project);
+    let snapshot = app.metadata.snapshot();
+    let types = snapshot.group_types(project);
     if let Some(name) = types.get(usize::from(index)).filter(|_| !keys.is_empty()) {
         let says = app.engine.group_history(project, (name, &keys), range.to).await;
         let mut says = says.map_err(query::problem)?;
@@ -241,8 +242,7 @@ impl Question {
         };
         for one in series {
             if name == "actions" || one.get("type").and_then(Value::as_str) == Some("actions") {
-                let id = one.get("id").unwrap_or(one);
-                let detail = format!("Action ID {id} does not exist!");
+                let detail = "Actions are not available. Name the events instead.";
                 return Err(refused(name, "invalid_input", detail));
             }
             if let Some(properties) = one.get("properties") {

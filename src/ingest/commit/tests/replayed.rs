@@ -20,8 +20,10 @@ use crate::ingest::health::Health;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
+use crate::ingest::reread::Rereader;
 use crate::metadata::Metadata;
 use crate::storage::disk::sim::SimDisk;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::writer::Wal;
@@ -58,8 +60,8 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
     let metadata = runtime.block_on(Metadata::open(&path, clock.clone())).expect("opens");
     let store = runtime.block_on(open_store(&disk, &clock)).expect("opens");
     let settings = WalSettings { dir: Path::new("/data/wal").into(), segment_max_bytes: 1500 };
-    let (wal, recovered) =
-        Wal::open(Arc::new(disk), settings, Sequence(0), 7).expect("the log opens");
+    let (wal, recovered) = Wal::open(Arc::new(disk), settings, Elsewhere::up_to(Sequence(0)), 7)
+        .expect("the log opens");
     let (derivations, _inbox) = mpsc::channel(10);
     let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
     let (publisher, published) = Publisher::new(
@@ -74,8 +76,10 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
     let replay = Replay {
         reader: wal.files().reader(Sequence(0)),
         publisher: Arc::clone(&publisher),
-        decoding: Arc::new(Decoding::new(&config, Places::Unknown)),
-        metadata,
+        rereader: Rereader {
+            decoding: Arc::new(Decoding::new(&config, Places::Unknown)),
+            metadata,
+        },
         store: store.clone(),
         flushed: Sequence(0),
         derived: Sequence(0),

@@ -45,6 +45,19 @@ fn an_event_without_a_name_is_an_identify_on_engage_only() {
     assert_eq!(texts(&prepare_with(named, &engage).unwrap(), "event"), ["x"]);
 }
 
+/// Goal: what earlier versions logged as an event stays one, or its record could not be replayed.
+#[test]
+fn an_event_may_have_a_member_called_batch() {
+    let protocol = Protocol::V0 { sent_at_query_millis: None, engage: true };
+    let engage = Received { protocol, ..received() };
+    let event = r#"{"token":"phc_a","event":"x","distinct_id":"u1","batch":7}"#;
+    assert_eq!(texts(&prepare(event), "event"), ["x"]);
+    let nameless = r#"{"token":"phc_a","$distinct_id":"u1","batch":{}}"#;
+    assert_eq!(texts(&prepare_with(nameless, &engage).unwrap(), "event"), ["$identify"]);
+    let nobody = r#"{"token":"phc_a","batch":{}}"#;
+    assert_eq!(prepare_with(nobody, &engage).unwrap_err(), PrepareError::BatchNotArray);
+}
+
 #[test]
 fn the_token_decides_the_project() {
     let event = |token: &str| format!(r#"{{"event":"a","distinct_id":"u",{token}"x":0}}"#);
@@ -96,6 +109,11 @@ fn bodies_that_are_no_events_are_refused() {
         ("\"text\"", PrepareError::NoObject),
         ("[]", PrepareError::NoEvents),
         (r#"{"api_key":"phc_a","batch":[]}"#, PrepareError::NoEvents),
+        (r#"{"api_key":"phc_a","batch":7}"#, PrepareError::BatchNotArray),
+        (r#"{"batch":{"event":"a"},"api_key":"phc_a"}"#, PrepareError::BatchNotArray),
+        (r#"{"api_key":"phc_a","batch":"[]","sent_at":null}"#, PrepareError::BatchNotArray),
+        (r#"{"api_key":"phc_a","batch":null}"#, PrepareError::BatchNotArray),
+        (r#"{"batch":{},"distinct_id":"u","properties":{}}"#, PrepareError::BatchNotArray),
         ("{}", PrepareError::NoToken),
         ("[1,2]", PrepareError::NoToken),
     ] {

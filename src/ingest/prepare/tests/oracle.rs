@@ -13,6 +13,7 @@ use serde_json::Map;
 use super::*;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
+use crate::event::schema::TEXT_OF_SCALARS;
 
 /// The address of the sender, if it is known.
 const CLIENT: &str = "203.0.113.7";
@@ -317,6 +318,12 @@ fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Sto
             &format!("p_{key}"),
             match kind {
                 PropertyType::Text if value.is_string() => value.clone(),
+                PropertyType::Text
+                    if TEXT_OF_SCALARS.contains(&key)
+                        && (value.is_boolean() || value.is_number()) =>
+                {
+                    json!(value.to_string())
+                }
                 PropertyType::Boolean if value.is_boolean() => value.clone(),
                 PropertyType::Double if value.is_number() => json!(value.as_f64()),
                 _ => Json::Null,

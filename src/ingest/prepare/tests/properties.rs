@@ -1,6 +1,7 @@
 //! Properties: columns of their own, and the text that is stored.
 
 use super::*;
+use crate::ingest::warnings::Kind;
 
 #[test]
 fn promoted_properties_have_columns_of_one_type() {
@@ -35,6 +36,36 @@ fn promoted_properties_have_columns_of_one_type() {
     {
         assert_eq!(cell(&wrong, 0, field.name()), Json::Null, "{}", field.name());
     }
+}
+
+/// Goal: what SDKs send by their nature is in the column, and nobody is warned of it.
+#[test]
+fn verdicts_and_builds_are_text_whatever_they_are_sent_as() {
+    for (value, expected, is_mismatch) in [
+        ("true", json!("true"), false),
+        ("false", json!("false"), false),
+        (r#""blue""#, json!("blue"), false),
+        ("42", json!("42"), false),
+        ("-1.50", json!("-1.50"), false),
+        ("null", Json::Null, false),
+        ("[true]", Json::Null, true),
+        ("{}", Json::Null, true),
+    ] {
+        for key in ["$feature_flag_response", "$app_build"] {
+            let prepared = with_properties(&format!(r#""a":1,"{key}" : {value} ,"b":2"#));
+            assert_eq!(cell(&prepared, 0, &format!("p_{key}")), expected, "{key}: {value}");
+            let mut warned = prepared.warnings.counts().map(|(kind, _)| kind);
+            let is_warned = warned.any(|kind| kind == Kind::PropertyTypeMismatch);
+            assert_eq!(is_warned, is_mismatch, "{key}: {value}");
+        }
+        // Other columns of text stay strict.
+        let prepared = with_properties(&format!(r#""$os_version":{value}"#));
+        let is_text = value.starts_with('"');
+        let expected = if is_text { expected } else { Json::Null };
+        assert_eq!(cell(&prepared, 0, "p_$os_version"), expected, "{value}");
+    }
+    let twice = with_properties(r#""$feature_flag_response":true,"$feature_flag_response":[]"#);
+    assert_eq!(cell(&twice, 0, "p_$feature_flag_response"), Json::Null);
 }
 
 /// Of two members of the same name the last counts, as in every JSON parser.

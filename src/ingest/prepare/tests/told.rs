@@ -52,7 +52,13 @@ fn event(random: &mut StdRng, distinct_id: &str) -> Json {
 
 #[test]
 fn events_tell_what_they_made_of_their_person() {
-    let limits = Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
+    let limits = Limits {
+        ids_bytes: 1 << 16,
+        rows_bytes: 1 << 16,
+        blocks_bytes: 1 << 20,
+        overrides_bytes: 1 << 16,
+        part_bytes: 1 << 20,
+    };
     let directory = tempfile::tempdir().unwrap();
     let identities = Identities::open(directory.path(), limits).unwrap();
     let (mut sequence, mut changed) = (0, 0);

@@ -70,7 +70,13 @@ use crate::tasks::Shutdown;
 use crate::telemetry::metrics::Metrics;
 
 pub(super) const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
-const LIMITS: Limits = Limits { ids_bytes: 1 << 20, rows_bytes: 1 << 20, blocks_bytes: 1 << 20 };
+const LIMITS: Limits = Limits {
+    ids_bytes: 1 << 20,
+    rows_bytes: 1 << 20,
+    blocks_bytes: 1 << 20,
+    overrides_bytes: 1 << 16,
+    part_bytes: 1 << 20,
+};
 pub(super) const TABLE: &str = "/data/tables/events";
 const APP: &str = "node/1";
 
@@ -129,6 +135,7 @@ impl Bench {
             metadata: self.metadata.clone(),
             progress: Progress::Still,
             columns: None,
+            spill: None,
         };
         let settings = Settings::parse_from(["weir"]).query;
         let (runtime, metrics) = (self.runtime.handle().clone(), Arc::new(Metrics::new()));
@@ -153,7 +160,7 @@ impl Bench {
         for project in PROJECTS {
             let sql = "SELECT uuid FROM events";
             let answer = self.runtime.block_on(node.engine.sql(project, sql, Format::Csv));
-            let answer = String::from_utf8(answer.expect("an answer")).expect("UTF-8");
+            let answer = String::from_utf8(answer.expect("an answer").to_vec()).expect("UTF-8");
             let mut uuids: Vec<Uuid> =
                 answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
             uuids.sort_unstable();

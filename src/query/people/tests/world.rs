@@ -36,8 +36,13 @@ use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 
 pub(super) const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
-pub(super) const LIMITS: Limits =
-    Limits { ids_bytes: 1 << 16, rows_bytes: 1 << 16, blocks_bytes: 1 << 20 };
+pub(super) const LIMITS: Limits = Limits {
+    ids_bytes: 1 << 16,
+    rows_bytes: 1 << 16,
+    blocks_bytes: 1 << 20,
+    overrides_bytes: 1 << 16,
+    part_bytes: 1 << 20,
+};
 pub(super) const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
 pub(super) const DAY: i64 = 86_400_000_000;
 pub(super) const KEYS: [&str; 4] = ["plan", "email", "n", "odd \"key\\\":"];

@@ -1,5 +1,5 @@
-//! The table as others see it: the library's own reader, the protocol's words, stores that answer
-//! late or twice.
+//! The table as others see it: the protocol's words, checkpoints, stores that answer late or twice.
+//! Other engines open it in `tests/server/delta.rs` and `tests/server/sdk.rs`.
 
 use object_store::memory::InMemory;
 use serde_json::Value as Json;
@@ -69,44 +69,12 @@ async fn commits_say_what_they_change() {
     assert_eq!(action(&compaction, "remove")["deletionTimestamp"], NOW.0 / 1000);
 }
 
-/// The library's own reader is the oracle: it must find the same files, rows and transactions.
-async fn assert_library_agrees(table: &DeltaTable) {
-    let library = default_library(table);
-    let mut theirs = deltalake_core::DeltaTable::new(Arc::clone(&library));
-    theirs.load().await.expect("the library's view");
-    let ours = table.current();
-    let snapshot = theirs.snapshot().expect("a snapshot");
-    assert_eq!(snapshot.version(), ours.version);
-    let mut files = Vec::new();
-    for file in snapshot.log_data().iter() {
-        let stats = file.stats().expect("statistics");
-        let stats: Json = serde_json::from_str(&stats).expect("json");
-        let month = file.partition_values_map().get("month").cloned().flatten();
-        let min = stats["minValues"]["id"].as_i64();
-        let size = u64::try_from(file.size()).expect("a size");
-        files.push((file.path().to_string(), size, file.num_records(), month, min));
+/// Removes the commits up to `version`, which a checkpoint of that version replaces.
+async fn cut_log(store: &Arc<dyn ObjectStore>, version: u64) {
+    for version in 0..=version {
+        let path = Path::from(format!("_delta_log/{version:020}.json"));
+        store.delete(&path).await.expect("a deletion");
     }
-    files.sort();
-    let expected: Vec<_> = ours
-        .files
-        .iter()
-        .map(|file| {
-            let Some(Value::Int(min)) = file.stats.columns["id"].min else { panic!("no minimum") };
-            let rows = usize::try_from(file.rows).ok();
-            (file.path.clone(), file.size_bytes, rows, file.partition.clone(), Some(min))
-        })
-        .collect();
-    assert_eq!(files, expected);
-    for (app_id, version) in &ours.transactions {
-        let theirs = snapshot.transaction_version(&library, app_id).await.expect("a look");
-        assert_eq!(theirs, Some(*version), "{app_id}");
-    }
-}
-
-fn default_library(table: &DeltaTable) -> deltalake_core::logstore::LogStoreRef {
-    let root = Url::parse("file:///").expect("a valid address");
-    let options = deltalake_core::logstore::StorageConfig::default();
-    deltalake_core::logstore::default_logstore(table.store(), table.store(), &root, &options)
 }
 
 async fn log_names(store: &Arc<dyn ObjectStore>) -> BTreeSet<String> {
@@ -115,8 +83,8 @@ async fn log_names(store: &Arc<dyn ObjectStore>) -> BTreeSet<String> {
     log.iter().map(|meta| meta.location.filename().unwrap_or_default().to_owned()).collect()
 }
 
-/// Goal: with checkpoints everybody still agrees on the table. Method: 250 commits with
-/// compactions, and the library's own reader as the oracle.
+/// Goal: a checkpoint is the table. Method: 250 commits with compactions; then the log begins with the
+/// last checkpoint, and later with one that was written from that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn checkpoints_do_not_change_the_table() {
     let (store, _, table) = new_table().await;
@@ -139,8 +107,19 @@ async fn checkpoints_do_not_change_the_table() {
         assert!(names.contains(&format!("{version:020}.checkpoint.parquet")), "{names:?}");
     }
     assert!(names.contains(&format!("{:020}.json", 0)), "nothing is removed this early");
-    assert_library_agrees(&table).await;
     assert_same_after_reopening(&store, &table).await;
+    cut_log(&store, 200).await;
+    assert_same_after_reopening(&store, &table).await;
+    let reopened = open(&store, &Clock::test(NOW)).await.expect("the table");
+    for handle in [&table, &reopened] {
+        let mut writer = handle.shared.writer.lock().await;
+        let tombstones = writer.state.tombstones.clone();
+        handle.shared.checkpoint(&mut writer).await.expect("a checkpoint");
+        drop(writer);
+        assert_same_after_reopening(&store, &table).await;
+        let again = open(&store, &Clock::test(NOW)).await.expect("the table");
+        assert_eq!(again.shared.writer.lock().await.state.tombstones, tombstones);
+    }
 }
 
 /// The log shrinks only behind a checkpoint, and whoever slept meanwhile starts over from it.
@@ -166,7 +145,6 @@ async fn the_log_does_not_grow_for_ever() {
     for version in kept..=commits {
         assert!(names.contains(&format!("{version:020}.json")), "{version}");
     }
-    assert_library_agrees(&table).await;
     assert_same_after_reopening(&store, &table).await;
 
     assert_eq!(idle.current().version, 0);
@@ -176,7 +154,48 @@ async fn the_log_does_not_grow_for_ever() {
     assert_eq!(idle.current().version, commits);
     idle.commit(append(vec![file], Some(("node/9", 1)))).await.expect("a commit");
     assert_eq!(table.refresh().await.expect("a refresh").version, commits + 1);
-    assert_library_agrees(&table).await;
+}
+
+/// Checkpoints in several files or of version 2 are not read, but they do no harm to a table whose
+/// commits are all there.
+#[tokio::test]
+async fn other_checkpoints_are_refused_if_they_are_needed() {
+    for name in [
+        "00000000000000000002.checkpoint.0000000001.0000000002.parquet",
+        "00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json",
+    ] {
+        let (store, clock, table) = new_table().await;
+        for id in 1..=3 {
+            let file = written(&store, &format!("{id}"), &[id]).await;
+            table.commit(append(vec![file], None)).await.expect("a commit");
+        }
+        store.put(&Path::from(format!("_delta_log/{name}")), "x".into()).await.expect("a put");
+        assert_same_after_reopening(&store, &table).await;
+        cut_log(&store, 2).await;
+        let error = open(&store, &clock).await.expect_err(name);
+        assert!(matches!(error, TableError::Unsupported { .. }), "{error}");
+        store
+            .delete(&Path::from("_delta_log/00000000000000000003.json"))
+            .await
+            .expect("a deletion");
+        let error = open(&store, &clock).await.expect_err(name);
+        assert!(matches!(error, TableError::Unsupported { .. }), "{error}");
+    }
+}
+
+/// What makes rows wrong if it is not understood is refused, whatever the protocol version says.
+#[tokio::test]
+async fn deletion_vectors_and_unknown_types_are_refused() {
+    let vector = r#"{"add":{"path":"month=2026-01/a.parquet","partitionValues":{"month":"2026-01"},"size":1,"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":2}","deletionVector":{"storageType":"i","pathOrInlineDv":"x","sizeInBytes":4,"cardinality":1}}}"#;
+    let types = r#"{"metaData":{"id":"a","format":{"provider":"parquet","options":{}},"schemaString":"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"variant\",\"nullable\":true,\"metadata\":{}}]}","partitionColumns":["month"],"configuration":{}}}"#;
+    let no_rows = vector.replace("numRecords", "records").replace("deletionVector", "other");
+    for text in [vector, types, &no_rows] {
+        let (store, clock, _) = new_table().await;
+        let path = Path::from("_delta_log/00000000000000000001.json");
+        store.put(&path, text.to_owned().into()).await.expect("a put");
+        let error = open(&store, &clock).await.expect_err(text);
+        assert!(matches!(error, TableError::Unsupported { .. }), "{error}");
+    }
 }
 
 #[tokio::test]

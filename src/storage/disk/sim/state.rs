@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) unreadable: Option<PathBuf>,
     /// How many more files and directories can be opened; `None` for any number.
     pub(super) opens_left: Option<u64>,
+    /// Whether no name can be given.
+    pub(super) names_refused: bool,
     pub(super) capacity_bytes: u64,
     pub(super) next_file: u64,
     pub(super) files: BTreeMap<FileId, SimFile>,
@@ -60,6 +62,7 @@ impl Default for State {
             syncs_until_failure: None,
             unreadable: None,
             opens_left: None,
+            names_refused: false,
             capacity_bytes: CAPACITY_BYTES,
             next_file: 0,
             files: BTreeMap::new(),
@@ -111,6 +114,10 @@ impl State {
     }
 
     /// A new name can be made here.
+    pub(super) fn check_names(&self) -> io::Result<()> {
+        if self.names_refused { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
     pub(super) fn check_free(&self, path: &Path) -> io::Result<()> {
         if self.target(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());

@@ -18,6 +18,7 @@ use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
 use crate::storage::wal::Corruption;
 use crate::storage::wal::Damage;
+use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Recovered;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
@@ -276,6 +277,57 @@ fn missing_segments_are_reported() {
     assert!(matches!(damages(&found).as_slice(), [Damage::Lost { first: Sequence(5), .. }]));
 }
 
+/// Segments removed; durable elsewhere, seen elsewhere; what is lost, and the last sequence.
+type Removal<'a> = (&'a [u64], u64, u64, &'a [Damage], u64);
+
+/// Goal: records that another store has seen and that are in neither the log nor files are named, at
+/// the start, at the end and without any segment; their sequences are not given out again.
+#[test]
+fn records_that_only_others_have_seen_are_missing() {
+    let texts: Vec<String> = (0..8).map(|n| format!("{n:0150}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let cases: [Removal<'_>; 6] = [
+        (&[], 2, 8, &[], 8),
+        (&[1, 3, 5, 7], 8, 8, &[], 8),
+        (&[1, 3, 5, 7], 2, 8, &[lost(3, 8)], 8),
+        (&[1, 3, 5, 7], 0, 11, &[lost(1, 11)], 11),
+        (&[1, 3], 1, 8, &[lost(2, 4)], 8),
+        (&[5, 7], 0, 8, &[lost(5, 8)], 8),
+    ];
+    for (removed, durable, seen, expected, last) in cases {
+        let disk = SimDisk::new();
+        let (mut wal, _) = open(&disk, 0);
+        // Two records to a segment: 1-2, 3-4, 5-6, 7-8.
+        let items = append_all(&mut wal, &texts);
+        for first in removed {
+            disk.remove(&path(*first)).expect("remove");
+        }
+        let case = format!("{removed:?}, {durable}, {seen}");
+        let elsewhere = Elsewhere { durable: Sequence(durable), seen: Sequence(seen) };
+        let open = || {
+            let disk = Arc::new(disk.clone());
+            Wal::open(disk, settings(Path::new(DIR)), elsewhere, 7).expect("open")
+        };
+        let (mut wal, recovered) = open();
+        let found: Vec<Damage> = recovered.corruptions.iter().map(|found| found.damage).collect();
+        assert_eq!((found.as_slice(), recovered.last), (expected, Sequence(last)), "{case}");
+        let found = read(&wal.files(), durable, recovered.last);
+        assert_eq!(damages(&found), expected, "{case}");
+        let is_kept = |item: &&Item| {
+            let Item::Record { sequence, .. } = item else { return false };
+            let first = (sequence.0 - 1) / 2 * 2 + 1;
+            sequence.0 > durable && !removed.contains(&first)
+        };
+        let records = found.iter().filter(|item| matches!(item, Item::Record { .. }));
+        assert!(records.eq(items.iter().filter(is_kept)), "{case}: {found:?}");
+        // What comes next is behind all of them, and there after the next start too.
+        let next = append_all(&mut wal, &["next"]);
+        let (wal, recovered) = open();
+        assert_eq!(recovered.last, Sequence(last + 1), "{case}");
+        assert_eq!(read(&wal.files(), last, recovered.last), next, "{case}");
+    }
+}
+
 /// Goal: a segment that is removed for being empty still proves that all before it was durable.
 #[test]
 fn an_empty_segment_proves_what_came_before_it() {
@@ -316,7 +368,8 @@ fn a_newer_format_is_not_taken_for_damage() {
     let checksum = crc32c::crc32c(&header[..32]).to_le_bytes();
     header[32..].copy_from_slice(&checksum);
     file(&disk, 1).write_all_at(&header, 0).expect("write");
-    let opened = Wal::open(Arc::new(disk), settings(Path::new(DIR)), Sequence(0), 7);
+    let opened =
+        Wal::open(Arc::new(disk), settings(Path::new(DIR)), Elsewhere::up_to(Sequence(0)), 7);
     assert!(matches!(opened, Err(WalError::Version { version: 2, known: 1, .. })));
 }
 
@@ -326,7 +379,8 @@ fn frames_of_another_salt_do_not_count() {
     let (disk, items) = five();
     let other = SimDisk::new();
     let dir = settings(Path::new(DIR));
-    let (mut wal, _) = Wal::open(Arc::new(other.clone()), dir, Sequence(0), 8).expect("open");
+    let (mut wal, _) =
+        Wal::open(Arc::new(other.clone()), dir, Elsewhere::up_to(Sequence(0)), 8).expect("open");
     append_all(&mut wal, &["one", "2", "three.", "seven..", "5", "six"]);
     let old = bytes(&other, 1);
     file(&disk, 1).write_all_at(&old[8350..], 8350).expect("write");

@@ -1,0 +1,310 @@
+//! Parts of a data directory that are missing or damaged, found before anything empty takes their place.
+//!
+//! | part | without it |
+//! |---|---|
+//! | `metadata.db` | with events in the directory: no start; [`MetadataPolicy::Recreate`] makes a new one |
+//! | `metadata.db-wal` | its last changes are lost, which is logged and counted |
+//! | `tables/events/_delta_log` | with data files: no start, since a new table would remove them |
+//! | `node-id` | taken from the table's transactions; no start if they leave a choice |
+//! | data files | a check in the background names them; queries that need them fail |
+//!
+//! The log and the identity store look after themselves.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::ObjectStoreExt;
+use uuid::Uuid;
+
+use crate::app::OpenError;
+use crate::clock::Clock;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::TableVersion;
+use crate::storage::disk::Disk;
+use crate::storage::store::Store;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
+
+/// Start of the names of nodes in the tables' transactions.
+pub(super) const NODE_PREFIX: &str = "node/";
+
+/// Files named in one line of the log.
+const NAMED_MAX: usize = 20;
+
+/// What to do about a metadata store that is missing or damaged in a directory with events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetadataPolicy {
+    /// Refuse to start.
+    #[default]
+    Require,
+    /// Set aside what there is of it, and begin with an empty one.
+    Recreate,
+}
+
+/// Opens the metadata store. `has_events` tells whether the directory was in use before.
+pub(super) async fn open_metadata(
+    data_dir: &Path,
+    (clock, metrics): (&Clock, &Metrics),
+    has_events: bool,
+    policy: MetadataPolicy,
+) -> Result<Metadata, OpenError> {
+    let path = data_dir.join("metadata.db");
+    // SQLite removes them in this order when it closes the store.
+    if beside(&path, "-shm").exists() && !beside(&path, "-wal").exists() {
+        metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
+        tracing::error!(
+            path = %path.display(),
+            "metadata.db-wal was removed: changes of projects, keys and flags since it was last \
+             written into metadata.db are lost; restore both from a backup of the same time"
+        );
+    }
+    let opened = match has_events && is_empty(&path)? {
+        true => Err(lost(&path, "is missing or empty")),
+        false => opened(&path, clock, has_events).await,
+    };
+    match (opened, policy) {
+        (Ok(_), MetadataPolicy::Recreate) if has_events => Err(OpenError::Incomplete {
+            path,
+            problem: "can be read, so it is not made anew: start without --recreate-metadata"
+                .to_owned(),
+        }),
+        (
+            Err(OpenError::Incomplete { .. } | OpenError::Metadata(MetadataError::Damaged { .. })),
+            MetadataPolicy::Recreate,
+        ) => {
+            set_aside(&path, clock).map_err(OpenError::io(&path))?;
+            Ok(Metadata::open(&path, clock.clone()).await?)
+        }
+        (opened, _) => opened,
+    }
+}
+
+/// Opens the store, which must have a project if there are events.
+async fn opened(path: &Path, clock: &Clock, has_events: bool) -> Result<Metadata, OpenError> {
+    let metadata = Metadata::open(path, clock.clone()).await?;
+    if has_events && metadata.snapshot().projects().len() == 0 {
+        metadata.close().await;
+        // As after the file beside it with the last transactions was lost.
+        return Err(lost(path, "has no project"));
+    }
+    Ok(metadata)
+}
+
+fn lost(path: &Path, how: &str) -> OpenError {
+    OpenError::Incomplete {
+        path: path.to_path_buf(),
+        problem: format!(
+            "{how}, and the directory has events. Restore it from a backup together with \
+             metadata.db-wal, or start with --recreate-metadata: a new store gets new keys and a \
+             project with id 1, and events of other ids are back when projects with these ids are \
+             made; flags, cohorts, users and settings are lost"
+        ),
+    }
+}
+
+fn is_empty(path: &Path) -> Result<bool, OpenError> {
+    match std::fs::metadata(path) {
+        Ok(file) => Ok(file.len() == 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(OpenError::io(path)(error)),
+    }
+}
+
+/// The path with this at its end.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// Gives the files of a store other names, under which an operator finds them.
+fn set_aside(path: &Path, clock: &Clock) -> io::Result<()> {
+    let seconds = clock.now().0.div_euclid(1_000_000);
+    for suffix in ["", "-wal", "-shm"] {
+        let aside = beside(path, &format!(".replaced-{seconds}{suffix}"));
+        match std::fs::rename(beside(path, suffix), aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+    }
+    Ok(())
+}
+
+/// Refuses data files without a table that names them.
+pub(super) fn check_table_log(disk: &dyn Disk, table: &Path) -> Result<(), OpenError> {
+    let entries = |directory: &Path| match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.map_err(OpenError::io(directory)),
+    };
+    let log = table.join("_delta_log");
+    if entries(&log)?.iter().any(|entry| !entry.is_dir && !is_hidden(&entry.path)) {
+        return Ok(());
+    }
+    let is_file = |path: &Path| path.extension().is_some_and(|extension| extension == "parquet");
+    for entry in entries(table)?.into_iter().filter(|entry| entry.is_dir && entry.path != log) {
+        let files = entries(&entry.path)?;
+        if let Some(file) = files.iter().find(|file| is_file(&file.path)) {
+            let problem = format!(
+                "is missing or empty, and there are data files that it named, such as {}. Restore \
+                 it from a backup, or move {} away to begin with an empty table",
+                file.path.display(),
+                table.display()
+            );
+            return Err(OpenError::Incomplete { path: log, problem });
+        }
+    }
+    Ok(())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// The name of this node in the transactions of the tables, made once per data directory. Under
+/// another name than that of its commits the node would write its log into files a second time.
+pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, OpenError> {
+    let path = data_dir.join("node-id");
+    let known: Vec<&str> =
+        table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
+    let refused = |problem| OpenError::Incomplete { path: path.clone(), problem };
+    // Not as text: damage may be no UTF-8.
+    let read = match std::fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(OpenError::io(&path)(error)),
+    };
+    let id = match (read.is_empty(), known.as_slice()) {
+        (false, []) => return Ok(read),
+        (false, known) if known.contains(&read.as_str()) => return Ok(read),
+        (false, known) => {
+            return Err(refused(format!(
+                "says {read:?}, and the commits of the events table are by {}: write that name into \
+                 it, or restore it from a backup; under another name, events of the log would be \
+                 stored twice",
+                known.join(", ")
+            )));
+        }
+        (true, []) => format!("{NODE_PREFIX}{}", Uuid::new_v4()),
+        (true, [only]) => {
+            tracing::warn!(node = only, "node-id was lost and is restored from the events table");
+            (*only).to_owned()
+        }
+        (true, several) => {
+            return Err(refused(format!(
+                "is missing or empty, and several nodes have written the events table: write the \
+                 right one of {} into it",
+                several.join(", ")
+            )));
+        }
+    };
+    write_node_id(data_dir, &path, &id).map_err(OpenError::io(&path))?;
+    Ok(id)
+}
+
+fn write_node_id(data_dir: &Path, path: &Path, id: &str) -> io::Result<()> {
+    let draft = data_dir.join("node-id.tmp");
+    std::fs::write(&draft, id)?;
+    std::fs::File::open(&draft)?.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    std::fs::File::open(data_dir)?.sync_all()
+}
+
+/// Looks whether the live files are there, in the size that the table says. Those that are not are
+/// named in the log and counted; queries that need none of them are answered.
+pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
+    let table = store.table();
+    let mut lost = Vec::new();
+    for file in &table.current().files {
+        let path = object_store::path::Path::from(file.path.as_str());
+        let problem = match table.store().head(&path).await {
+            Ok(found) if found.size == file.size_bytes => continue,
+            Ok(found) => format!("{} bytes instead of {}", found.size, file.size_bytes),
+            Err(object_store::Error::NotFound { .. }) => "missing".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        // Unless a merge has replaced it in the meantime.
+        if table.current().files.iter().any(|live| live.path == file.path) {
+            metrics.corruptions.get_or_create(&PlaceLabels { place: "table" }).inc();
+            lost.push((Arc::clone(file), problem));
+        }
+    }
+    if lost.is_empty() {
+        return;
+    }
+    let rows: u64 = lost.iter().map(|(file, _)| file.rows).sum();
+    let named = |(file, problem): &(Arc<DataFile>, String)| {
+        format!("{}/{}: {problem}", table.spec().name, file.path)
+    };
+    let names: Vec<String> = lost.iter().take(NAMED_MAX).map(named).collect();
+    tracing::error!(
+        files = lost.len(),
+        rows,
+        names = names.join("; "),
+        "data files of the events table are missing or cut: queries that need them fail, all others \
+         are answered; restore the files from a backup"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::app::OpenError;
+    use crate::app::directory::check_table_log;
+    use crate::app::directory::set_aside;
+    use crate::clock::Clock;
+    use crate::storage::disk::OsDisk;
+
+    #[test]
+    fn data_files_without_a_log_are_refused() {
+        // What is in the directory of the table, and whether that is refused.
+        let cases: [(&[&str], bool); 6] = [
+            (&[], false),
+            (&["_delta_log/"], false),
+            (&["_delta_log/", "month=2026-01/"], false),
+            (&["_delta_log/00000000000000000000.json", "month=2026-01/a.parquet"], false),
+            (&["month=2026-01/a.parquet"], true),
+            (&["_delta_log/.tmp-1", "month=2026-01/", "month=2026-02/a.parquet"], true),
+        ];
+        for (names, is_refused) in cases {
+            let directory = tempfile::tempdir().unwrap();
+            let table = directory.path().join("events");
+            for name in names {
+                let path = table.join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                match name.ends_with('/') {
+                    true => std::fs::create_dir_all(path).unwrap(),
+                    false => std::fs::write(path, "x").unwrap(),
+                }
+            }
+            let checked = check_table_log(&OsDisk, &table);
+            assert_eq!(checked.is_err(), is_refused, "{names:?}: {checked:?}");
+            if let Err(error) = checked {
+                assert!(
+                    matches!(&error, OpenError::Incomplete { path, .. } if path.ends_with("_delta_log"))
+                );
+                assert!(error.to_string().contains("a.parquet"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_store_stay_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metadata.db");
+        for name in ["metadata.db", "metadata.db-wal"] {
+            std::fs::write(directory.path().join(name), name).unwrap();
+        }
+        set_aside(&path, &Clock::system()).unwrap();
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        let mut names: Vec<String> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        let [store, wal] = names.as_slice() else { panic!("{names:?}") };
+        assert!(store.starts_with("metadata.db.replaced-"), "{store}");
+        assert_eq!(*wal, format!("{store}-wal"), "SQLite finds the one by the name of the other");
+    }
+}

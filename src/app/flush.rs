@@ -1,0 +1,66 @@
+//! A flush on demand: [`App::flush`]. Those that run by themselves are in `maintenance`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::query::QueryError;
+use crate::storage::delta::TableVersion;
+use crate::storage::store::StoreError;
+use crate::tasks::TaskError;
+
+/// How long a flush on demand waits for persons to follow the events.
+const FLUSH_WAIT: Duration = Duration::from_secs(30);
+
+/// Why not all acknowledged events are in files.
+#[derive(Debug, thiserror::Error)]
+pub enum FlushError {
+    /// The log is still being replayed, or the identity store fails.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Writing files or committing them.
+    #[error("cannot flush; the events stay in the log")]
+    Store(#[from] StoreError),
+    /// The identity store is slower than the log.
+    #[error(
+        "the identity store has not caught up with the log; the events stay in the log for a later flush"
+    )]
+    Behind,
+    /// A thread.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+impl FlushError {
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Query(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Behind => Kind::Overloaded,
+            Self::Task(error) => error.kind(),
+        }
+    }
+}
+
+impl App {
+    /// Writes every event that was acknowledged before the call into files, and returns the events table as it is
+    /// then. Waits for the replay at start and for another flush on demand; the rest takes seconds, since memtables
+    /// are bounded.
+    ///
+    /// # Errors
+    ///
+    /// Some are not in files yet; they stay in the log.
+    pub async fn flush(&self) -> Result<Arc<TableVersion>, FlushError> {
+        self.engine.wait().await?;
+        let _flushing = self.flushing.lock().await;
+        let maintenance = self.maintenance.clone();
+        let flush = move || maintenance.flush_within(FLUSH_WAIT);
+        let flushed = self.maintenance.runtime.spawn_blocking(flush).await;
+        match flushed.map_err(|_| TaskError::Panicked { name: "flush" })?? {
+            true => Ok(self.maintenance.store.table().current()),
+            false => Err(FlushError::Behind),
+        }
+    }
+}

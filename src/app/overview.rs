@@ -1,0 +1,133 @@
+//! What a data directory holds besides files: [`Overview`], for `weir inspect`. A server makes it of its open
+//! engines, the command of those that it opens in a working copy.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::app::OpenError;
+use crate::app::copy::WorkingCopy;
+use crate::clock::Clock;
+use crate::identity::store::Identities;
+use crate::identity::store::Limits;
+use crate::metadata::Metadata;
+use crate::storage::disk::OsDisk;
+use crate::storage::wal::Elsewhere;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalSettings;
+use crate::storage::wal::writer::Wal;
+
+/// Memory for caches of an identity store from which a few numbers are read.
+const CACHES_BYTES: u64 = 8 << 20;
+
+/// Size of a segment that is never begun.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Projects, and how far each part has come in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overview {
+    /// All projects, by id.
+    pub projects: Vec<ProjectOverview>,
+    /// Personal API keys that are in force.
+    pub keys: usize,
+    /// Last record of the log.
+    pub logged: u64,
+    /// Last record that is in the persons.
+    pub applied: u64,
+    /// Whether persons of the past were lost.
+    pub is_incomplete: bool,
+    /// Damaged places that the newest segment of the log has, and gaps at the ends of the log; `None` where a
+    /// server has the log open.
+    pub log_damages: Option<usize>,
+}
+
+/// One project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectOverview {
+    /// Its id.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// Its project API key, which is no secret.
+    pub token: String,
+    /// Number of persons.
+    pub persons: u64,
+    /// Number of feature flags.
+    pub flags: usize,
+    /// Number of cohorts.
+    pub cohorts: usize,
+}
+
+impl Overview {
+    /// What these hold, with `logged` as the last record of the log. Reads the identity store once for each
+    /// project.
+    ///
+    /// # Errors
+    ///
+    /// The identity store cannot be read.
+    pub fn of(
+        metadata: &Metadata,
+        identities: &Identities,
+        logged: Sequence,
+    ) -> Result<Self, OpenError> {
+        let (snapshot, view) = (metadata.snapshot(), identities.view());
+        let projects = snapshot.projects().map(|project| {
+            Ok(ProjectOverview {
+                id: project.id.0,
+                name: project.name.clone(),
+                token: project.token.clone(),
+                persons: view.person_count(project.id)?,
+                flags: snapshot.flags(project.id).len(),
+                cohorts: snapshot.cohorts(project.id).len(),
+            })
+        });
+        Ok(Self {
+            projects: projects.collect::<Result<_, OpenError>>()?,
+            keys: metadata.list_keys().len(),
+            logged: logged.0,
+            applied: view.applied_sequence()?,
+            is_incomplete: identities.is_incomplete()?,
+            log_damages: None,
+        })
+    }
+
+    /// What a copy holds of which everything up to the record `flushed` is in files. The log is not replayed: its
+    /// records after `applied` are not in the persons.
+    ///
+    /// # Errors
+    ///
+    /// An engine does not open.
+    pub async fn of_copy(
+        copy: &WorkingCopy,
+        flushed: Sequence,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
+        let metadata = Metadata::open(&copy.path().join("metadata.db"), clock).await?;
+        let identities =
+            Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;
+        let settings =
+            WalSettings { dir: copy.path().join("wal"), segment_max_bytes: SEGMENT_BYTES };
+        let seen = flushed.max(Sequence(identities.applied_sequence()));
+        let elsewhere = Elsewhere { durable: flushed, seen };
+        let (_, recovered) = Wal::open(Arc::new(OsDisk), settings, elsewhere, 0)?;
+        let overview = Self::of(&metadata, &identities, recovered.last)?;
+        metadata.close().await;
+        Ok(Self { log_damages: Some(recovered.corruptions.len()), ..overview })
+    }
+}
+
+impl App {
+    /// What this server's directory holds, as of now.
+    ///
+    /// # Errors
+    ///
+    /// The identity store cannot be read.
+    pub async fn overview(&self) -> Result<Overview, OpenError> {
+        let (metadata, identities) = (self.metadata.clone(), self.identities.clone());
+        let logged = self.pipeline.published();
+        let looking = move || Overview::of(&metadata, &identities, logged);
+        self.cpu.run(looking).await?
+    }
+}

@@ -1,0 +1,365 @@
+//! Checks everything in a data directory that has a checksum, and changes nothing in it.
+//!
+//! | part | what is checked |
+//! |---|---|
+//! | `wal` | CRC-32C of every record, and that no acknowledged record is missing |
+//! | `tables` | the commits of the Delta logs; size and checksums of every live file |
+//! | `identity` | the checksums of all blocks, on a copy that shares the files |
+//! | `metadata.db` | tables and indexes against each other; SQLite has no checksums |
+//!
+//! `person-columns` is a cache, which is made anew where it is damaged.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use object_store::ObjectStoreExt;
+use object_store::path::Path as ObjectPath;
+use tokio::runtime::Handle;
+use url::Url;
+
+use crate::app::OpenError;
+use crate::app::directory::NODE_PREFIX;
+use crate::app::events_spec;
+use crate::app::persons_spec;
+use crate::clock::Clock;
+use crate::identity;
+use crate::metadata::Metadata;
+use crate::storage::checksums::CheckedStore;
+use crate::storage::delta::Damage;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::TableVersion;
+use crate::storage::disk::OsDisk;
+use crate::storage::durable::DurableStore;
+use crate::storage::parquet::read_columns;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::verify::verify as verify_log;
+
+/// Directory of the copy of the identity store, in the data directory; removed at the end.
+const COPY: &str = ".verify";
+
+/// Findings of SQLite that are told.
+const METADATA_FINDINGS_MAX: u32 = 100;
+
+/// Whether another process writes to the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Nobody does.
+    Idle,
+    /// A server does. The identity store and the end of the log change all the time, and are not
+    /// checked.
+    Served,
+}
+
+/// What a check says, line by line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A part that was checked, and how much of it.
+    Checked(String),
+    /// A part, or some of it, that was not checked, and why.
+    Skipped(String),
+    /// Damage, with the name of the file.
+    Finding(String),
+}
+
+/// Takes the lines.
+type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
+
+/// Checks the directory and says what was found.
+///
+/// # Errors
+///
+/// A file cannot be read for another reason than damage, or nobody listens to `say`.
+pub fn verify(
+    data_dir: &Path,
+    directory_use: Use,
+    (runtime, clock): (&Handle, &Clock),
+    say: &mut Say<'_>,
+) -> Result<(), OpenError> {
+    let mut findings = Findings { data_dir, say };
+    findings.all(directory_use, (runtime, clock)).map_err(OpenError::io(data_dir))
+}
+
+struct Findings<'a, 's> {
+    data_dir: &'a Path,
+    say: &'a mut Say<'s>,
+}
+
+impl Findings<'_, '_> {
+    fn checked(&mut self, text: String) -> io::Result<()> {
+        (self.say)(Line::Checked(text))
+    }
+
+    fn skipped(&mut self, text: String) -> io::Result<()> {
+        (self.say)(Line::Skipped(text))
+    }
+
+    fn found(&mut self, text: String) -> io::Result<()> {
+        (self.say)(Line::Finding(text))
+    }
+
+    fn all(&mut self, directory_use: Use, with: (&Handle, &Clock)) -> io::Result<()> {
+        let flushed = self.tables(with)?;
+        let applied = self.identity(directory_use, flushed)?;
+        self.log(directory_use, flushed, applied)?;
+        self.metadata(with.0)
+    }
+
+    /// Checks both tables. Returns how far the log is in files; `None` if that is not known.
+    fn tables(&mut self, (runtime, clock): (&Handle, &Clock)) -> io::Result<Option<Sequence>> {
+        let mut flushed = None;
+        for spec in [events_spec(), persons_spec()] {
+            let name = spec.name;
+            let place = format!("tables/{name}");
+            let directory = self.data_dir.join(&place);
+            if !directory.is_dir() {
+                self.skipped(format!("{place}: there is none"))?;
+                continue;
+            }
+            let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), &directory));
+            let objects = CheckedStore::new(objects, &place);
+            let opened = runtime.block_on(opened(&objects, &directory, spec, clock.clone()));
+            let table = match opened {
+                Ok(Some(table)) => table,
+                Ok(None) => {
+                    self.found(format!("{place}/_delta_log: there is no commit"))?;
+                    continue;
+                }
+                Err(error) => {
+                    self.found(format!("{place}/_delta_log: {error}"))?;
+                    continue;
+                }
+            };
+            for Damage { first, last, reason } in table.damage() {
+                self.found(format!("{place}: versions {first} to {last}: {reason}"))?;
+            }
+            let version = table.current();
+            if name == "events" {
+                flushed = self.flushed(&version);
+            }
+            let mut bytes = 0;
+            let mut without = 0;
+            for file in &version.files {
+                match runtime.block_on(verify_file(&objects, &version, file)) {
+                    Ok(has_checksums) => without += u64::from(!has_checksums),
+                    Err(problem) => self.found(format!("{place}/{}: {problem}", file.path))?,
+                }
+                bytes += file.size_bytes;
+            }
+            let files = version.files.len();
+            let number = version.version;
+            self.checked(format!("{place}: version {number}, {files} files, {bytes} bytes"))?;
+            if without > 0 {
+                self.skipped(format!(
+                    "{place}: {without} files have no checksums of Weir; they were read to the end"
+                ))?;
+            }
+        }
+        Ok(flushed)
+    }
+
+    fn flushed(&self, version: &TableVersion) -> Option<Sequence> {
+        if !version.applications().any(|name| name.starts_with(NODE_PREFIX)) {
+            return Some(Sequence(0));
+        }
+        let node = fs::read_to_string(self.data_dir.join("node-id")).ok()?;
+        let position = version.transaction(node.trim())?;
+        u64::try_from(position).ok().map(Sequence)
+    }
+
+    /// Checks a copy of the identity store. Returns how far the log is in it.
+    fn identity(
+        &mut self,
+        directory_use: Use,
+        flushed: Option<Sequence>,
+    ) -> io::Result<Option<Sequence>> {
+        let directory = self.data_dir.join("identity");
+        if directory_use == Use::Served {
+            self.skipped("identity: a server writes to it; stop the server first".to_owned())?;
+            return Ok(None);
+        }
+        if !directory.is_dir() {
+            match flushed {
+                Some(Sequence(0)) => self.skipped("identity: there is none".to_owned())?,
+                _ => self.found("identity: it is missing, and there are events".to_owned())?,
+            }
+            return Ok(None);
+        }
+        // Opening the store writes to it. Its table files never change, so the copy shares them.
+        let copy = self.data_dir.join(COPY);
+        remove_all(&copy)?;
+        if let Err(error) = copied(&directory, &copy) {
+            remove_all(&copy)?;
+            let text = format!("identity: it cannot be copied to {}: {error}", copy.display());
+            return self.skipped(text).map(|()| None);
+        }
+        let verified = identity::verify::verify(&copy);
+        let removed = remove_all(&copy);
+        let applied = match verified {
+            Ok(verified) => {
+                let rows = verified.rows;
+                for (keyspace, error) in verified.damaged {
+                    self.found(format!("identity, keyspace {keyspace}: {}", chain(&error)))?;
+                }
+                self.checked(format!("identity: {rows} rows"))?;
+                Some(Sequence(verified.applied))
+            }
+            Err(error) => {
+                self.found(format!("identity: it cannot be opened: {}", chain(&error)))?;
+                None
+            }
+        };
+        removed.map(|()| applied)
+    }
+
+    fn log(
+        &mut self,
+        directory_use: Use,
+        flushed: Option<Sequence>,
+        applied: Option<Sequence>,
+    ) -> io::Result<()> {
+        let is_written = directory_use == Use::Served;
+        let verified = verify_log(&OsDisk, &self.data_dir.join("wal"), is_written);
+        let verified = match verified {
+            Ok(verified) => verified,
+            Err(error) => return self.found(format!("wal: {}", chain(&error))),
+        };
+        for finding in verified.findings {
+            let path = finding.path.strip_prefix(self.data_dir).unwrap_or(&finding.path);
+            let path = path.display();
+            self.found(format!("{path}, byte {}: {}", finding.offset, finding.damage))?;
+        }
+        match flushed {
+            Some(flushed) => {
+                let seen = applied.unwrap_or_default().max(flushed);
+                for (first, last) in missing(verified.range, flushed, seen, is_written) {
+                    let text =
+                        format!("wal: records {first} to {last} are missing, and in no file");
+                    self.found(text)?;
+                }
+            }
+            None => self.skipped("wal: whether records are missing at its ends".to_owned())?,
+        }
+        let (segments, records) = (verified.segments, verified.records);
+        self.checked(format!("wal: {segments} segments, {records} records"))?;
+        if is_written {
+            self.skipped("wal: the newest segment, to which a server writes".to_owned())?;
+        }
+        Ok(())
+    }
+
+    fn metadata(&mut self, runtime: &Handle) -> io::Result<()> {
+        let path = self.data_dir.join("metadata.db");
+        let bytes = match fs::metadata(&path) {
+            Ok(file) => file.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        if bytes == 0 {
+            return self.found("metadata.db: it is missing or empty".to_owned());
+        }
+        match runtime.block_on(Metadata::verify(&path, METADATA_FINDINGS_MAX)) {
+            Ok(found) => {
+                for line in found {
+                    self.found(format!("metadata.db: {line}"))?;
+                }
+                self.checked(format!("metadata.db: {bytes} bytes"))
+            }
+            Err(error) => self.found(format!("metadata.db: {}", chain(&error))),
+        }
+    }
+}
+
+/// Records that are neither in files nor in the log, before its first record and behind its last. Behind
+/// that of a log that is written to, nothing is missing.
+fn missing(
+    range: Option<(Sequence, Sequence)>,
+    flushed: Sequence,
+    seen: Sequence,
+    is_written: bool,
+) -> impl Iterator<Item = (Sequence, Sequence)> {
+    let (before, behind) = match range {
+        None => (None, (flushed, seen)),
+        Some((first, last)) => (Some((flushed, first.previous())), (last.max(flushed), seen)),
+    };
+    let behind = Some(behind).filter(|_| !is_written);
+    let gaps = before.into_iter().chain(behind).map(|(after, last)| (after.next(), last));
+    gaps.filter(|(first, last)| first <= last)
+}
+
+/// Removes a directory, if there is one.
+fn remove_all(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+async fn opened(
+    objects: &CheckedStore,
+    directory: &Path,
+    spec: TableSpec,
+    clock: Clock,
+) -> Result<Option<DeltaTable>, String> {
+    let location = Url::from_directory_path(directory).map_err(|()| "no URL".to_owned())?;
+    let table = DeltaTable::open_existing(Arc::new(objects.clone()), location, spec, clock).await;
+    table.map_err(|error| chain(&error))
+}
+
+/// Reads all of a data file. Returns whether it has checksums.
+async fn verify_file(
+    objects: &CheckedStore,
+    version: &TableVersion,
+    file: &DataFile,
+) -> Result<bool, String> {
+    let path = ObjectPath::from(file.path.as_str());
+    let found = objects.head(&path).await.map_err(|error| match error {
+        object_store::Error::NotFound { .. } => "it is missing".to_owned(),
+        error => chain(&error),
+    })?;
+    if found.size != file.size_bytes {
+        let (found, wanted) = (found.size, file.size_bytes);
+        return Err(format!("it has {found} bytes, and the table says {wanted}"));
+    }
+    if objects.verify(&path).await.map_err(|error| chain(&error))? {
+        return Ok(true);
+    }
+    let store = Arc::new(objects.clone());
+    let names: Vec<&str> =
+        version.schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let batches = read_columns(store, file, &names).await;
+    let mut batches = batches.map_err(|error| chain(&error))?;
+    while let Some(batch) = batches.next().await {
+        batch.map_err(|error| chain(&error))?;
+    }
+    Ok(false)
+}
+
+/// Copies a directory of the identity store. Its tables are links: they are never changed, only removed.
+fn copied(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    let is_tables = from.file_name().is_some_and(|name| name == "tables");
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copied(&entry.path(), &target)?;
+        } else if is_tables {
+            fs::hard_link(entry.path(), target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! `weir flush`: has the running server write what is in memory into files, for other engines to read.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use serde_json::Value;
+
+use crate::app::lock::DirectoryLock;
+use crate::app::lock::Holder;
+use crate::cli::server;
+use crate::cli::small_runtime;
+
+/// Options of `weir flush`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FlushArgs {
+    /// Data directory
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
+    pub data_dir: PathBuf,
+}
+
+/// Returns when every event that was acknowledged before is in the files of the events table.
+///
+/// # Errors
+///
+/// What to tell the user.
+pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
+    let data_dir = &args.data_dir;
+    if !data_dir.is_dir() {
+        bail!("there is no directory {}", data_dir.display());
+    }
+    let Holder::Server(address) = DirectoryLock::share(data_dir)? else {
+        bail!(
+            "no server runs on {}: one that ended cleanly has left everything in files, and what a crash has \
+             left in the log is written when the next one runs",
+            data_dir.display()
+        );
+    };
+    let url = format!("{}/_internal/flush", address.url);
+    let asking = server::ask(&url, &address.secret, &Value::Null);
+    let answer: Value = serde_json::from_slice(&small_runtime()?.block_on(asking)?)?;
+    let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
+    writeln!(std::io::stdout(), "{} events in {} files", of("rows"), of("files"))?;
+    Ok(())
+}

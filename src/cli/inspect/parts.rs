@@ -1,0 +1,240 @@
+//! The parts of a data directory, each looked at by itself, so that a damaged one hides no other.
+
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::app::copy::CopyError;
+use crate::app::copy::Source;
+use crate::app::events_spec;
+use crate::app::overview::Overview;
+use crate::app::persons_spec;
+use crate::cli::inspect::open_table;
+use crate::cli::inspect::usage::Usage;
+use crate::cli::server;
+use crate::clock::Clock;
+use crate::storage::delta::Damage;
+use crate::storage::delta::DeltaTable;
+use crate::storage::disk::Disk;
+use crate::storage::disk::OsDisk;
+use crate::storage::wal::Sequence;
+
+/// What was found. Errors are those of the part.
+#[derive(Debug)]
+pub(super) struct Parts {
+    data_dir: PathBuf,
+    /// The process that serves the directory, and its address.
+    server: Option<(u32, String)>,
+    overview: anyhow::Result<Overview>,
+    log: io::Result<LogFiles>,
+    events: anyhow::Result<Option<DeltaTable>>,
+    persons: anyhow::Result<Option<DeltaTable>>,
+    disk: io::Result<(u64, Usage)>,
+}
+
+/// The segments of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LogFiles {
+    segments: usize,
+    bytes: u64,
+    /// First record that may still be in the log.
+    first: Option<u64>,
+}
+
+impl Parts {
+    /// Looks at all parts of an existing directory.
+    ///
+    /// # Errors
+    ///
+    /// It is no data directory.
+    pub(super) fn look(data_dir: &Path, runtime: &Runtime, clock: &Clock) -> anyhow::Result<Self> {
+        let table =
+            |name: &str, spec| runtime.block_on(open_table(&data_dir.join(name), spec, clock));
+        let source = match Source::find(data_dir) {
+            // Without the metadata there may still be events.
+            Err(CopyError::Foreign(path)) if !data_dir.join("tables").is_dir() => {
+                return Err(CopyError::Foreign(path).into());
+            }
+            source => source,
+        };
+        let events = table("tables/events", events_spec());
+        let mut server = None;
+        let overview = match source {
+            Ok(Source::Server(address)) => {
+                let url = format!("{}/_internal/overview", address.url);
+                let asking = server::ask(&url, &address.secret, &Value::Null);
+                let answer = runtime.block_on(asking);
+                server = Some((address.pid, address.url.clone()));
+                answer.and_then(|body| Ok(serde_json::from_slice(&body)?))
+            }
+            Ok(Source::Copy(_)) if !data_dir.join("identity").is_dir() => {
+                Err(anyhow::anyhow!("there is no directory identity, which has the persons"))
+            }
+            Ok(Source::Copy(copy)) => {
+                let flushed = flushed(data_dir, events.as_ref().ok());
+                let overview = Overview::of_copy(&copy, flushed, clock.clone());
+                runtime.block_on(overview).map_err(anyhow::Error::from)
+            }
+            Err(error) => Err(error.into()),
+        };
+        let usage = Usage::of(data_dir);
+        Ok(Self {
+            data_dir: data_dir.to_path_buf(),
+            server,
+            overview,
+            log: LogFiles::of(&data_dir.join("wal")),
+            events,
+            persons: table("tables/persons", persons_spec()),
+            disk: usage.and_then(|usage| Ok((OsDisk.free_bytes(data_dir)?, usage))),
+        })
+    }
+
+    /// How many parts cannot be read.
+    pub(super) fn failures(&self) -> usize {
+        let failures = [
+            self.overview.is_err(),
+            self.log.is_err(),
+            self.events.is_err(),
+            self.persons.is_err(),
+            self.disk.is_err(),
+        ];
+        failures.into_iter().filter(|failed| *failed).count()
+    }
+
+    /// Prints them.
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let name = self.data_dir.display();
+        match &self.server {
+            Some((process, url)) => writeln!(out, "{name}, served by process {process} at {url}")?,
+            None => writeln!(out, "{name}, which no server has open")?,
+        }
+        writeln!(out, "\nprojects")?;
+        match &self.overview {
+            Ok(overview) => write_overview(out, overview)?,
+            Err(error) => writeln!(out, "  cannot be read: {error:#}")?,
+        }
+        writeln!(out, "\nlog")?;
+        let overview = self.overview.as_ref().ok();
+        match &self.log {
+            Ok(log) => write_log(out, log, overview)?,
+            Err(error) => writeln!(out, "  cannot be read: {error}")?,
+        }
+        for (name, table) in [("events", &self.events), ("persons", &self.persons)] {
+            writeln!(out, "\ntable {name}")?;
+            match table {
+                Ok(Some(table)) => write_table(out, table)?,
+                Ok(None) => writeln!(out, "  there is none")?,
+                Err(error) => writeln!(out, "  cannot be read: {error:#}")?,
+            }
+        }
+        writeln!(out, "\ndisk")?;
+        match &self.disk {
+            Ok((free, usage)) => {
+                for (part, bytes) in &usage.parts {
+                    line(out, part, &size(*bytes))?;
+                }
+                line(out, "all of it", &size(usage.total))?;
+                line(out, "free", &size(*free))
+            }
+            Err(error) => writeln!(out, "  cannot be read: {error}"),
+        }
+    }
+}
+
+impl LogFiles {
+    fn of(wal: &Path) -> io::Result<Self> {
+        let mut log = Self::default();
+        let entries = match OsDisk.list(wal) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
+            entries => entries?,
+        };
+        for entry in entries {
+            let is_segment = entry.path.extension().is_some_and(|extension| extension == "wal");
+            let first = entry.path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+            let Some(first) = first.filter(|_| is_segment) else { continue };
+            log.segments += 1;
+            log.bytes += entry.len_bytes;
+            log.first = Some(log.first.map_or(first, |known: u64| known.min(first)));
+        }
+        Ok(log)
+    }
+}
+
+/// The last record of the log that is in files.
+fn flushed(data_dir: &Path, events: Option<&Option<DeltaTable>>) -> Sequence {
+    let node = std::fs::read_to_string(data_dir.join("node-id")).unwrap_or_default();
+    let version = events.and_then(Option::as_ref).map(DeltaTable::current);
+    let last = version.and_then(|version| version.transaction(node.trim()));
+    Sequence(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
+}
+
+fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    let head = ["id", "project API key", "persons", "flags", "cohorts", "name"].map(str::to_owned);
+    let mut rows = vec![head];
+    rows.extend(overview.projects.iter().map(|project| {
+        [
+            project.id.to_string(),
+            project.token.clone(),
+            project.persons.to_string(),
+            project.flags.to_string(),
+            project.cohorts.to_string(),
+            // Names are of users: no line breaks, no control sequences of terminals.
+            project.name.replace(char::is_control, " "),
+        ]
+    }));
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..6).map(|column| width(column).unwrap_or(0)).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:width$}"));
+        writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    line(out, "personal API keys", &overview.keys.to_string())?;
+    if overview.is_incomplete {
+        writeln!(out, "  persons of the past are missing: restore identity/ from a backup")?;
+    }
+    Ok(())
+}
+
+fn write_log(out: &mut impl Write, log: &LogFiles, overview: Option<&Overview>) -> io::Result<()> {
+    line(out, "segments", &log.segments.to_string())?;
+    line(out, "bytes", &size(log.bytes))?;
+    if let Some(first) = log.first {
+        line(out, "first record", &first.to_string())?;
+    }
+    let Some(overview) = overview else { return Ok(()) };
+    line(out, "last record", &overview.logged.to_string())?;
+    line(out, "in the persons", &overview.applied.to_string())?;
+    match overview.log_damages {
+        Some(damages) if damages > 0 => line(out, "damaged places", &damages.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn write_table(out: &mut impl Write, table: &DeltaTable) -> io::Result<()> {
+    let version = table.current();
+    let rows: u64 = version.files.iter().map(|file| file.rows).sum();
+    let bytes: u64 = version.files.iter().map(|file| file.size_bytes).sum();
+    line(out, "version", &version.version.to_string())?;
+    line(out, "files", &version.files.len().to_string())?;
+    line(out, "rows", &rows.to_string())?;
+    line(out, "bytes", &size(bytes))?;
+    for Damage { first, last, reason } in table.damage() {
+        line(out, "damaged", &format!("versions {first} to {last}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "  {name:<20}{value}")
+}
+
+fn size(bytes: u64) -> String {
+    format!("{bytes} ({})", ByteSize(bytes))
+}

@@ -1,0 +1,38 @@
+//! Requests of commands to a server: [`ask`].
+
+use anyhow::Context;
+use anyhow::bail;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_body_util::Full;
+use hyper::Method;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// Sends `body` as JSON to `url`, with `key` as the bearer token, and returns the body of the answer.
+///
+/// # Errors
+///
+/// The server cannot be reached, or refuses; in its own words.
+pub(super) async fn ask(url: &str, key: &str, body: &Value) -> anyhow::Result<Bytes> {
+    let request = hyper::Request::builder()
+        .method(Method::POST)
+        .uri(url)
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_string())));
+    let request = request.with_context(|| format!("{url} is no address of a server"))?;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.request(request).await.with_context(|| format!("cannot ask {url}"))?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    if !status.is_success() {
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        match problem.get("detail").and_then(Value::as_str) {
+            Some(detail) => bail!("{detail}"),
+            None => bail!("{url} answers {status}"),
+        }
+    }
+    Ok(body)
+}

@@ -1,0 +1,97 @@
+//! Parsers of values with a least and a greatest one, for the declarations of settings. The same bounds
+//! stand in the help text as `[range: LEAST to GREATEST]`; a test in `config.rs` compares them.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use url::Url;
+
+/// Sizes from `least` to `greatest`, such as `64KiB`.
+pub(super) fn bytes(
+    least: &'static str,
+    greatest: &'static str,
+) -> impl Fn(&str) -> Result<ByteSize, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let size = |text: &str| text.parse::<ByteSize>();
+        let value = size(text).map_err(|_| "it is no size such as 1048576 or 1MiB".to_owned())?;
+        within(value, (size(least)?, size(greatest)?), (least, greatest))
+    }
+}
+
+/// Times from `least` to `greatest`, such as `500ms`.
+pub(super) fn time(
+    least: &'static str,
+    greatest: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let time = |text: &str| humantime::parse_duration(text).map_err(|error| error.to_string());
+        let value = time(text).map_err(|_| "it is no time such as 500ms, 10s or 5m".to_owned())?;
+        within(value, (time(least)?, time(greatest)?), (least, greatest))
+    }
+}
+
+/// Whole numbers from `least` to `greatest`.
+pub(super) fn number<T>(
+    least: T,
+    greatest: T,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let bounds = || format!("it must be a whole number from {least} to {greatest}");
+        let value = text.parse().map_err(|_| bounds())?;
+        if least <= value && value <= greatest { Ok(value) } else { Err(bounds()) }
+    }
+}
+
+/// The address of a server as clients write it: scheme and host, with a path if a proxy adds one.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    let is_plain = url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !is_plain {
+        return Err("it must be a URL such as https://events.example.com".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn within<T: PartialOrd>(
+    value: T,
+    (least, greatest): (T, T),
+    texts: (&str, &str),
+) -> Result<T, String> {
+    if least <= value && value <= greatest {
+        return Ok(value);
+    }
+    Err(format!("it must be from {} to {}", texts.0, texts.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn addresses_are_urls_of_servers() {
+        for (text, expected) in [
+            ("https://events.example.com", Some("https://events.example.com")),
+            ("https://events.example.com/", Some("https://events.example.com")),
+            ("http://127.0.0.1:8000", Some("http://127.0.0.1:8000")),
+            ("http://[::1]:8000/weir/", Some("http://[::1]:8000/weir")),
+            ("events.example.com", None),
+            ("localhost:8000", None),
+            ("ftp://events.example.com", None),
+            ("https://", None),
+            ("https://events.example.com/?a=b", None),
+            ("https://events.example.com/#a", None),
+            ("https://user@events.example.com", None),
+            ("", None),
+        ] {
+            assert_eq!(address(text).ok().as_deref(), expected, "{text}");
+        }
+    }
+}

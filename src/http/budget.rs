@@ -1,0 +1,260 @@
+//! Memory of all requests and answers under way together: [`Budget`]. Counted are
+//!
+//! - the bodies that endpoints read, until the last `Bytes` of a body is dropped, wherever it went;
+//! - each admitted request ([`Share`]): its head, its tasks, and an answer of more than
+//!   [`ANSWER_FREE_BYTES`], until the client has taken the last of it;
+//! - the bytes of a head that is still arriving ([`Reservation::resize`]).
+//!
+//! A declared length reserves nothing, or a few idle clients could lock everyone out by announcing
+//! large bodies.
+//!
+//! # One connection against all others
+//!
+//! HTTP/2 sends a field of a head as one byte that refers to an earlier one, and 128 requests at
+//! once. So a few connections could fill the budget with heads. A connection that has more than
+//! [`CONNECTION_FREE_BYTES`] of requests under way is therefore admitted only while half of the
+//! budget is free; the other half is for connections with few requests.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use hyper::http::request::Parts;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::error::Kind;
+use crate::telemetry::metrics::Metrics;
+
+/// Memory of a request besides its head: its task, the state of its stream, its record.
+const REQUEST_BYTES: u64 = 8 * 1024;
+
+/// Memory of a header field besides its text: an entry of a `HeaderMap`, half of whose slots may be
+/// empty.
+const FIELD_BYTES: u64 = 224;
+
+/// Memory of requests that a connection may have under way until the budget is full.
+const CONNECTION_FREE_BYTES: u64 = 64 * 1024;
+
+/// Longest answer that is not counted besides its request.
+pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
+
+/// Memory for the requests and answers of all connections together.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used_bytes: AtomicU64,
+    max_bytes: u64,
+    bodies: Gauge,
+    heads: Gauge,
+}
+
+/// The budget is used up, or the connection has more than its part of it.
+#[derive(Debug, thiserror::Error)]
+#[error("too many bytes of requests are under way")]
+pub struct Busy;
+
+impl Busy {
+    /// What the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        Kind::Overloaded
+    }
+}
+
+impl Budget {
+    pub(super) fn new(max_bytes: u64, metrics: &Metrics) -> Arc<Self> {
+        let (bodies, heads) = (metrics.http_body_bytes.clone(), metrics.http_head_bytes.clone());
+        Arc::new(Self { used_bytes: AtomicU64::new(0), max_bytes, bodies, heads })
+    }
+
+    /// An empty reservation for a body.
+    pub(super) fn body(self: &Arc<Self>) -> Reservation {
+        Reservation { gauge: self.bodies.clone(), budget: Arc::clone(self), bytes: 0 }
+    }
+
+    /// An empty reservation for a head.
+    pub(super) fn head(self: &Arc<Self>) -> Reservation {
+        Reservation { gauge: self.heads.clone(), budget: Arc::clone(self), bytes: 0 }
+    }
+
+    /// Counts a request with this head, and says whether there is room for it. `connection` counts
+    /// the memory of the requests that are under way on its connection.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        head: &Parts,
+        connection: &Arc<AtomicU64>,
+    ) -> (Share, bool) {
+        let bytes = head_bytes(head).saturating_add(REQUEST_BYTES);
+        let own = connection.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut share =
+            Share { reservation: self.head(), connection: Arc::clone(connection), bytes };
+        let fits = share.reservation.add(bytes);
+        let is_crowding = own > CONNECTION_FREE_BYTES
+            && self.used_bytes.load(Ordering::Relaxed) > self.max_bytes / 2;
+        (share, fits && !is_crowding)
+    }
+}
+
+/// Memory of a head: its fields, and a target that is not part of them.
+fn head_bytes(head: &Parts) -> u64 {
+    let text = |total: u64, bytes: usize| total.saturating_add(length(bytes));
+    let fields = head.headers.iter().fold(0, |total, (name, value)| {
+        text(text(total, name.as_str().len()), value.len()).saturating_add(FIELD_BYTES)
+    });
+    let authority = head.uri.authority().map_or(0, |authority| authority.as_str().len());
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    text(text(fields, authority), path)
+}
+
+/// A part of the budget; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: Arc<Budget>,
+    gauge: Gauge,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Counts `more` bytes, which are in memory already, and says whether the budget has room for
+    /// them.
+    pub(super) fn add(&mut self, more: u64) -> bool {
+        self.bytes += more;
+        self.gauge.inc_by(i64::try_from(more).unwrap_or(i64::MAX));
+        let used_bytes = self.budget.used_bytes.fetch_add(more, Ordering::Relaxed) + more;
+        used_bytes <= self.budget.max_bytes
+    }
+
+    /// Counts `bytes` in place of what was counted so far, and says whether there is room for more
+    /// than before.
+    pub(super) fn resize(&mut self, bytes: u64) -> bool {
+        if bytes > self.bytes {
+            return self.add(bytes - self.bytes);
+        }
+        self.give_back(self.bytes - bytes);
+        true
+    }
+
+    /// All that is counted.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        self.budget.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.gauge.dec_by(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
+/// The memory of one request from its head to the last byte of its answer.
+#[derive(Debug)]
+pub(super) struct Share {
+    reservation: Reservation,
+    connection: Arc<AtomicU64>,
+    /// Without the answer.
+    bytes: u64,
+}
+
+impl Share {
+    /// Counts an answer of `bytes`, and says whether the budget has room for it.
+    pub(super) fn add_answer(&mut self, bytes: usize) -> bool {
+        bytes <= ANSWER_FREE_BYTES || self.reservation.add(length(bytes))
+    }
+
+    /// The answer is given up.
+    pub(super) fn remove_answer(&mut self) {
+        self.reservation.resize(self.bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.connection.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering;
+
+    use hyper::http::request::Parts;
+
+    use super::Budget;
+    use super::CONNECTION_FREE_BYTES;
+    use super::FIELD_BYTES;
+    use super::REQUEST_BYTES;
+    use super::Share;
+    use crate::telemetry::metrics::Metrics;
+
+    fn head(fields: usize) -> Parts {
+        let mut request = hyper::Request::builder().uri("http://weir/four?six");
+        for _ in 0..fields {
+            request = request.header("name", "value");
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_request_counts_for_its_head_and_its_answer() {
+        let metrics = Metrics::new();
+        let budget = Budget::new(1 << 20, &metrics);
+        let connection = Arc::new(AtomicU64::new(0));
+        let (mut share, has_room) = budget.admit(&head(100), &connection);
+        assert!(has_room);
+        let target = u64::try_from("weir/four?six".len()).unwrap();
+        let bytes = REQUEST_BYTES + target + 100 * (FIELD_BYTES + 9);
+        assert_eq!(connection.load(Ordering::Relaxed), bytes);
+        assert_eq!(metrics.http_head_bytes.get(), i64::try_from(bytes).unwrap());
+        assert!(share.add_answer(1000));
+        assert!(!share.add_answer(1 << 20), "more than there is");
+        share.remove_answer();
+        assert_eq!(metrics.http_head_bytes.get(), i64::try_from(bytes).unwrap());
+        drop(share);
+        assert_eq!(connection.load(Ordering::Relaxed), 0);
+        assert_eq!(metrics.http_head_bytes.get(), 0);
+    }
+
+    #[test]
+    fn one_connection_leaves_half_to_others() {
+        let metrics = Metrics::new();
+        let budget = Budget::new(20 * CONNECTION_FREE_BYTES, &metrics);
+        let crowded = Arc::new(AtomicU64::new(0));
+        let mut shares = Vec::new();
+        let fill = |shares: &mut Vec<Share>, connection: fn(&Arc<AtomicU64>) -> Arc<AtomicU64>| {
+            let before = shares.len();
+            while let (share, true) = budget.admit(&head(1), &connection(&crowded)) {
+                shares.push(share);
+            }
+            shares.len() - before
+        };
+        fill(&mut shares, Arc::clone);
+        let own = crowded.load(Ordering::Relaxed);
+        assert!(own <= 10 * CONNECTION_FREE_BYTES && own > 9 * CONNECTION_FREE_BYTES, "{own}");
+        let others = fill(&mut shares, |_| Arc::default());
+        assert!(others > 50, "{others}");
+        shares.clear();
+        assert!(budget.admit(&head(1), &crowded).1, "all of it is given back");
+        assert_eq!(metrics.http_head_bytes.get(), 0);
+    }
+
+    #[test]
+    fn a_head_that_arrives_is_counted_once() {
+        let metrics = Metrics::new();
+        let budget = Budget::new(100, &metrics);
+        let mut arriving = budget.head();
+        assert!(arriving.resize(60) && arriving.resize(90));
+        assert!(!arriving.resize(101));
+        assert!(arriving.resize(0));
+        assert_eq!(metrics.http_head_bytes.get(), 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! What commands of the same user ask the server that runs on a data directory. They prove by the secret in
+//! the lock file, which only that user can read, that they may read the directory.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use crate::app::App;
+use crate::app::flush::FlushError;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query;
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Internal {
+    /// `/_internal/query`: SQL, for `weir query`.
+    Query,
+    /// `/_internal/flush`: everything into files, for `weir flush`.
+    Flush,
+    /// `/_internal/overview`: what is there, for `weir inspect`.
+    Overview,
+}
+
+impl Internal {
+    /// What this path asks for; it may end in a slash. All are asked by POST.
+    pub fn find(path: &str) -> Option<Self> {
+        match path.strip_suffix('/').unwrap_or(path).strip_prefix("/_internal/")? {
+            "query" => Some(Self::Query),
+            "flush" => Some(Self::Flush),
+            "overview" => Some(Self::Overview),
+            _ => None,
+        }
+    }
+
+    /// Name in metrics and logs.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Query => "internal_query",
+            Self::Flush => "internal_flush",
+            Self::Overview => "internal_overview",
+        }
+    }
+}
+
+/// Answers a command that has the secret.
+///
+/// # Errors
+///
+/// 401 without the secret; else as of what is asked for.
+pub async fn internal(
+    app: &App,
+    secret: &str,
+    what: Internal,
+    request: Request,
+) -> Result<Response, Problem> {
+    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    if bearer.is_none_or(|given| !is_same(given.as_bytes(), secret.as_bytes())) {
+        return Err(Problem::not_authenticated());
+    }
+    match what {
+        Internal::Query => query::internal(app, request).await,
+        Internal::Flush => flush(app).await,
+        Internal::Overview => {
+            let overview =
+                app.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
+            Ok(Response::json(StatusCode::OK, &overview))
+        }
+    }
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn is_same(given: &[u8], secret: &[u8]) -> bool {
+    let differing = given.iter().zip(secret).fold(0, |acc, (a, b)| acc | (a ^ b));
+    given.len() == secret.len() && differing == 0
+}
+
+async fn flush(app: &App) -> Result<Response, Problem> {
+    let problem = |error: FlushError| Problem::of(error.kind(), &error);
+    let version = app.flush().await.map_err(problem)?;
+    let rows: u64 = version.files.iter().map(|file| file.rows).sum();
+    let answer = json!({"version": version.version, "files": version.files.len(), "rows": rows});
+    Ok(Response::json(StatusCode::OK, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn only_the_secret_is_the_secret() {
+        for (given, expected) in
+            [("abc", true), ("abd", false), ("ab", false), ("abcd", false), ("", false)]
+        {
+            assert_eq!(is_same(given.as_bytes(), b"abc"), expected, "{given}");
+        }
+    }
+}

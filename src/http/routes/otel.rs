@@ -1,0 +1,65 @@
+//! Traces of calls to models, from exporters of OpenTelemetry: the spans that are about AI become events
+//! ([`otlp`]) and take the same path as those of SDKs. Others are left out, which is no error.
+//!
+//! [`otlp`]: crate::wire::otlp
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+
+use crate::app::App;
+use crate::http::auth;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::capture::problem;
+use crate::ingest::CaptureRequest;
+use crate::ingest::IngestError;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::Protocol;
+use crate::wire::encoding::hints::Coding;
+use crate::wire::encoding::hints::Content;
+use crate::wire::encoding::hints::Hints;
+use crate::wire::otlp;
+use crate::wire::otlp::Form;
+
+/// `POST /i/v0/ai/otel`: an `ExportTraceServiceRequest` as protobuf or JSON. The token stands in `?token=`
+/// or in `Authorization`, and is checked before the body is read. The answer has the form of the request.
+pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
+    let in_query = request.query("token").or_else(|| request.query("api_key"));
+    let token = in_query.as_deref().or_else(|| auth::project_token(&request));
+    let token = token.unwrap_or_default().trim().to_owned();
+    if app.metadata.snapshot().project_by_token(&token).is_none() {
+        return Err(Problem::invalid_api_key());
+    }
+    let form = request.header("content-type").and_then(Form::of_content_type);
+    let form = form.ok_or_else(|| {
+        Problem::invalid_payload("Content-Type must be application/x-protobuf or application/json.")
+    })?;
+    let encoding = request.headers.get("content-encoding");
+    let hints = Hints {
+        content_encoding: encoding.and_then(|value| Coding::from_header(value.as_bytes())),
+        content: Content::Otlp(form),
+        ..Hints::default()
+    };
+    let client_ip = Some(request.client_ip);
+    let limit_bytes = app.config.http.body_max_bytes.as_u64().min(otlp::BODY_PLAIN_MAX_BYTES);
+    let body = request.body.read(limit_bytes).await?;
+    let capture = CaptureRequest {
+        body,
+        hints,
+        client_ip,
+        protocol: Protocol::default(),
+        token: Some(token),
+    };
+    let pipeline = app.pipeline.clone();
+    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
+    let rejected = match accepted {
+        Ok(receipt) => receipt.dropped,
+        // No span was about AI.
+        Err(IngestError::Prepare(PrepareError::NoEvents)) => 0,
+        Err(error) => return Err(problem(error)),
+    };
+    let content_type = HeaderValue::from_static(form.content_type());
+    Ok(Response::bytes(StatusCode::OK, content_type, form.answer(rejected)))
+}

@@ -1,0 +1,102 @@
+//! [`Loaded`]: a database that was just opened, with what is kept in memory of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Weak;
+
+use hashbrown::HashMap;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::cache::Caches;
+use crate::identity::cache::Decoded;
+use crate::identity::codec;
+use crate::identity::codec::Counters;
+use crate::identity::deletions::Deletions;
+use crate::identity::overrides::Splits;
+use crate::identity::reading::Reading;
+use crate::identity::store::Limits;
+use crate::identity::tables::Tables;
+use crate::identity::view::View;
+
+/// Group types by project, in the order of their indexes. At most five per project.
+pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
+
+/// What one who applies has at hand.
+pub(super) struct Writer {
+    pub(super) caches: Caches,
+    pub(super) counters: Counters,
+    pub(super) part_bytes: u64,
+    /// The database that is being closed.
+    pub(super) closing: Weak<Tables>,
+}
+
+/// An open database. Who uses it takes it for as short as possible: it closes when nobody has it.
+pub(super) struct Open {
+    pub(super) tables: Arc<Tables>,
+    pub(super) decoded: Arc<Decoded>,
+}
+
+impl Open {
+    pub(super) fn view(&self) -> View {
+        View::new(Reading::new(&self.tables, Arc::clone(&self.decoded)))
+    }
+}
+
+/// A database that was just opened, and what is in memory of it.
+pub(super) struct Loaded {
+    pub(super) open: Open,
+    pub(super) writer: Writer,
+    pub(super) splits: Splits,
+    pub(super) deletions: Deletions,
+    pub(super) types: GroupTypes,
+}
+
+impl Loaded {
+    pub(super) fn from(directory: &Path, limits: Limits) -> Result<Self, IdentityError> {
+        let tables = Tables::open(directory, limits.blocks_bytes)
+            .map_err(|error| IdentityError::of_open(error, directory))?;
+        let tables = Arc::new(tables);
+        let (splits, deletions) = (load_splits(&tables)?, load_deletions(&tables)?);
+        let types = load_types(&tables)?;
+        let open = Open { tables, decoded: Arc::new(Decoded::new(limits.rows_bytes / 2)) };
+        let writer = Writer {
+            caches: Caches::new(limits.ids_bytes, limits.rows_bytes / 2),
+            counters: open.view().counters()?,
+            part_bytes: limits.part_bytes,
+            closing: Weak::new(),
+        };
+        Ok(Self { open, writer, splits, deletions, types })
+    }
+}
+
+fn load_splits(tables: &Tables) -> Result<Splits, IdentityError> {
+    let mut splits = Splits::new();
+    for entry in tables.meta.prefix(codec::SPLIT_PREFIX) {
+        splits.insert(codec::decode_split_key(&entry.key()?)?);
+    }
+    Ok(splits)
+}
+
+pub(super) fn load_deletions(tables: &Tables) -> Result<Deletions, IdentityError> {
+    let mut requests = Vec::new();
+    for entry in tables.meta.prefix(codec::DELETING_PREFIX) {
+        let (key, ids) = entry.into_inner()?;
+        let place = codec::decode_deleting_key(&key)?;
+        let row = tables.deletions.get(codec::deletion_key(place))?;
+        let row = row.ok_or(IdentityError::Damaged { what: "deletion" })?;
+        let asked_at = codec::decode_deletion(&row)?.asked_at;
+        requests.push((place, asked_at, codec::decode_deleting(&ids)?));
+    }
+    Ok(Deletions::new(requests.into_iter()))
+}
+
+fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {
+    let mut types = GroupTypes::new();
+    for entry in tables.meta.prefix(codec::TYPES_PREFIX) {
+        let (key, names) = entry.into_inner()?;
+        let project = codec::meta_project(codec::TYPES_PREFIX, &key)?;
+        types.insert(project, codec::decode_types(&names)?.into());
+    }
+    Ok(types)
+}

@@ -1,0 +1,75 @@
+//! Memory of an overlay, counted as it grows: its rows, the items of the batch that is made of them,
+//! and the database's buffers that the batch goes to as a whole.
+//!
+//! Estimates that are rather too high. A row that changes again counts again, because what it was
+//! before may still be in use.
+
+use crate::identity::cache::object_bytes;
+use crate::identity::cache::row_bytes;
+use crate::identity::change::Difference;
+use crate::identity::change::Done;
+use crate::identity::change::PersonDone;
+use crate::identity::overlay::Overlay;
+use crate::identity::person::Group;
+use crate::identity::person::Person;
+
+/// An item of a batch: 64 bytes, its key on the heap, and both once more in a buffer of the database.
+const ITEM_BYTES: u64 = 256;
+
+/// An entry of a map here.
+const ENTRY_BYTES: u64 = 96;
+
+/// A person's row here, and the first node of its properties.
+const PERSON_BYTES: u64 = 1024;
+
+/// Items of a person beside its distinct ids: the row, the uuid, two places in lists, an email.
+const PERSON_ITEMS: u64 = 5;
+
+/// A distinct id that was looked up.
+pub(super) const READ_ID_BYTES: u64 = 128;
+
+/// An entry that changes, with so many bytes of text.
+pub(super) fn entry(text_bytes: usize) -> u64 {
+    let text = u64::try_from(text_bytes).unwrap_or(u64::MAX);
+    ENTRY_BYTES.saturating_add(ITEM_BYTES).saturating_add(text.saturating_mul(3))
+}
+
+/// A person that was read.
+pub(super) fn read_person(person: &Person) -> u64 {
+    PERSON_BYTES.saturating_add(row_bytes(person))
+}
+
+/// A person that is new or changes: as it is here, encoded in the batch, and in a buffer.
+pub(super) fn changed_person(person: &Person) -> u64 {
+    let properties = object_bytes(&person.properties).saturating_mul(3);
+    PERSON_BYTES.saturating_add(PERSON_ITEMS * ITEM_BYTES).saturating_add(properties)
+}
+
+/// A group that changes.
+pub(super) fn group(key: &str, group: &Group) -> u64 {
+    entry(key.len()).saturating_add(object_bytes(&group.properties).saturating_mul(3))
+}
+
+/// What an operation did, until it is written down.
+pub(super) fn effect(done: &Done) -> u64 {
+    let of_ids = |ids: &[String]| ids.iter().map(|id| entry(id.len())).fold(0, u64::saturating_add);
+    let of_difference = |Difference { before, after }: &Difference| {
+        object_bytes(before).saturating_add(object_bytes(after))
+    };
+    let bytes = match done {
+        Done::Person { done: PersonDone::Changed(properties), .. } => of_difference(properties),
+        Done::Person { done: PersonDone::Split { before, after }, .. } => {
+            of_ids(before).saturating_add(of_ids(after))
+        }
+        Done::Person { done: PersonDone::Deleted { distinct_ids, .. }, .. } => of_ids(distinct_ids),
+        Done::Group { properties, .. } => of_difference(properties),
+    };
+    ENTRY_BYTES.saturating_add(bytes)
+}
+
+impl Overlay<'_> {
+    /// Notes that it takes more memory.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}

@@ -1,0 +1,111 @@
+//! [`Reading`]: a snapshot of a database that may be closed under it.
+//!
+//! After a failed write the database has to be closed before it can be opened again, and it closes
+//! when the last handle on it is dropped. So a snapshot keeps no such handle between reads. Once the
+//! database is closed, its reads fail with [`IdentityError::Reopening`], and a scan that is under way
+//! ends at its next entry.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::sync::Weak;
+
+use fjall::Guard;
+use fjall::Keyspace;
+use fjall::Readable;
+use fjall::Snapshot;
+use fjall::UserValue;
+
+use crate::identity::IdentityError;
+use crate::identity::cache::Decoded;
+use crate::identity::tables::Tables;
+
+/// Picks a keyspace.
+type Pick = fn(&Tables) -> &Keyspace;
+
+/// The snapshot; none if the database was closed when it was to be taken.
+pub(super) struct Reading(Option<At>);
+
+struct At {
+    tables: Weak<Tables>,
+    decoded: Arc<Decoded>,
+    snapshot: Snapshot,
+}
+
+impl Reading {
+    /// Of an open database.
+    pub(super) fn new(tables: &Arc<Tables>, decoded: Arc<Decoded>) -> Self {
+        let snapshot = tables.database.snapshot();
+        Self(Some(At { tables: Arc::downgrade(tables), decoded, snapshot }))
+    }
+
+    /// While the database is closed.
+    pub(super) fn closed() -> Self {
+        Self(None)
+    }
+
+    fn at(&self) -> Result<(&At, Arc<Tables>), IdentityError> {
+        let at = self.0.as_ref().ok_or(IdentityError::Reopening)?;
+        Ok((at, at.tables.upgrade().ok_or(IdentityError::Reopening)?))
+    }
+
+    /// The persons that readers have decoded.
+    pub(super) fn decoded(&self) -> Result<&Decoded, IdentityError> {
+        Ok(&self.0.as_ref().ok_or(IdentityError::Reopening)?.decoded)
+    }
+
+    pub(super) fn get(
+        &self,
+        pick: Pick,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<UserValue>, IdentityError> {
+        let (at, tables) = self.at()?;
+        Ok(at.snapshot.get(pick(&tables), key)?)
+    }
+
+    pub(super) fn prefix(
+        &self,
+        pick: Pick,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<Entries, IdentityError> {
+        let (at, tables) = self.at()?;
+        Ok(Entries { iter: at.snapshot.prefix(pick(&tables), prefix), tables })
+    }
+
+    pub(super) fn range(
+        &self,
+        pick: Pick,
+        range: impl RangeBounds<Vec<u8>>,
+    ) -> Result<Entries, IdentityError> {
+        let (at, tables) = self.at()?;
+        Ok(Entries { iter: at.snapshot.range(pick(&tables), range), tables })
+    }
+}
+
+/// Entries of a keyspace in order. The database stays open while there is one of these.
+pub(super) struct Entries {
+    /// Before `tables`, because it reads them: fields are dropped in this order.
+    iter: fjall::Iter,
+    tables: Arc<Tables>,
+}
+
+impl Entries {
+    fn read(&self, entry: Guard) -> Result<Guard, IdentityError> {
+        if self.tables.is_closing() { Err(IdentityError::Reopening) } else { Ok(entry) }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<Guard, IdentityError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.iter.next()?;
+        Some(self.read(entry))
+    }
+}
+
+impl DoubleEndedIterator for Entries {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.iter.next_back()?;
+        Some(self.read(entry))
+    }
+}

@@ -1,0 +1,235 @@
+//! [`Survivors`]: what is kept in memory of the persons that were merged away, within a fixed size.
+//!
+//! All of them are in the database; here are a filter in front of it and a cache of what it said.
+//!
+//! # Why a reader gets what is right for its view
+//!
+//! A cached answer is of a certain [`Point`] and right from there until its entry changes. Before the
+//! writer commits a batch that changes entries, it takes them out of the cache and notes that they
+//! change with the batch. So an answer that is found is right for every view from its point on; older
+//! views ask the database. And an answer that was read from a view that is older than the change of its
+//! entry is not taken in. Of the changes only some are remembered; views that are older than those are
+//! taken to have missed one.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quick_cache::UnitWeighter;
+use quick_cache::sync::Cache;
+use quick_cache::sync::DefaultLifecycle;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::identity::codec::Point;
+use crate::identity::filter::Filter;
+use crate::identity::filter::Hash;
+
+/// A person as events are stored with it.
+pub(super) type Key = (ProjectId, Uuid);
+
+/// Memory of a cached answer: 64 bytes in the slab, its place in an index, half a ghost.
+const ENTRY_BYTES: u64 = 112;
+
+/// Changes that are remembered; 48 bytes each.
+const CHANGES_MAX: usize = 16 * 1024;
+
+/// A person that replaces another one, if one does, as of a point and after.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    survivor: Option<Uuid>,
+    since: Point,
+}
+
+/// What is in memory of the overrides.
+pub(super) struct Survivors {
+    hasher: RandomState,
+    filter: Filter,
+    /// Whether the filter has all entries that were in the database when it was opened.
+    is_filtering: AtomicBool,
+    /// Whether there are entries at all.
+    has_any: AtomicBool,
+    cache: Cache<Key, Answer, UnitWeighter, foldhash::fast::RandomState>,
+    changes: Mutex<Changes>,
+}
+
+impl std::fmt::Debug for Survivors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Survivors").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Changes {
+    /// With which batch an entry changed last.
+    latest: HashMap<Key, Point>,
+    /// Changes up to here may have been forgotten.
+    forgotten: Point,
+}
+
+impl Survivors {
+    /// Within so many bytes, an eighth for the filter. The cache grows only as it is used.
+    pub(super) fn new(bytes: u64) -> Self {
+        let entries = (bytes - bytes / 8) / ENTRY_BYTES;
+        let items = usize::try_from(entries).unwrap_or(usize::MAX);
+        let (hasher, life) = (foldhash::fast::RandomState::default(), DefaultLifecycle::default());
+        Self {
+            hasher: RandomState::default(),
+            filter: Filter::new(bytes / 8),
+            is_filtering: AtomicBool::new(false),
+            has_any: AtomicBool::new(false),
+            cache: Cache::with(items, entries, UnitWeighter, hasher, life),
+            changes: Mutex::default(),
+        }
+    }
+
+    fn hash(&self, key: &Key) -> Hash {
+        Hash(self.hasher.hash_one((key.0.0, key.1.as_u128())))
+    }
+
+    /// Notes that an entry is in the database.
+    pub(super) fn note(&self, key: &Key) {
+        self.filter.insert(self.hash(key));
+        self.has_any.store(true, Ordering::Release);
+    }
+
+    /// Notes that all entries of the database were noted.
+    pub(super) fn begin_to_filter(&self) {
+        self.is_filtering.store(true, Ordering::Release);
+    }
+
+    /// Whether there may be entries.
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
+    }
+
+    /// Notes which entries the batch that leads to `point` is going to change. Of the writer, before the
+    /// commit.
+    pub(super) fn change<'k>(&self, point: Point, keys: impl Iterator<Item = &'k Key>) {
+        let mut changes = self.changes.lock();
+        for key in keys {
+            if changes.latest.len() >= CHANGES_MAX {
+                changes.latest.clear();
+                changes.forgotten = point;
+            }
+            changes.latest.insert(*key, point);
+            self.cache.remove(key);
+            self.note(key);
+        }
+    }
+
+    /// Forgets all answers: the database was opened again, and may be as of an earlier point.
+    pub(super) fn forget(&self) {
+        let mut changes = self.changes.lock();
+        changes.latest.clear();
+        changes.forgotten = Point::default();
+        self.cache.clear();
+    }
+
+    /// The person that replaces `key` as of `point`, which `read` reads from the database.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    pub(super) fn get<E>(
+        &self,
+        key: Key,
+        point: Point,
+        read: impl FnOnce() -> Result<Option<Uuid>, E>,
+    ) -> Result<Option<Uuid>, E> {
+        if self.is_filtering.load(Ordering::Acquire) && !self.filter.may_have(self.hash(&key)) {
+            return Ok(None);
+        }
+        if let Some(answer) = self.cache.get(&key)
+            && answer.since <= point
+        {
+            return Ok(answer.survivor);
+        }
+        let survivor = read()?;
+        let changes = self.changes.lock();
+        let changed = changes.latest.get(&key).copied().unwrap_or(changes.forgotten);
+        if changed <= point {
+            self.cache.insert(key, Answer { survivor, since: point });
+        }
+        Ok(survivor)
+    }
+
+    /// Cached answers.
+    #[cfg(test)]
+    pub(super) fn cached(&self) -> usize {
+        self.cache.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::identity::codec::Counters;
+
+    fn point(applied: u64) -> Point {
+        Counters { applied, ..Counters::START }.point()
+    }
+
+    fn key(number: u128) -> Key {
+        (ProjectId(1), Uuid::from_u128(number))
+    }
+
+    /// Goal: no view gets an answer of another time, in whatever order readers and the writer come.
+    #[test]
+    fn an_answer_is_right_for_the_view_that_asks() {
+        let survivors = Survivors::new(1 << 20);
+        let reads = Cell::new(0);
+        let get = |number: u128, at: u64, stored: Option<u128>| {
+            let read = || {
+                reads.set(reads.get() + 1);
+                Ok::<_, ()>(stored.map(Uuid::from_u128))
+            };
+            survivors.get(key(number), point(at), read).unwrap().map(|uuid| uuid.as_u128())
+        };
+        survivors.change(point(1), [key(1)].iter());
+        assert_eq!((get(1, 1, Some(7)), reads.get()), (Some(7), 1));
+        assert_eq!((get(1, 2, None), reads.get()), (Some(7), 1), "it is right for later views");
+        assert_eq!((get(1, 0, None), reads.get()), (None, 2), "an older view asks the database");
+        assert_eq!(
+            (get(1, 2, None), reads.get()),
+            (Some(7), 2),
+            "which changes nothing for others"
+        );
+        // It changes with batch 5, which is not committed yet.
+        survivors.change(point(5), [key(1)].iter());
+        assert_eq!((get(1, 4, Some(7)), reads.get()), (Some(7), 3));
+        assert_eq!((get(1, 5, Some(9)), reads.get()), (Some(9), 4), "what is old is not taken in");
+        assert_eq!((get(1, 4, Some(7)), reads.get()), (Some(7), 5), "nor is what is new given out");
+        // So many changes that those of before are forgotten.
+        let many: Vec<Key> = (10..10 + CHANGES_MAX as u128).map(key).collect();
+        survivors.change(point(6), many.iter());
+        assert_eq!((get(2, 5, Some(3)), reads.get()), (Some(3), 6));
+        assert_eq!((get(2, 6, Some(4)), reads.get()), (Some(4), 7), "it may have changed");
+        survivors.forget();
+        assert_eq!((get(2, 1, None), reads.get()), (None, 8), "nothing of a later point is left");
+        assert_eq!((get(3, 1, None), get(3, 1, None), reads.get()), (None, None, 9));
+        // The database is not asked for who was never merged.
+        survivors.begin_to_filter();
+        let before = reads.get();
+        let found = (1_000_000..1_001_000).filter(|number| get(*number, 9, None).is_some()).count();
+        assert!(found == 0 && reads.get() < before + 500, "{}", reads.get());
+        assert_eq!((get(10, 9, Some(5)), survivors.has_any()), (Some(5), true));
+    }
+
+    /// Goal: memory stays within the limit, however many are asked for.
+    #[test]
+    fn the_cache_is_bounded() {
+        let survivors = Survivors::new(112 * 1000);
+        for number in 0..100_000 {
+            let read = || Ok::<_, ()>(Some(Uuid::nil()));
+            survivors.get(key(number), point(1), read).unwrap();
+        }
+        assert!(survivors.cached() <= 1000, "{}", survivors.cached());
+        assert!(survivors.cache.memory_used().total() < 150_000);
+    }
+}

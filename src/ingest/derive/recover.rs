@@ -1,0 +1,159 @@
+//! What the deriver does when the identity store fails, as it does when the disk is full: it opens the
+//! store again and applies the log from where that ends, in place of a restart. Capture waits
+//! meanwhile; what was acknowledged is in the log.
+//!
+//! Rows and definitions are not touched: they were published before. Only what follows for persons is
+//! done again, from records that are read as the replay at start reads them.
+
+use std::time::Duration;
+
+use crate::identity::IdentityError;
+use crate::identity::change::Effect;
+use crate::identity::change::Record;
+use crate::ingest::derive::Deriver;
+use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::prepare::Prepared;
+use crate::ingest::reread::Rereader;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::files::WalFiles;
+use crate::storage::wal::reader::Item;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+
+/// Time between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Time between two lines in the log that say that attempts fail.
+const TOLD_PAUSE: Duration = Duration::from_secs(60);
+
+/// What it takes to derive from the log once more.
+#[derive(Debug)]
+pub(in crate::ingest) struct LogAgain {
+    pub(in crate::ingest) files: WalFiles,
+    pub(in crate::ingest) rereader: Rereader,
+    pub(in crate::ingest) room: DiskRoom,
+    pub(in crate::ingest) shutdown: Shutdown,
+}
+
+impl LogAgain {
+    pub(in crate::ingest) fn new(
+        files: &WalFiles,
+        rereader: &Rereader,
+        room: &DiskRoom,
+        shutdown: &Shutdown,
+    ) -> Self {
+        Self {
+            files: files.clone(),
+            rereader: rereader.clone(),
+            room: room.clone(),
+            shutdown: shutdown.clone(),
+        }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    #[error("record {sequence} of the log cannot be read: {reason}")]
+    Unreadable { sequence: u64, reason: String },
+}
+
+impl Failed {
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Identity(error) => error.may_pass(),
+            Self::Wal(_) => true,
+            Self::Unreadable { .. } => false,
+        }
+    }
+}
+
+impl Deriver {
+    /// Brings the identity store to the record `through`, after `error` kept it from there. Returns when
+    /// that is done, or when only a restart helps.
+    pub(super) fn recover(&self, error: &IdentityError, through: u64) {
+        self.health.fail_identity();
+        let chain = error as &dyn std::error::Error;
+        if !error.may_pass() {
+            tracing::error!(error = chain, "persons cannot follow; capture stops until a restart");
+            return;
+        }
+        tracing::error!(
+            error = chain,
+            through,
+            "persons cannot follow the log: capture answers 503 until the identity store is open \
+             again, which is tried until it succeeds; nothing is lost. Is the disk full?"
+        );
+        let told_through = self.identities.applied_sequence();
+        let mut told_at = self.clock.monotonic();
+        while self.log.shutdown.pause_thread(PAUSE) == Pause::Elapsed {
+            // To open it takes room, and a second of a processor.
+            if !self.log.room.is_enough() {
+                continue;
+            }
+            let Err(error) = self.derive_again(told_through, through) else {
+                self.health.heal_identity();
+                tracing::info!(
+                    through,
+                    "the identity store is open again and has followed the log"
+                );
+                return;
+            };
+            let chain = &error as &dyn std::error::Error;
+            if !error.may_pass() {
+                let what = "persons cannot follow; capture stops until a restart";
+                return tracing::error!(error = chain, what);
+            }
+            let now = self.clock.monotonic();
+            if now.saturating_sub(told_at) >= TOLD_PAUSE {
+                told_at = now;
+                tracing::warn!(error = chain, "the identity store cannot be opened again yet");
+            }
+        }
+    }
+
+    /// Opens the identity store again and applies the log up to `through`. Of records up to
+    /// `told_through` the senders have been warned.
+    fn derive_again(&self, told_through: u64, through: u64) -> Result<(), Failed> {
+        self.identities.reopen()?;
+        let applied = self.identities.applied_sequence();
+        tracing::info!(applied, through, "the identity store is open again; the log follows");
+        let mut reader = self.log.files.reader(Sequence(applied));
+        while let Some(item) = reader.next(Sequence(through))? {
+            match item {
+                Item::Record { sequence: Sequence(sequence), payload } => {
+                    let prepared = self.log.rereader.prepared(payload);
+                    let prepared =
+                        prepared.map_err(|reason| Failed::Unreadable { sequence, reason })?;
+                    self.apply_again(sequence, prepared, sequence > told_through)?;
+                }
+                Item::Corrupt(corruption) => {
+                    tracing::error!(?corruption, "damaged place in the log");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_again(
+        &self,
+        sequence: u64,
+        prepared: Prepared,
+        warns: bool,
+    ) -> Result<(), IdentityError> {
+        let Prepared { project, ops, by, .. } = prepared;
+        let operators: Vec<_> = by.iter().map(|user| (sequence, *user)).collect();
+        let note = |effects: &[Effect]| self.log(effects, &operators);
+        let warn = |warning| {
+            if warns {
+                self.warn(&warning);
+            }
+        };
+        self.identities.apply_noting(&[Record { sequence, project, ops }], note, warn)
+    }
+}

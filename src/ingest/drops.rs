@@ -1,0 +1,90 @@
+//! Why single events are not taken, and how many of a request were not for each reason.
+
+/// Why an event was not taken although its request was fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// It is not a JSON object.
+    NotAnObject,
+    /// It has no name, or an empty one.
+    MissingEvent,
+    /// It has no distinct id, or an empty one.
+    MissingDistinctId,
+    /// It is larger than an event may be.
+    TooLarge,
+    /// It identifies or merges persons and asks not to process persons.
+    PersonlessMerge,
+    /// It is of a kind that is never stored.
+    NeverStored,
+    /// It is no JSON, or nested too deeply; see `salvage`.
+    Unreadable,
+    /// Capture v1: its name is too long.
+    NameTooLong,
+    /// Capture v1: its distinct id is too long.
+    DistinctIdTooLong,
+    /// Capture v1: its timestamp is no RFC 3339.
+    InvalidTimestamp,
+    /// Capture v1: its properties are no object.
+    InvalidProperties,
+    /// Capture v1: an option has a value that cannot be meant.
+    InvalidOptions,
+}
+
+impl Drop {
+    /// All reasons, in the order of [`Drops`].
+    pub const ALL: [Self; 12] = [
+        Self::NotAnObject,
+        Self::MissingEvent,
+        Self::MissingDistinctId,
+        Self::TooLarge,
+        Self::PersonlessMerge,
+        Self::NeverStored,
+        Self::Unreadable,
+        Self::NameTooLong,
+        Self::DistinctIdTooLong,
+        Self::InvalidTimestamp,
+        Self::InvalidProperties,
+        Self::InvalidOptions,
+    ];
+
+    /// Name for metrics and warnings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotAnObject => "not_an_object",
+            Self::MissingEvent => "missing_event",
+            Self::MissingDistinctId => "missing_distinct_id",
+            Self::TooLarge => "too_large",
+            Self::PersonlessMerge => "personless_merge",
+            Self::NeverStored => "never_stored",
+            Self::Unreadable => "unreadable",
+            Self::NameTooLong => "event_name_too_long",
+            Self::DistinctIdTooLong => "distinct_id_too_large",
+            Self::InvalidTimestamp => "invalid_event_timestamp",
+            Self::InvalidProperties => "malformed_event_properties",
+            Self::InvalidOptions => "invalid_options",
+        }
+    }
+}
+
+/// Number of dropped events by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Drops {
+    /// Counts one.
+    pub fn add(&mut self, reason: Drop) {
+        self.add_all(reason, 1);
+    }
+
+    /// Counts `events` of them.
+    pub fn add_all(&mut self, reason: Drop, events: u64) {
+        let slots = Drop::ALL.iter().zip(&mut self.0);
+        if let Some((_, count)) = slots.into_iter().find(|(drop, _)| **drop == reason) {
+            *count += events;
+        }
+    }
+
+    /// Reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
+        Drop::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    }
+}

@@ -1,0 +1,192 @@
+//! Limits of memory and time inside of queries, where DataFusion has none.
+//!
+//! DataFusion accounts for what operators gather (sorts, joins, groups), not for what functions make nor
+//! for the batches between operators, and it does not interrupt a function. Here is the rest:
+//!
+//! - [`rule`](GuardFunctions): before a plan is optimized, every function in it becomes one that is called
+//!   within limits (`function`, by the classes of `functions`), so that constants are folded within them
+//!   too. Casts and `||` become such functions where they make large values.
+//! - `batches`: the batches that go from one operator to the next are bounded in bytes.
+//! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
+//! - [`Running`]: a function stops once nobody waits for its query.
+
+mod batches;
+mod bounds;
+mod function;
+mod functions;
+mod held;
+mod operators;
+mod running;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::SessionState;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::optimizer::AnalyzerRule;
+
+pub(super) use crate::query::guard::running::Running;
+
+use crate::query::guard::batches::BATCH_BYTES;
+use crate::query::guard::batches::BoundBatches;
+use crate::query::guard::function::Guarded;
+use crate::query::guard::functions::Class;
+use crate::query::guard::functions::class;
+
+/// Rows of a batch at least, whatever constants a plan has.
+const BATCH_ROWS_MIN: usize = 16;
+
+/// Shorter constants take no more room than a column of numbers.
+const LARGE_CONSTANT_BYTES: usize = 128;
+
+/// Memory of all queries besides that of operators that account for it. It is apart from theirs, because
+/// those that can spill take what there is and give nothing back to others.
+#[derive(Clone, Debug)]
+pub(super) struct Pools {
+    /// For values that functions make.
+    pub(super) values: Arc<dyn MemoryPool>,
+    /// For rows that are kept until the end: of answers, and of windows.
+    pub(super) rows: Arc<dyn MemoryPool>,
+}
+
+impl Pools {
+    /// Half as much for values as operators have, and as much for rows.
+    pub(super) fn beside(operators_bytes: usize) -> Self {
+        Self {
+            values: Arc::new(GreedyMemoryPool::new(operators_bytes / 2)),
+            rows: Arc::new(GreedyMemoryPool::new(operators_bytes)),
+        }
+    }
+}
+
+/// Adds the limits to a session, before its functions and rules are in use.
+pub(super) fn with_limits(builder: SessionStateBuilder, pools: &Pools) -> SessionStateBuilder {
+    let (values, rows) = (Arc::clone(&pools.values), Arc::clone(&pools.rows));
+    builder
+        .with_analyzer_rule(Arc::new(GuardFunctions { pool: values }))
+        .with_physical_optimizer_rule(Arc::new(BoundBatches { pool: rows }))
+}
+
+/// Takes the functions out of a session that SQL does not have.
+///
+/// # Errors
+///
+/// The session does not let them go.
+pub(super) fn without_absent(mut state: SessionState) -> Result<SessionState> {
+    for name in functions::absent() {
+        state.deregister_udf(name)?;
+    }
+    for name in functions::HIGHER_ORDER_ABSENT {
+        state.deregister_higher_order_function(name)?;
+    }
+    Ok(state)
+}
+
+/// Rows of a batch of this plan, of at most `rows`: a constant is copied for each row.
+///
+/// # Errors
+///
+/// The plan cannot be walked.
+pub(super) fn batch_rows(plan: &LogicalPlan, rows: usize) -> Result<usize> {
+    let mut bytes: usize = 0;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|expression| {
+                // Items of lists are compared with, and not copied.
+                if matches!(expression, Expr::InList(_)) {
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                if let Expr::Literal(value, _) = expression {
+                    let size = value.size();
+                    if size >= LARGE_CONSTANT_BYTES {
+                        bytes = bytes.saturating_add(size);
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    let most = BATCH_BYTES.checked_div(bytes).unwrap_or(rows);
+    Ok(most.max(BATCH_ROWS_MIN).min(rows))
+}
+
+/// Puts limits around the functions of a plan. It has to be the last rule that makes functions, and comes
+/// before the first that evaluates any.
+#[derive(Debug)]
+struct GuardFunctions {
+    pool: Arc<dyn MemoryPool>,
+}
+
+impl AnalyzerRule for GuardFunctions {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                let name = scan.table_name.clone();
+                let source = DFSchema::try_from_qualified_schema(name, &scan.source.schema())?;
+                schema.merge(&source);
+            }
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let expression = expression.transform_up(|expression| {
+                    let bounded = operators::bounded(expression, &schema)?;
+                    bounded.transform_data(|expression| guard(expression, &self.pool))
+                })?;
+                Ok(expression.update_data(|expression| name.restore(expression)))
+            })
+        })
+        .map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &str {
+        "guard_functions"
+    }
+}
+
+/// `expression` with limits around all functions in it.
+///
+/// # Errors
+///
+/// It has a function that SQL does not have.
+fn guarded(expression: Expr, pool: &Arc<dyn MemoryPool>) -> Result<Transformed<Expr>> {
+    expression.transform_up(|expression| guard(expression, pool))
+}
+
+fn guard(expression: Expr, pool: &Arc<dyn MemoryPool>) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = expression else { return Ok(Transformed::no(expression)) };
+    if call.func.inner().is::<Guarded>() {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    match operators::rule(&call.func).map_or_else(|| class(call.func.name()), Some) {
+        Some(Class::Guarded(rule)) => {
+            let function = Guarded::new(call.func, rule, pool);
+            let func = Arc::new(ScalarUDF::new_from_impl(function));
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args: call.args })))
+        }
+        Some(Class::Absent) => {
+            let name = call.func.name();
+            Err(DataFusionError::Plan(format!("there is no function {name}")))
+        }
+        // Those that are not DataFusion's are ours, and make truth values and ids.
+        Some(Class::Plain) | None => Ok(Transformed::no(Expr::ScalarFunction(call))),
+    }
+}

@@ -1,0 +1,397 @@
+//! The batches that go from one operator to the next: [`BoundBatches`] puts a [`BoundedExec`] between the
+//! operators of a plan. Operators copy batches row by row (groups, sort keys, spilled rows) before they
+//! account for them, and count their batches in rows; so here batches are cut to a size in bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::RecordBatch;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::DisplayAs;
+use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::PlanProperties;
+use datafusion::physical_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coop::make_cooperative;
+use datafusion::physical_plan::joins::CrossJoinExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::joins::SortMergeJoinExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::WindowAggExec;
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::stream;
+
+use crate::query::guard::sizes;
+use crate::query::guard::sizes::Views;
+
+/// Bytes of the values of a batch, unless one row has more.
+pub(super) const BATCH_BYTES: usize = 16 << 20;
+
+/// Bytes of a batch of rows that each have a copy of the widest one of another input.
+const REPEATED_BYTES: usize = 64 << 20;
+
+/// Bytes that unnesting one row may make.
+const UNNESTED_BYTES_MAX: usize = 128 << 20;
+
+/// Times that a window holds its input: as batches, and as one batch.
+const WINDOW_COPIES: usize = 2;
+
+/// Puts [`BoundedExec`] below each operator. The last rule, since others look at which operators follow
+/// each other.
+#[derive(Debug)]
+pub(super) struct BoundBatches {
+    /// For rows that operators keep without accounting for them.
+    pub(super) pool: Arc<dyn MemoryPool>,
+}
+
+impl PhysicalOptimizerRule for BoundBatches {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(|node| {
+            if node.is::<BoundedExec>() || node.children().is_empty() {
+                return Ok(Transformed::no(node));
+            }
+            let children = node.children().into_iter().enumerate();
+            let children = children.map(|(at, child)| self.bounded(child, Use::of(&node, at)));
+            let children: Vec<_> = children.collect();
+            let changed =
+                children.iter().zip(node.children()).any(|(new, old)| !Arc::ptr_eq(new, old));
+            if !changed {
+                return Ok(Transformed::no(node));
+            }
+            let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+            Ok(Transformed::yes(node.replace_children(children, keep)?))
+        })?;
+        Ok(self.bounded(&plan.data, Use::Copied))
+    }
+
+    fn name(&self) -> &str {
+        "bound_batches"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl BoundBatches {
+    fn bounded(&self, input: &Arc<dyn ExecutionPlan>, used: Use) -> Arc<dyn ExecutionPlan> {
+        let schema = input.schema();
+        let mut types = schema.fields().iter().map(|field| field.data_type());
+        let is_narrow = types.all(|data_type| sizes::width(data_type).is_some());
+        if input.is::<BoundedExec>() || (is_narrow && used != Use::Gathered) {
+            return Arc::clone(input);
+        }
+        Arc::new(BoundedExec { input: Arc::clone(input), used, pool: Arc::clone(&self.pool) })
+    }
+}
+
+/// What an operator does with the rows of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Use {
+    /// It copies them, batch by batch.
+    Copied,
+    /// It copies one of them into each row of a batch: the views, or what they show.
+    Repeated(Views),
+    /// It makes a row for each element of the lists in these columns.
+    Unnested(Vec<usize>),
+    /// It keeps all of them until the end, and does not account for it.
+    Gathered,
+    /// It keeps values until the end, and accounts for the views alone.
+    Collected,
+}
+
+impl Use {
+    fn of(operator: &Arc<dyn ExecutionPlan>, input: usize) -> Self {
+        if let Some(unnest) = operator.downcast_ref::<UnnestExec>() {
+            let columns = unnest.list_column_indices().iter();
+            return Self::Unnested(columns.map(|column| column.index_in_input_schema).collect());
+        }
+        if operator.is::<WindowAggExec>() {
+            return Self::Gathered;
+        }
+        if let Some(aggregate) = operator.downcast_ref::<AggregateExec>() {
+            let collects = aggregate.aggr_expr().iter().any(|one| one.fun().name() == "array_agg");
+            return if collects { Self::Collected } else { Self::Copied };
+        }
+        if operator.is::<ScalarSubqueryExec>() && input > 0 {
+            return Self::Repeated(Views::Expanded);
+        }
+        let joins = operator.is::<HashJoinExec>()
+            || operator.is::<CrossJoinExec>()
+            || operator.is::<NestedLoopJoinExec>()
+            || operator.is::<SortMergeJoinExec>();
+        if joins { Self::Repeated(Views::Shared) } else { Self::Copied }
+    }
+}
+
+/// Passes batches on, cut to a bounded number of bytes.
+#[derive(Clone, Debug)]
+struct BoundedExec {
+    input: Arc<dyn ExecutionPlan>,
+    used: Use,
+    pool: Arc<dyn MemoryPool>,
+}
+
+impl DisplayAs for BoundedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoundedExec")
+    }
+}
+
+impl ExecutionPlan for BoundedExec {
+    fn name(&self) -> &str {
+        "BoundedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.into_iter().next();
+        let input = input.ok_or_else(|| DataFusionError::Internal("no input".to_owned()))?;
+        Ok(Arc::new(Self { input, used: self.used.clone(), pool: Arc::clone(&self.pool) }))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let schema = self.input.schema();
+        let rows_max = context.session_config().batch_size();
+        let kept = MemoryConsumer::new(self.name()).register(&self.pool);
+        let batches = self.input.execute(partition, context)?;
+        let used = self.used.clone();
+        let pieces = batches.map(move |batch| {
+            let batch = batch?;
+            match &used {
+                Use::Copied => {}
+                Use::Repeated(views) => check_widest(&batch, *views, rows_max)?,
+                Use::Unnested(columns) => return unnestable(&batch, columns),
+                Use::Gathered => {
+                    let bytes = batch.get_array_memory_size().saturating_mul(WINDOW_COPIES);
+                    kept.try_grow(bytes).map_err(|_| exhausted("windows", &kept))?;
+                }
+                Use::Collected => {
+                    kept.try_grow(viewed(&batch))
+                        .map_err(|_| exhausted("lists of values", &kept))?;
+                }
+            }
+            Ok(pieces(&batch, rows_max))
+        });
+        let pieces = pieces.map_ok(|pieces| stream::iter(pieces.into_iter().map(Ok))).try_flatten();
+        // One batch may become many, of which each takes as long as a batch.
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, pieces))))
+    }
+}
+
+fn exhausted(what: &str, kept: &MemoryReservation) -> DataFusionError {
+    let error = format!("{what} keep more than {} bytes of rows", kept.size());
+    DataFusionError::ResourcesExhausted(error)
+}
+
+/// Bytes of what views show.
+fn viewed(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter().map(|column| {
+        let in_full = sizes::total(column, Views::Expanded);
+        in_full.saturating_sub(sizes::total(column, Views::Shared))
+    });
+    columns.fold(0, usize::saturating_add)
+}
+
+/// The batch in pieces of at most [`BATCH_BYTES`] and `rows_max` rows. Nothing is copied.
+fn pieces(batch: &RecordBatch, rows_max: usize) -> Vec<RecordBatch> {
+    let total = batch.columns().iter().map(|column| sizes::total(column, Views::Expanded));
+    let total = total.fold(0, usize::saturating_add);
+    if total <= BATCH_BYTES && batch.num_rows() <= rows_max {
+        return vec![batch.clone()];
+    }
+    let bytes = bytes_of_rows(batch.num_rows(), batch.columns(), Views::Expanded);
+    cut(batch, &bytes, rows_max)
+}
+
+fn bytes_of_rows<'a>(
+    rows: usize,
+    columns: impl IntoIterator<Item = &'a Arc<dyn Array>>,
+    views: Views,
+) -> Vec<usize> {
+    let mut bytes = vec![0; rows];
+    for column in columns {
+        sizes::add(&mut bytes, &sizes::rows(column, views));
+    }
+    bytes
+}
+
+/// Slices of the batch, of rows that have at most [`BATCH_BYTES`] by `bytes`, or of one row.
+fn cut(batch: &RecordBatch, bytes: &[usize], rows_max: usize) -> Vec<RecordBatch> {
+    let (mut slices, mut start, mut sum) = (Vec::new(), 0, 0_usize);
+    for (row, own) in bytes.iter().enumerate() {
+        let more = sum.saturating_add(*own);
+        if row > start && (more > BATCH_BYTES || row - start >= rows_max) {
+            slices.push(batch.slice(start, row - start));
+            (start, sum) = (row, *own);
+        } else {
+            sum = more;
+        }
+    }
+    slices.push(batch.slice(start, batch.num_rows() - start));
+    slices
+}
+
+/// # Errors
+///
+/// A batch of `rows_max` copies of the widest row would be too large.
+fn check_widest(batch: &RecordBatch, views: Views, rows_max: usize) -> Result<()> {
+    let bytes = bytes_of_rows(batch.num_rows(), batch.columns(), views);
+    let widest = bytes.into_iter().max().unwrap_or(0);
+    if widest.saturating_mul(rows_max) > REPEATED_BYTES {
+        let error = format!("a row of {widest} bytes is joined with others");
+        return Err(DataFusionError::ResourcesExhausted(error));
+    }
+    Ok(())
+}
+
+/// The batch in pieces whose rows make at most [`BATCH_BYTES`] when the lists in `lists` are unnested.
+fn unnestable(batch: &RecordBatch, lists: &[usize]) -> Result<Vec<RecordBatch>> {
+    let others = batch.columns().iter().enumerate().filter(|(at, _)| !lists.contains(at));
+    let others = others.map(|(_, column)| column);
+    let mut bytes = bytes_of_rows(batch.num_rows(), others, Views::Shared);
+    let mut made = vec![0; batch.num_rows()];
+    let mut elements = vec![1; batch.num_rows()];
+    for at in lists {
+        let Some(column) = batch.columns().get(*at) else { continue };
+        sizes::add(&mut made, &sizes::rows(column, Views::Shared));
+        for (most, own) in elements.iter_mut().zip(sizes::elements(column)) {
+            *most = own.max(*most);
+        }
+    }
+    for ((bytes, made), elements) in bytes.iter_mut().zip(made).zip(elements) {
+        // An index for each row that is made says where it comes from.
+        let each = bytes.saturating_add(size_of::<u64>());
+        *bytes = each.saturating_mul(elements).saturating_add(made);
+        if *bytes > UNNESTED_BYTES_MAX {
+            let error = format!("unnesting a list of {elements} elements makes {bytes} bytes");
+            return Err(DataFusionError::ResourcesExhausted(error));
+        }
+    }
+    Ok(cut(batch, &bytes, batch.num_rows().max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::ListArray;
+    use arrow::array::RecordBatch;
+    use arrow::array::StringArray;
+    use arrow::array::StringViewArray;
+    use arrow::array::UInt64Array;
+    use arrow::compute::take;
+    use arrow::datatypes::Int64Type;
+
+    use super::BATCH_BYTES;
+    use super::Views;
+    use super::check_widest;
+    use super::pieces;
+    use super::unnestable;
+
+    fn batch(column: ArrayRef) -> RecordBatch {
+        RecordBatch::try_from_iter([("column", column)]).unwrap()
+    }
+
+    #[test]
+    fn batches_are_cut_by_bytes_and_by_rows() {
+        let long = "x".repeat(1 << 20);
+        let one: ArrayRef = Arc::new(StringViewArray::from(vec![long.as_str()]));
+        let many = batch(take(&one, &UInt64Array::from(vec![0; 100]), None).unwrap());
+        let cut = pieces(&many, 8192);
+        let rows: Vec<usize> = cut.iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(rows.iter().sum::<usize>(), 100);
+        assert!(rows.iter().all(|rows| rows * (1 << 20) <= BATCH_BYTES), "{rows:?}");
+        let short = batch(Arc::new(StringArray::from(vec!["a"; 100])));
+        assert_eq!(pieces(&short, 8192), std::slice::from_ref(&short));
+        assert_eq!(pieces(&short, 30).len(), 4);
+        assert_eq!(pieces(&short.slice(0, 0), 30).len(), 1);
+    }
+
+    #[test]
+    fn wide_rows_are_joined_in_small_batches_only() {
+        let long = "x".repeat(20_000);
+        let copied = batch(Arc::new(StringArray::from(vec![long.as_str()])));
+        assert!(check_widest(&copied, Views::Shared, 8192).is_err());
+        assert!(check_widest(&copied, Views::Shared, 1024).is_ok());
+        let shared = batch(Arc::new(StringViewArray::from(vec![long.as_str()])));
+        assert!(check_widest(&shared, Views::Shared, 8192).is_ok());
+        assert!(check_widest(&shared, Views::Expanded, 8192).is_err());
+    }
+
+    #[test]
+    fn lists_are_unnested_some_rows_at_a_time() {
+        let lists = |length: i64, rows: usize| -> ArrayRef {
+            let list = Some((0..length).map(Some).collect::<Vec<_>>());
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(vec![list; rows]))
+        };
+        let texts = |length: usize, rows: usize| -> ArrayRef {
+            Arc::new(StringArray::from(vec!["x".repeat(length); rows]))
+        };
+        let both = |length, width, rows| {
+            let columns = [("list", lists(length, rows)), ("text", texts(width, rows))];
+            unnestable(&RecordBatch::try_from_iter(columns).unwrap(), &[0])
+        };
+        assert_eq!(both(10, 10, 100).unwrap().len(), 1);
+        assert_eq!(both(1000, 1000, 100).unwrap().len(), 7);
+        assert!(both(10_000, 100_000, 1).is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! Upper bounds of what a call of a function takes, from its arguments: [`Bounds`]. They are cheap to
+//! find beside the call, and hold before anything is allocated.
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::IntervalDayTimeType;
+use arrow::datatypes::IntervalMonthDayNanoType;
+use arrow::datatypes::IntervalUnit;
+use arrow::datatypes::IntervalYearMonthType;
+use arrow::datatypes::TimeUnit;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+
+use crate::query::guard::functions::Cost;
+use crate::query::guard::functions::Output;
+use crate::query::guard::functions::Rule;
+use crate::query::guard::sizes;
+use crate::query::guard::sizes::Views;
+
+/// Bytes for a row beside its values: offsets, views, validity.
+const ROW_BYTES: usize = 24;
+
+/// Steps for a byte of a text that is matched with a pattern, at worst: the states of the pattern.
+const STEPS_PER_BYTE: usize = 500;
+
+/// Steps to compile a byte of a pattern that differs from row to row.
+const STEPS_PER_PATTERN_BYTE: usize = 2000;
+
+/// Characters that one character of a format can become.
+const FORMATTED_CHARACTERS: usize = 40;
+
+/// Bytes that a number or a time takes as text, or a null that has no text.
+const PLAIN_TEXT_BYTES: usize = 32;
+
+const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
+
+/// A figure of each row.
+#[derive(Debug)]
+enum Figures<T> {
+    Same(T),
+    Each(Vec<T>),
+}
+
+impl<T: Copy + Default> Figures<T> {
+    fn of(
+        value: &ColumnarValue,
+        figures: impl FnOnce(&ArrayRef) -> Result<Vec<T>>,
+    ) -> Result<Self> {
+        match value {
+            ColumnarValue::Scalar(value) => {
+                let figures = figures(&value.to_array()?)?;
+                Ok(Self::Same(figures.first().copied().unwrap_or_default()))
+            }
+            ColumnarValue::Array(array) => Ok(Self::Each(figures(array)?)),
+        }
+    }
+
+    fn at(&self, row: usize) -> T {
+        match self {
+            Self::Same(figure) => *figure,
+            Self::Each(figures) => figures.get(row).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Bounds of the rows of one call.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    rule: Rule,
+    /// Bytes of the values of each argument.
+    bytes: Vec<Figures<usize>>,
+    /// How many of something each row of the output has, where an argument says that.
+    count: Figures<usize>,
+    /// Bytes of constants, which functions repeat for each row.
+    constants: usize,
+}
+
+impl Bounds {
+    /// The bounds of a call with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// An argument is damaged.
+    pub(super) fn new(rule: Rule, arguments: &[ColumnarValue]) -> Result<Self> {
+        let bytes = arguments.iter().map(|argument| Figures::of(argument, lengths));
+        let bytes = bytes.collect::<Result<Vec<_>>>()?;
+        let count = match (rule.output, arguments) {
+            (Output::Repeated | Output::Padded | Output::Resized, [_, count, ..]) => {
+                Figures::of(count, counts)?
+            }
+            (Output::Series, arguments) => series(arguments)?,
+            _ => Figures::Same(0),
+        };
+        let constants = bytes.iter().fold(0, |sum: usize, bytes| match bytes {
+            Figures::Same(bytes) => sum.saturating_add(*bytes),
+            Figures::Each(_) => sum,
+        });
+        Ok(Self { rule, bytes, count, constants })
+    }
+
+    fn argument(&self, index: usize, row: usize) -> usize {
+        self.bytes.get(index).map_or(0, |bytes| bytes.at(row))
+    }
+
+    fn arguments(&self, row: usize) -> usize {
+        self.bytes.iter().fold(0, |sum: usize, bytes| sum.saturating_add(bytes.at(row)))
+    }
+
+    /// Most bytes that the call allocates for a row.
+    pub(super) fn bytes(&self, row: usize) -> usize {
+        let of = |index| self.argument(index, row);
+        let count = self.count.at(row);
+        let output = match self.rule.output {
+            Output::Narrow => PLAIN_TEXT_BYTES,
+            Output::Times(times) => self.arguments(row).saturating_mul(times),
+            Output::Joined => {
+                let between = of(0).saturating_mul(self.bytes.len());
+                self.arguments(row).saturating_add(between)
+            }
+            Output::Repeated => count.saturating_mul(of(0).saturating_add(size_of::<u64>())),
+            // Builders reserve four bytes for a character.
+            Output::Padded => count.saturating_mul(4).saturating_add(self.arguments(row)),
+            Output::Replaced => {
+                let occurrences = match of(1) {
+                    0 => of(0).saturating_add(1),
+                    length => of(0) / length,
+                };
+                occurrences.saturating_mul(of(2)).saturating_add(of(0))
+            }
+            Output::PatternReplaced => {
+                // Empty matches lie between all characters. A group is named by two characters, and all
+                // matches together are no longer than the text.
+                let texts = of(0).saturating_add(1).saturating_mul(of(2));
+                let groups = of(0).saturating_mul(of(2) / 2);
+                texts.saturating_add(groups).saturating_add(of(0))
+            }
+            // A group takes two parentheses.
+            Output::Groups => {
+                let groups = (of(1) / 2).saturating_add(1);
+                of(0).saturating_add(ROW_BYTES).saturating_mul(groups)
+            }
+            Output::ElementsJoined => {
+                let between = of(1).saturating_add(of(2)).saturating_add(PLAIN_TEXT_BYTES);
+                of(0).saturating_mul(between)
+            }
+            Output::ElementsReplaced => of(0).saturating_mul(of(2).saturating_add(1)),
+            Output::Resized => {
+                let element = of(2).saturating_add(size_of::<u64>());
+                count.saturating_mul(element).saturating_add(of(0).saturating_mul(2))
+            }
+            // A vector that grows has up to twice its elements.
+            Output::Series => count.saturating_mul(2 * size_of::<u64>()),
+            Output::Zipped => self.arguments(row).saturating_mul(self.bytes.len()),
+            Output::Formatted => of(1).saturating_mul(FORMATTED_CHARACTERS),
+        };
+        output.saturating_add(self.constants).saturating_add(ROW_BYTES)
+    }
+
+    /// Most steps that the call makes for a row.
+    pub(super) fn steps(&self, row: usize) -> usize {
+        match self.rule.cost {
+            Cost::Linear => 0,
+            Cost::Product => self.argument(0, row).saturating_mul(self.argument(1, row)),
+            Cost::Pattern => {
+                let compiled = match self.bytes.get(1) {
+                    Some(Figures::Each(_)) => self.argument(1, row),
+                    _ => 0,
+                };
+                let matched = self.argument(0, row).saturating_mul(STEPS_PER_BYTE);
+                matched.saturating_add(compiled.saturating_mul(STEPS_PER_PATTERN_BYTE))
+            }
+        }
+    }
+}
+
+/// Bytes of the values alone, without offsets and views.
+fn lengths(array: &ArrayRef) -> Result<Vec<usize>> {
+    let overhead = match array.data_type() {
+        DataType::Utf8 | DataType::Binary => size_of::<i32>(),
+        DataType::LargeUtf8 | DataType::LargeBinary => size_of::<i64>(),
+        DataType::Utf8View | DataType::BinaryView => size_of::<u128>(),
+        _ => 0,
+    };
+    let rows = sizes::rows(array, Views::Expanded).into_iter();
+    Ok(rows.map(|bytes| bytes.saturating_sub(overhead)).collect())
+}
+
+/// The values of an array of numbers; less than none is none.
+fn counts(array: &ArrayRef) -> Result<Vec<usize>> {
+    let numbers = cast(array, &DataType::Int64)?;
+    let numbers = numbers.as_primitive::<Int64Type>().iter();
+    Ok(numbers.map(|number| number.map_or(0, |n| usize::try_from(n).unwrap_or(0))).collect())
+}
+
+/// Elements of `range(start, stop, step)`, and of shorter forms.
+fn series(arguments: &[ColumnarValue]) -> Result<Figures<usize>> {
+    let (start, stop, step) = match arguments {
+        [stop] => (None, stop, None),
+        [start, stop] => (Some(start), stop, None),
+        [start, stop, step, ..] => (Some(start), stop, Some(step)),
+        [] => return Ok(Figures::Same(0)),
+    };
+    let places = |value: Option<&ColumnarValue>, otherwise: i128| match value {
+        Some(value) => Figures::of(value, places),
+        None => Ok(Figures::Same(Some(otherwise))),
+    };
+    let (start, stop) = (places(start, 0)?, places(Some(stop), 0)?);
+    let step = places(step, 1)?;
+    let count = |row: usize| match (start.at(row), stop.at(row), step.at(row)) {
+        (Some(start), Some(stop), Some(step)) => {
+            let steps = start.abs_diff(stop).checked_div(step.unsigned_abs());
+            let steps = steps.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+            steps.saturating_add(2)
+        }
+        _ => 0,
+    };
+    let rows = [&start, &stop, &step].into_iter().map(|figures| match figures {
+        Figures::Each(each) => each.len(),
+        Figures::Same(_) => 0,
+    });
+    Ok(match rows.max() {
+        None | Some(0) => Figures::Same(count(0)),
+        Some(rows) => Figures::Each((0..rows).map(count).collect()),
+    })
+}
+
+/// Numbers as they are, times and steps between times in nanoseconds.
+fn places(array: &ArrayRef) -> Result<Vec<Option<i128>>> {
+    let unit = match array.data_type() {
+        DataType::Interval(unit) => return Ok(intervals(array, *unit)),
+        DataType::Date32 => 24 * NANOS_PER_HOUR,
+        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
+        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1000,
+        _ => 1,
+    };
+    let numbers = match array.data_type() {
+        DataType::Date32 => cast(&cast(array, &DataType::Int32)?, &DataType::Int64)?,
+        _ => cast(array, &DataType::Int64)?,
+    };
+    let numbers = numbers.as_primitive::<Int64Type>().iter();
+    Ok(numbers.map(|number| number.map(|n| i128::from(n).saturating_mul(unit))).collect())
+}
+
+/// The shortest time that each interval can be. One whose parts have different signs may be none at all.
+fn intervals(array: &ArrayRef, unit: IntervalUnit) -> Vec<Option<i128>> {
+    let shortest = |months: i32, days: i32, nanos: i64| {
+        let (months, days, nanos) = (i128::from(months), i128::from(days), i128::from(nanos));
+        let is_mixed = [months, days, nanos].iter().any(|part| *part < 0)
+            && [months, days, nanos].iter().any(|part| *part > 0);
+        // A month has 28 days or more, and a day 23 hours or more.
+        let hours = months.saturating_mul(28 * 24).saturating_add(days.saturating_mul(23));
+        if is_mixed { 0 } else { hours.saturating_mul(NANOS_PER_HOUR).saturating_add(nanos) }
+    };
+    match unit {
+        IntervalUnit::MonthDayNano => {
+            let values = array.as_primitive::<IntervalMonthDayNanoType>().iter();
+            values.map(|v| v.map(|v| shortest(v.months, v.days, v.nanoseconds))).collect()
+        }
+        IntervalUnit::YearMonth => {
+            let values = array.as_primitive::<IntervalYearMonthType>().iter();
+            values.map(|months| months.map(|months| shortest(months, 0, 0))).collect()
+        }
+        IntervalUnit::DayTime => {
+            let values = array.as_primitive::<IntervalDayTimeType>().iter();
+            let nanos = |millis: i32| i64::from(millis).saturating_mul(1_000_000);
+            values.map(|v| v.map(|v| shortest(0, v.days, nanos(v.milliseconds)))).collect()
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A scalar function that is called within limits: [`Guarded`]. Before a call it finds upper bounds of the
+//! memory and the steps that the call takes. It reserves the memory from that of all queries, and keeps
+//! what the output takes reserved until nobody uses the output any more. A call that takes much is made
+//! in pieces, some rows at a time, and between them the query can be stopped.
+
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::compute::concat;
+use arrow::datatypes::DataType;
+use arrow::datatypes::FieldRef;
+use datafusion::common::ExprSchema;
+use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Documentation;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ExpressionPlacement;
+use datafusion::logical_expr::ReturnFieldArgs;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::interval_arithmetic::Interval;
+use datafusion::logical_expr::preimage::PreimageResult;
+use datafusion::logical_expr::simplify::ExprSimplifyResult;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::sort_properties::ExprProperties;
+use datafusion::logical_expr::sort_properties::SortProperties;
+
+use crate::query::guard;
+use crate::query::guard::bounds::Bounds;
+use crate::query::guard::functions::Cost;
+use crate::query::guard::functions::Output;
+use crate::query::guard::functions::Rule;
+use crate::query::guard::held::hold;
+use crate::query::guard::running::Running;
+
+/// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
+const FREE_BYTES: usize = 64 << 10;
+
+/// Bytes of the output of one piece of a call, unless one row has more.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// Steps of one piece of a call: about half a second.
+const PIECE_STEPS: usize = 500_000_000;
+
+/// Steps of one row at most: a second or two.
+const ROW_STEPS_MAX: usize = 1_000_000_000;
+
+/// Bytes of the output of a call at most: Arrow counts the bytes of texts in 31 bits.
+const CALL_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes of a value that planning computes and keeps in the plan, which is copied often. A larger one is
+/// computed when the query runs.
+const CONSTANT_BYTES_MAX: usize = 64 << 10;
+
+const TOO_LONG: &str = "takes too long for texts or lists of this length";
+
+/// A function and its limits.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    inner: Arc<ScalarUDF>,
+    rule: Rule,
+    pool: Arc<dyn MemoryPool>,
+}
+
+impl Guarded {
+    pub(super) fn new(inner: Arc<ScalarUDF>, rule: Rule, pool: &Arc<dyn MemoryPool>) -> Self {
+        Self { inner, rule, pool: Arc::clone(pool) }
+    }
+
+    fn exhausted(&self, needs: &str) -> DataFusionError {
+        DataFusionError::ResourcesExhausted(format!("{}() {needs}", self.inner.name()))
+    }
+
+    /// Nothing yet of the memory of all queries.
+    fn reservation(&self) -> MemoryReservation {
+        MemoryConsumer::new(self.inner.name()).register(&self.pool)
+    }
+
+    /// # Errors
+    ///
+    /// There is not so much left of the memory of all queries.
+    fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> Result<()> {
+        let free = bytes < FREE_BYTES;
+        if !free && (bytes > CALL_BYTES_MAX || reservation.try_grow(bytes).is_err()) {
+            return Err(self.exhausted(&format!("may need {bytes} bytes for a few rows")));
+        }
+        Ok(())
+    }
+
+    /// Whether a call needs no closer look: it makes nothing but narrow values, and copies of its constants
+    /// for each row are small.
+    fn is_small(&self, arguments: &ScalarFunctionArgs) -> bool {
+        let constants = arguments.args.iter().map(|argument| match argument {
+            ColumnarValue::Scalar(value) => value.size(),
+            ColumnarValue::Array(_) => 0,
+        });
+        let constants = constants.fold(0, usize::saturating_add);
+        self.rule == Rule { output: Output::Narrow, cost: Cost::Linear }
+            && constants.saturating_mul(arguments.number_rows) <= PIECE_BYTES
+    }
+
+    /// Rows that are computed at a time, and the most bytes that each of these pieces takes.
+    fn pieces(&self, bounds: &Bounds, rows: usize) -> Result<Vec<(Range<usize>, usize)>> {
+        let mut pieces = Vec::new();
+        let (mut start, mut bytes, mut steps) = (0, 0_usize, 0_usize);
+        for row in 0..rows {
+            let (row_bytes, row_steps) = (bounds.bytes(row), bounds.steps(row));
+            if row_steps > ROW_STEPS_MAX {
+                return Err(self.exhausted(TOO_LONG));
+            }
+            let more = (bytes.saturating_add(row_bytes), steps.saturating_add(row_steps));
+            if row > start && (more.0 > PIECE_BYTES || more.1 > PIECE_STEPS) {
+                pieces.push((start..row, bytes));
+                (start, bytes, steps) = (row, row_bytes, row_steps);
+            } else {
+                (bytes, steps) = more;
+            }
+        }
+        pieces.push((start..rows, bytes));
+        Ok(pieces)
+    }
+
+    /// Of constants: one row, whose output may be kept in the plan or stands for all rows.
+    fn invoke_constant(
+        &self,
+        mut arguments: ScalarFunctionArgs,
+        running: &Running,
+    ) -> Result<ColumnarValue> {
+        let rows = std::mem::replace(&mut arguments.number_rows, 1);
+        let bounds = Bounds::new(self.rule, &arguments.args)?;
+        if bounds.steps(0) > ROW_STEPS_MAX {
+            return Err(self.exhausted(TOO_LONG));
+        }
+        let reservation = self.reservation();
+        self.reserve(&reservation, bounds.bytes(0))?;
+        let value = match self.inner.invoke_with_args(arguments)? {
+            ColumnarValue::Scalar(value) => value,
+            ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0)?,
+        };
+        let bytes = value.size();
+        if running.is_planning() && bytes > CONSTANT_BYTES_MAX {
+            return Err(self.exhausted("makes a value that is too large for a plan"));
+        }
+        let bytes = bytes.saturating_mul(rows);
+        if running.is_planning() || bytes < FREE_BYTES {
+            return Ok(ColumnarValue::Scalar(value));
+        }
+        // Whoever uses a constant makes as many copies as there are rows; so they are made here.
+        reservation.free();
+        self.reserve(&reservation, bytes)?;
+        Ok(ColumnarValue::Array(hold(&value.to_array_of_size(rows)?, reservation)?))
+    }
+
+    /// One piece of a call, whose output keeps its memory reserved.
+    fn invoke_piece(&self, arguments: ScalarFunctionArgs, bytes: usize) -> Result<ArrayRef> {
+        let rows = arguments.number_rows;
+        let reservation = self.reservation();
+        self.reserve(&reservation, bytes)?;
+        let output = self.inner.invoke_with_args(arguments)?.into_array(rows)?;
+        if reservation.size() == 0 {
+            return Ok(output);
+        }
+        // The output may share memory with arguments, which are accounted for elsewhere.
+        let used = output.get_array_memory_size().min(reservation.size());
+        if used < FREE_BYTES {
+            return Ok(output);
+        }
+        reservation.shrink(reservation.size().saturating_sub(used));
+        Ok(hold(&output, reservation)?)
+    }
+
+    fn invoke(&self, arguments: ScalarFunctionArgs, running: &Running) -> Result<ColumnarValue> {
+        let bounds = Bounds::new(self.rule, &arguments.args)?;
+        let pieces = self.pieces(&bounds, arguments.number_rows)?;
+        if let [(_, bytes)] = pieces.as_slice() {
+            return Ok(ColumnarValue::Array(self.invoke_piece(arguments, *bytes)?));
+        }
+        let mut outputs = Vec::with_capacity(pieces.len());
+        for (rows, bytes) in pieces {
+            running.check()?;
+            outputs.push(self.invoke_piece(sliced(&arguments, rows), bytes)?);
+        }
+        let sum = outputs.iter().map(|output| output.get_array_memory_size());
+        let sum = sum.fold(0, usize::saturating_add);
+        let reservation = self.reservation();
+        self.reserve(&reservation, sum)?;
+        let outputs: Vec<&dyn Array> = outputs.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(hold(&concat(&outputs)?, reservation)?))
+    }
+}
+
+/// The arguments of some rows of a call.
+fn sliced(arguments: &ScalarFunctionArgs, rows: Range<usize>) -> ScalarFunctionArgs {
+    let mut arguments = arguments.clone();
+    arguments.number_rows = rows.len();
+    for argument in &mut arguments.args {
+        if let ColumnarValue::Array(array) = argument {
+            *array = array.slice(rows.start, rows.len());
+        }
+    }
+    arguments
+}
+
+impl PartialEq for Guarded {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl Eq for Guarded {}
+
+impl Hash for Guarded {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+/// Everything but the call and what planning makes of it is as of the function itself.
+impl ScalarUDFImpl for Guarded {
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let running = Running::of(&arguments.config_options);
+        running.check()?;
+        if self.is_small(&arguments) {
+            return self.inner.invoke_with_args(arguments);
+        }
+        let is_scalar = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
+        if arguments.number_rows == 0 {
+            return self.inner.invoke_with_args(arguments);
+        }
+        if arguments.args.iter().all(is_scalar) {
+            return self.invoke_constant(arguments, &running);
+        }
+        self.invoke(arguments, &running)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        // Of a match it would make an operator, which has no limits.
+        if self.rule.cost == Cost::Pattern {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        Ok(match self.inner.simplify(args, info)? {
+            ExprSimplifyResult::Simplified(simple) => {
+                ExprSimplifyResult::Simplified(guard::guarded(simple, &self.pool)?.data)
+            }
+            original @ ExprSimplifyResult::Original(_) => original,
+        })
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let inner = Arc::new(self.inner.inner().with_updated_config(config)?);
+        Some(ScalarUDF::new_from_impl(Self::new(inner, self.rule, &self.pool)))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn is_nullable(&self, args: &[Expr], schema: &dyn ExprSchema) -> bool {
+        #[expect(deprecated, reason = "the function may have it")]
+        self.inner.is_nullable(args, schema)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.is_strict()
+    }
+
+    fn preimage(
+        &self,
+        args: &[Expr],
+        lit_expr: &Expr,
+        info: &SimplifyContext,
+    ) -> Result<PreimageResult> {
+        self.inner.preimage(args, lit_expr, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner.short_circuits()
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner.conditional_arguments(args)
+    }
+
+    fn evaluate_bounds(&self, input: &[&Interval]) -> Result<Interval> {
+        self.inner.evaluate_bounds(input)
+    }
+
+    fn propagate_constraints(
+        &self,
+        interval: &Interval,
+        inputs: &[&Interval],
+    ) -> Result<Option<Vec<Interval>>> {
+        self.inner.propagate_constraints(interval, inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner.preserves_lex_ordering(inputs)
+    }
+
+    fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner.inner().strictly_order_preserving(inputs)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(arg_types)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
+        self.inner.placement(args)
+    }
+}

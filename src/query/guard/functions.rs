@@ -1,0 +1,423 @@
+//! Every function of SQL, and how much of memory and time a call of it may take: [`class`]. A function
+//! that stands in no class fails a test, so a new version of DataFusion cannot add one unseen.
+
+/// What is done about a scalar function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Called as it is: the output is a part of the arguments, and optimizer rules look for its type.
+    Plain,
+    /// Called within the limits of its rule.
+    Guarded(Rule),
+    /// Not available in SQL.
+    Absent,
+}
+
+/// Bounds of a call, from its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// How large the output can be.
+    pub(super) output: Output,
+    /// How long it can take.
+    pub(super) cost: Cost,
+}
+
+/// Most bytes of the output of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// A number, a truth value, a time, or a text as short.
+    Narrow,
+    /// So many times the arguments.
+    Times(usize),
+    /// The arguments, and the first one between each two of the others.
+    Joined,
+    /// The first argument, as often as the second says.
+    Repeated,
+    /// As many characters as the second argument says.
+    Padded,
+    /// The first argument, the third in place of each occurrence of the second.
+    Replaced,
+    /// The same, where the second is a pattern and the third may name its groups.
+    PatternReplaced,
+    /// A text for each group of the second argument, a pattern.
+    Groups,
+    /// The elements of the first argument as text, with the second between them and the third for nulls.
+    ElementsJoined,
+    /// The first argument, the third in place of any of its elements.
+    ElementsReplaced,
+    /// As many elements as the second argument says, of the size of the third.
+    Resized,
+    /// The numbers or times from the first argument to the second in steps of the third.
+    Series,
+    /// Lists made as long as the longest of them.
+    Zipped,
+    /// A time, written as the second argument says.
+    Formatted,
+}
+
+/// Most steps of a row, of about a nanosecond each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    /// In proportion to arguments and output.
+    Linear,
+    /// The product of the lengths of the first two arguments.
+    Product,
+    /// The length of the first argument times that of a pattern as it is run.
+    Pattern,
+}
+
+const fn guarded(output: Output) -> Class {
+    Class::Guarded(Rule { output, cost: Cost::Linear })
+}
+
+const fn costly(output: Output, cost: Cost) -> Class {
+    Class::Guarded(Rule { output, cost })
+}
+
+/// Scalar functions by class.
+const SCALAR: &[(Class, &[&str])] = &[
+    // Found by their type where fields of files are read.
+    (Class::Plain, &["get_field"]),
+    (
+        guarded(Output::Narrow),
+        &[
+            // Numbers.
+            "abs",
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atan2",
+            "atanh",
+            "cbrt",
+            "ceil",
+            "cos",
+            "cosh",
+            "cot",
+            "degrees",
+            "exp",
+            "factorial",
+            "floor",
+            "gcd",
+            "isnan",
+            "iszero",
+            "lcm",
+            "ln",
+            "log",
+            "log10",
+            "log2",
+            "nanvl",
+            "pi",
+            "power",
+            "radians",
+            "random",
+            "round",
+            "signum",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+            "trunc",
+            // Times.
+            "current_date",
+            "current_time",
+            "date_bin",
+            "date_part",
+            "date_trunc",
+            "from_unixtime",
+            "make_date",
+            "make_time",
+            "now",
+            "to_date",
+            "to_local_time",
+            "to_time",
+            "to_timestamp",
+            "to_timestamp_micros",
+            "to_timestamp_millis",
+            "to_timestamp_nanos",
+            "to_timestamp_seconds",
+            "to_unixtime",
+            // Numbers and truth values of texts.
+            "ascii",
+            "bit_length",
+            "character_length",
+            "contains",
+            "ends_with",
+            "find_in_set",
+            "octet_length",
+            "starts_with",
+            // Short texts.
+            "arrow_typeof",
+            "chr",
+            "to_hex",
+            "union_tag",
+            "uuid",
+            "version",
+            // Numbers and truth values of lists.
+            "array_avg",
+            "array_distance",
+            "array_has",
+            "array_length",
+            "array_ndims",
+            "array_position",
+            "array_product",
+            "array_sum",
+            "cardinality",
+            "cosine_distance",
+            "empty",
+            "inner_product",
+            // Numbers and truth values of JSON.
+            "json_contains",
+            "json_get_bool",
+            "json_get_float",
+            "json_get_int",
+            "json_length",
+        ],
+    ),
+    (
+        guarded(Output::Times(1)),
+        &[
+            "array_any_value",
+            "array_element",
+            "array_max",
+            "array_min",
+            "btrim",
+            "coalesce",
+            "greatest",
+            "least",
+            "left",
+            "ltrim",
+            "nullif",
+            "nvl",
+            "nvl2",
+            "reverse",
+            "right",
+            "rtrim",
+            "split_part",
+            "substr",
+            "substr_index",
+            "union_extract",
+        ],
+    ),
+    (
+        guarded(Output::Times(2)),
+        &[
+            "array_append",
+            "array_compact",
+            "array_concat",
+            "array_distinct",
+            "array_except",
+            "array_intersect",
+            "array_pop_back",
+            "array_pop_front",
+            "array_prepend",
+            "array_remove",
+            "array_remove_all",
+            "array_remove_n",
+            "array_reverse",
+            "array_slice",
+            "array_sort",
+            "array_union",
+            "concat",
+            "decode",
+            "encode",
+            "flatten",
+            "json_as_text",
+            "json_from_scalar",
+            "json_get",
+            "json_get_json",
+            "json_get_str",
+            "json_union_to_text",
+            "make_array",
+            "map",
+            "map_entries",
+            "map_extract",
+            "map_keys",
+            "map_values",
+            "named_struct",
+            "overlay",
+            "struct",
+        ],
+    ),
+    // Letters change their length, by at most three times in UTF-8.
+    (guarded(Output::Times(4)), &["initcap", "lower", "translate", "upper"]),
+    // Eight bytes for an element of one.
+    (
+        guarded(Output::Times(8)),
+        &[
+            "array_add",
+            "array_dims",
+            "array_normalize",
+            "array_positions",
+            "array_scale",
+            "array_subtract",
+        ],
+    ),
+    // A view, or an offset, for each character.
+    (guarded(Output::Times(20)), &["json_get_array", "json_object_keys", "string_to_array"]),
+    (guarded(Output::Joined), &["concat_ws"]),
+    (guarded(Output::Repeated), &["array_repeat", "repeat"]),
+    (guarded(Output::Padded), &["lpad", "rpad"]),
+    (guarded(Output::Replaced), &["replace"]),
+    (costly(Output::PatternReplaced, Cost::Pattern), &["regexp_replace"]),
+    (costly(Output::Groups, Cost::Pattern), &["regexp_match"]),
+    (costly(Output::Narrow, Cost::Pattern), &["regexp_count", "regexp_instr", "regexp_like"]),
+    (guarded(Output::ElementsJoined), &["array_to_string"]),
+    (guarded(Output::ElementsReplaced), &["array_replace", "array_replace_all", "array_replace_n"]),
+    (guarded(Output::Resized), &["array_resize"]),
+    (guarded(Output::Series), &["generate_series", "range"]),
+    (guarded(Output::Zipped), &["arrays_zip"]),
+    (guarded(Output::Formatted), &["to_char"]),
+    (
+        costly(Output::Narrow, Cost::Product),
+        &["array_has_all", "array_has_any", "levenshtein", "strpos"],
+    ),
+    (
+        Class::Absent,
+        &[
+            // They tell of files, which hold the events of all projects.
+            "file_row_index",
+            "input_file_name",
+            // Types of Arrow, such as lists of a fixed length of billions; CAST has those of SQL.
+            "arrow_cast",
+            "arrow_field",
+            "arrow_metadata",
+            "arrow_try_cast",
+            "cast_to_type",
+            "try_cast_to_type",
+            "with_metadata",
+        ],
+    ),
+];
+
+/// Aggregate functions: what they gather is accounted for by the operator that calls them.
+#[cfg(test)]
+const AGGREGATE: &[&str] = &[
+    "any_value",
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
+    "approx_percentile_cont_with_weight",
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "first_value",
+    "grouping",
+    "last_value",
+    "max",
+    "median",
+    "min",
+    "nth_value",
+    "percentile_cont",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "stddev",
+    "stddev_pop",
+    "string_agg",
+    "sum",
+    "var",
+    "var_pop",
+];
+
+/// Window functions: a value of the partition, or a number, for each row.
+#[cfg(test)]
+const WINDOW: &[&str] = &[
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "rank",
+    "row_number",
+];
+
+/// Functions in FROM: they make rows batch by batch.
+#[cfg(test)]
+const TABLE: &[&str] = &["generate_series", "range"];
+
+/// Functions of functions. They copy what the inner function names for each element of a list, before it
+/// is called.
+pub(super) const HIGHER_ORDER_ABSENT: &[&str] =
+    &["array_any_match", "array_filter", "array_first", "array_transform"];
+
+/// The class of the scalar function with this name; none of what DataFusion does not have.
+pub(super) fn class(name: &str) -> Option<Class> {
+    let mut classes = SCALAR.iter();
+    classes.find(|(_, names)| names.contains(&name)).map(|(class, _)| *class)
+}
+
+/// Names of scalar functions that SQL does not have.
+pub(super) fn absent() -> impl Iterator<Item = &'static str> {
+    let classes = SCALAR.iter().filter(|(class, _)| *class == Class::Absent);
+    classes.flat_map(|(_, names)| names.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use datafusion::execution::SessionState;
+    use datafusion::execution::SessionStateBuilder;
+
+    use super::AGGREGATE;
+    use super::HIGHER_ORDER_ABSENT;
+    use super::SCALAR;
+    use super::TABLE;
+    use super::WINDOW;
+
+    fn everything() -> SessionState {
+        let mut state = SessionStateBuilder::new().with_default_features().build();
+        datafusion_functions_json::register_all(&mut state).unwrap();
+        state
+    }
+
+    /// `listed` has each of `registered` once, and nothing else.
+    fn same<'a>(
+        listed: impl Iterator<Item = &'static str>,
+        registered: impl Iterator<Item = &'a str>,
+    ) {
+        let registered: BTreeSet<&str> = registered.collect();
+        let mut seen = BTreeSet::new();
+        for name in listed {
+            assert!(seen.insert(name), "{name} stands in two places");
+        }
+        let differing: Vec<_> = seen.symmetric_difference(&registered).collect();
+        assert!(differing.is_empty(), "not on both sides: {differing:?}");
+    }
+
+    /// Goal: nobody calls a function whose memory and time were not thought about. Method: all that is
+    /// registered, by its own name, against the lists here. What fails: a function that is new or gone.
+    #[test]
+    fn each_function_is_in_exactly_one_class() {
+        let state = everything();
+        let scalar = state.scalar_functions().values().map(|function| function.name());
+        same(SCALAR.iter().flat_map(|(_, names)| names.iter().copied()), scalar);
+        let aggregate = state.aggregate_functions().values().map(|function| function.name());
+        same(AGGREGATE.iter().copied(), aggregate);
+        let window = state.window_functions().values().map(|function| function.name());
+        same(WINDOW.iter().copied(), window);
+        same(TABLE.iter().copied(), state.table_functions().keys().map(String::as_str));
+        let higher_order = state.higher_order_functions().values().map(|function| function.name());
+        same(HIGHER_ORDER_ABSENT.iter().copied(), higher_order);
+    }
+}

@@ -1,0 +1,292 @@
+//! Queries with limits beside the same queries without, and queries that the limits refuse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::ArrayRef;
+use arrow::array::Int64Array;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewArray;
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::SessionConfig;
+use datafusion::prelude::SessionContext;
+
+use super::BATCH_BYTES;
+use super::Pools;
+use super::Running;
+use super::batch_rows;
+use super::with_limits;
+use super::without_absent;
+
+const POOL_BYTES: usize = 64 << 20;
+
+/// Rows of the table.
+const ROWS: i64 = 3000;
+
+struct World {
+    limited: SessionContext,
+    plain: SessionContext,
+    pool: Arc<dyn MemoryPool>,
+    running: Running,
+}
+
+fn world() -> World {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(POOL_BYTES));
+    let running = Running::default();
+    let environment = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool));
+    let mut config = SessionConfig::new().with_target_partitions(2);
+    config.options_mut().extensions.insert(running.clone());
+    let builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(environment.build_arc().unwrap())
+        .with_default_features();
+    let pools = Pools { values: Arc::clone(&pool), rows: Arc::clone(&pool) };
+    let mut state = with_limits(builder, &pools).build();
+    datafusion_functions_json::register_all(&mut state).unwrap();
+    let limited = SessionContext::new_with_state(without_absent(state).unwrap());
+    let mut state = SessionStateBuilder::new().with_default_features().build();
+    datafusion_functions_json::register_all(&mut state).unwrap();
+    let plain = SessionContext::new_with_state(state);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    let texts = (0..ROWS).map(|n| match n % 7 {
+        0 => None,
+        1 => Some(format!("Grüße {n}, a text that is longer than a view")),
+        _ => Some(format!("text {n}")),
+    });
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
+    let json = (0..ROWS).map(|n| format!(r#"{{"a": {n}, "b": "x{n}", "c": [1, {n}]}}"#));
+    let json: ArrayRef = Arc::new(StringViewArray::from_iter_values(json));
+    let columns = [("n", numbers), ("s", texts), ("j", json)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for context in [&limited, &plain] {
+        context.register_batch("t", batch.clone()).unwrap();
+    }
+    World { limited, plain, pool, running }
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> Result<String, DataFusionError> {
+    let batches = context.sql(sql).await?.collect().await?;
+    Ok(pretty_format_batches(&batches)?.to_string())
+}
+
+/// Expressions over the table.
+const OVER_ROWS: &[&str] = &[
+    "repeat(s, n % 5)",
+    "lpad(s, 20, 'é')",
+    "rpad(s, 3)",
+    "replace(s, 't', '<t>')",
+    "replace(s, '', '-')",
+    "translate(s, 'tx', 'é')",
+    "overlay(s placing 'X' from 2 for 3)",
+    "s || s",
+    "s || '-' || n",
+    "concat(s, n, '-')",
+    "concat_ws('-', s, s, n)",
+    "upper(s)",
+    "lower(s)",
+    "initcap(s)",
+    "reverse(s)",
+    "substr(s, 2, 3)",
+    "split_part(s, ' ', 2)",
+    "levenshtein(s, 'text 5')",
+    "strpos(s, 'x')",
+    "position('x' in s)",
+    "regexp_replace(s, '([a-z])([0-9])', '\\2\\1', 'g')",
+    "regexp_match(s, '([a-z]+) ([0-9]+)')",
+    "regexp_like(s, '^t.*[0-9]{2,3}$')",
+    "s ~ '^t.*[0-9]{2,3}$'",
+    "s !~* '^T.*[0-9]{2,3}$'",
+    "s ~ 'text'",
+    "s SIMILAR TO 'text [0-9]+'",
+    "s LIKE 'text 1%'",
+    "encode(CAST(s AS BYTEA), 'hex')",
+    "CAST(s AS VARCHAR)",
+    "TRY_CAST(s AS BIGINT)",
+    "CAST(n AS VARCHAR)",
+    "to_char(to_timestamp(n), '%Y-%m-%d %H')",
+    "date_trunc('day', to_timestamp(n * 3600))",
+    "array_repeat(s, n % 3)",
+    "range(0, n % 9, 2)",
+    "array_to_string([s, 'x', NULL], ',', '?')",
+    "string_to_array(s, ' ')",
+    "array_resize([n, 2], n % 4, 7)",
+    "array_replace([n, 2], 2, n)",
+    "array_concat([n], [n, 1])",
+    "[n] || [2]",
+    "array_append([s], 'x')",
+    "array_distinct([n, n, 1])",
+    "array_sort([n, 3, 1])",
+    "flatten([[n], [1]])",
+    "array_has([n, 1], 1)",
+    "array_has_all([n, 1], [1])",
+    "arrays_zip([n], ['x', 'y'])",
+    "array_positions([n, 1, n], n)",
+    "make_array(s, s)[2]",
+    "named_struct('a', s, 'b', n)['a']",
+    "map(['k'], [s])",
+    "coalesce(s, 'none')",
+    "nullif(s, 'text 2')",
+    "nvl(s, 'none')",
+    "greatest(s, 'm')",
+    "json_get_str(j, 'b')",
+    "j->>'b'",
+    "j->'c'->1",
+    "CAST(j->'a' AS BIGINT)",
+    "json_as_text(j, 'c')",
+    "json_object_keys(j)",
+    "json_length(j, 'c')",
+    "chr(65 + n % 20)",
+    "abs(n - 5)",
+    "round(n / 7.0, 2)",
+    "to_hex(n)",
+    "find_in_set(s, 'a,b')",
+    "CASE WHEN n > 5 THEN s ELSE 'few' END",
+    "n IN (1, 2, 3)",
+    "character_length(s)",
+];
+
+/// Goal: limits change no answer. Method: functions and operators over a table, and over constants, in
+/// DataFusion as it is.
+#[tokio::test]
+async fn answers_are_as_without_limits() {
+    let world = world();
+    let queries =
+        OVER_ROWS.iter().map(|e| format!("SELECT n, {e} AS v FROM t ORDER BY n LIMIT 500"));
+    let over_constants = [
+        "SELECT repeat('ab', 3) AS v, 'a' || 'b' AS w, generate_series(1, 5) AS x",
+        "SELECT range(DATE '2024-01-01', DATE '2024-03-01', INTERVAL '1 month') AS v",
+        "SELECT generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-02', INTERVAL '6 hours') AS v",
+        "SELECT length(repeat('x', 1000000)) AS v",
+        "SELECT sum(v) AS v FROM (SELECT unnest(range(1, 100000)) AS v)",
+        "SELECT count(*) AS v FROM range(1, 100000)",
+        "SELECT a.n, unnest(array_repeat(b.s, 3)) AS v FROM t a JOIN t b ON a.n = b.n ORDER BY 1 LIMIT 50",
+        "SELECT count(*) AS v, max(a.s || b.s) AS w FROM t a CROSS JOIN (SELECT s FROM t LIMIT 3) b",
+        "SELECT n, sum(n) OVER () AS v, lag(s) OVER (ORDER BY n) AS w FROM t ORDER BY n LIMIT 50",
+        "SELECT s, (SELECT max(s) FROM t) AS v FROM t ORDER BY n LIMIT 50",
+        "SELECT upper(s) AS v, count(*) AS w FROM t GROUP BY upper(s) ORDER BY 2, 1 LIMIT 50",
+        "SELECT string_agg(s, ',' ORDER BY n) AS v, array_agg(n ORDER BY n) AS w FROM t WHERE n < 50",
+        "WITH RECURSIVE r AS (SELECT 'a' AS x UNION ALL SELECT x || 'b' FROM r WHERE length(x) < 9) \
+         SELECT * FROM r ORDER BY x",
+        "SELECT CAST([1, 2, 3] AS BIGINT[3]) AS v",
+        "SELECT n FROM t WHERE s ~ 'text' AND s || 'x' LIKE '%1x' ORDER BY n LIMIT 50",
+    ];
+    for sql in queries.chain(over_constants.map(str::to_owned)) {
+        let expected = answer(&world.plain, &sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let found = answer(&world.limited, &sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert_eq!(found, expected, "{sql}");
+        assert_eq!(world.pool.reserved(), 0, "{sql}");
+    }
+}
+
+/// Goal: no function and no operator makes more than there is memory for. Method: each makes gigabytes, of
+/// constants and of rows, or takes minutes.
+#[tokio::test]
+async fn what_takes_too_much_is_refused() {
+    let world = world();
+    let queries = [
+        "SELECT length(repeat('x', 1000000000))",
+        "SELECT repeat(repeat(repeat('x', 1000), 1000), 1000)",
+        "SELECT max(repeat(s, 100000)) FROM t",
+        "SELECT max(repeat(repeat(s, 100), 100)) FROM t",
+        "SELECT array_length(range(1, 200000000))",
+        "SELECT array_length(range(n, 200000000)) FROM t",
+        "SELECT range(DATE '0001-01-01', DATE '9999-01-01', INTERVAL '1 month -28 days')",
+        "SELECT range(TIMESTAMP '1970-01-01', TIMESTAMP '2200-01-01', INTERVAL '1 second')",
+        "SELECT array_repeat(n, 200000000) FROM t",
+        "SELECT array_repeat(array_repeat(1, 10000), 10000)",
+        "SELECT array_resize([n], 200000000, 1) FROM t",
+        "SELECT max(replace(j, 'x', repeat('y', 60000))) FROM t",
+        "SELECT max(regexp_replace(j, '.', repeat('\\0', 10000), 'g')) FROM t",
+        "SELECT max(lpad(s, 1000000)) FROM t",
+        "SELECT rpad('a', 1000000000, 'é')",
+        "SELECT max(concat(s, repeat('x', 60000))) FROM t",
+        "SELECT max(s || repeat('x', 60000)) FROM t",
+        "SELECT max(concat_ws(repeat('x', 60000), s, s)) FROM t",
+        "SELECT array_to_string(range(1, 100000), repeat('x', 60000))",
+        "SELECT encode(repeat('x', 500000000), 'hex')",
+        "SELECT to_char(to_timestamp(n), repeat('%c', 10000)) FROM t",
+        "SELECT upper(repeat(s, 100000)) FROM t",
+        "SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))",
+        "SELECT max(levenshtein(repeat(s, 10000), repeat(s, 10000))) FROM t",
+        "SELECT strpos(repeat('aé', 400000), repeat('a', 400000))",
+        "SELECT array_has_all(range(1, 100000), range(1, 100000))",
+        "SELECT CAST(NULL AS BIGINT[1000000000])",
+        "SELECT CAST([1] AS BIGINT[1000000000])",
+        "SELECT TRY_CAST(s AS BIGINT[100][100]) FROM t",
+        "SELECT s SIMILAR TO '(a{1000}){1000}' FROM t",
+        "SELECT input_file_name() FROM t",
+        "SELECT arrow_cast(NULL, 'FixedSizeBinary(2000000000)')",
+        "SELECT array_transform([1, 2], x -> x + 1)",
+        "SELECT s, (SELECT repeat(s, 10000) FROM t WHERE n = 2) FROM t",
+        "SELECT array_agg(a.j || b.j) FROM t a CROSS JOIN (SELECT * FROM t LIMIT 1000) b",
+        "SELECT sum(length(repeat(s, 100))) OVER (), a FROM (SELECT repeat(s, 3000) AS a, s FROM t) x",
+    ];
+    for sql in queries {
+        let error = match answer(&world.limited, sql).await {
+            Ok(answer) => panic!("{sql}: {}", answer.len()),
+            Err(error) => error,
+        };
+        let root = error.find_root();
+        let is_refused = matches!(root, DataFusionError::ResourcesExhausted(_))
+            || matches!(root, DataFusionError::Plan(_) | DataFusionError::SQL(..));
+        assert!(is_refused, "{sql}: {error}");
+        // Tasks of the query that run beside end a little later.
+        for _ in 0..10_000 {
+            if world.pool.reserved() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(world.pool.reserved(), 0, "{sql}");
+    }
+}
+
+/// Goal: a plan holds no large values. Method: a constant that is larger than what it says, planned as the
+/// engine does.
+#[tokio::test]
+async fn large_constants_are_left_to_run_time() {
+    let world = world();
+    for (sql, is_folded) in
+        [("SELECT repeat('x', 1000) || 'y'", true), ("SELECT repeat('x', 1000000) || 'y'", false)]
+    {
+        let plan = world.limited.state().create_logical_plan(sql).await.unwrap();
+        world.running.set_planning(true);
+        let plan = world.limited.state().optimize(&plan).unwrap().display_indent().to_string();
+        world.running.set_planning(false);
+        assert_eq!(plan.contains("xxxxxxxxxxxxxxxxxxxx"), is_folded, "{}", &plan[..200]);
+        assert!(plan.len() < 10_000, "{}", plan.len());
+    }
+}
+
+/// Goal: a query that nobody waits for ends within a function. Method: it was stopped before it began.
+#[tokio::test]
+async fn functions_stop_with_their_query() {
+    let world = world();
+    let sql = "SELECT max(upper(s)) FROM t";
+    assert!(answer(&world.limited, sql).await.is_ok());
+    drop(world.running.stopped_on_drop());
+    let error = answer(&world.limited, sql).await.unwrap_err();
+    assert!(error.to_string().contains("the query was stopped"), "{error}");
+}
+
+#[tokio::test]
+async fn plans_with_large_constants_have_small_batches() {
+    let world = world();
+    let long = "x".repeat(100_000);
+    for (sql, expected) in [
+        ("SELECT s FROM t".to_owned(), 8192),
+        (format!("SELECT s FROM t WHERE s IN ('{long}', 'a', 'b', 'c')"), 8192),
+        (format!("SELECT '{long}' AS v, s FROM t"), BATCH_BYTES / 100_000),
+        (format!("SELECT s FROM t WHERE (SELECT max('{long}') FROM t) = s"), BATCH_BYTES / 100_000),
+    ] {
+        let plan = world.limited.state().create_logical_plan(&sql).await.unwrap();
+        let rows = batch_rows(&plan, 8192).unwrap();
+        // A constant counts with what surrounds it.
+        assert!(rows <= expected && rows * 101 / 100 >= expected, "{rows} {expected}");
+    }
+}

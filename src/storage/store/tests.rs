@@ -1,0 +1,262 @@
+//! A store whose table may or may not have taken a commit: no row is lost or counted twice.
+
+use arrow::array::ArrayRef;
+use arrow::array::Int64Array;
+use arrow::array::TimestampMicrosecondArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::Schema;
+use arrow::datatypes::TimeUnit;
+use clap::Parser;
+use object_store::ObjectStore;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use url::Url;
+
+use super::*;
+use crate::storage::delta::TableSpec;
+use crate::storage::spied::Fault;
+use crate::storage::spied::Spied;
+
+const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+const APP: &str = "node/1";
+
+/// The faults that leave a commit in doubt.
+const FAULTS: [Fault; 2] = [Fault::AnswerLost, Fault::NotDone];
+
+#[derive(Parser)]
+struct Defaults {
+    #[command(flatten)]
+    storage: StorageConfig,
+}
+
+async fn open(objects: &Arc<Spied>) -> Store {
+    let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let columns = vec![Field::new("id", DataType::Int64, true), Field::new("timestamp", utc, true)];
+    let spec = TableSpec {
+        name: "events",
+        schema: Arc::new(Schema::new(columns)),
+        partition_column: Some("month"),
+    };
+    let location = Url::parse("file:///data/events/").expect("a valid address");
+    let clock = Clock::test(NOW);
+    let objects = Arc::clone(objects) as Arc<dyn ObjectStore>;
+    let table = DeltaTable::open_or_create(objects, location, spec, clock.clone());
+    let table = table.await.expect("the table");
+    let none = Vec::new;
+    let layout =
+        Layout { sort: vec![0], bloom: none(), statistics: vec![0], unique: none(), wide: none() };
+    let partitioning = Partitioning { time_column: 1, key: |_| 0, name: |_| "2026-11".to_owned() };
+    let settings = Defaults::parse_from(["weir"]).storage;
+    Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock)
+}
+
+/// Makes one row visible, whose id is the sequence of its record.
+fn insert(store: &Store, sequence: u64) {
+    let id = sequence.cast_signed();
+    let times = TimestampMicrosecondArray::from(vec![NOW.0]).with_timezone("UTC");
+    let columns: Vec<Option<ArrayRef>> =
+        vec![Some(Arc::new(Int64Array::from(vec![id]))), Some(Arc::new(times))];
+    let rows = Rows { len: 1, columns, memory_bytes: 100, runs: Vec::new() };
+    store.insert(rows, Sequence(sequence)).expect("rows that fit");
+}
+
+async fn flush(store: &Store) -> Result<Option<Flushed>, StoreError> {
+    store.flush(Sequence(u64::MAX), &|_| None).await
+}
+
+fn is_in_doubt<T>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Table(TableError::InDoubt { .. })))
+}
+
+/// The ids that a query counts, in files and in memory.
+async fn ids(store: &Store) -> Vec<i64> {
+    let snapshot = store.snapshot();
+    let mut ids = Vec::new();
+    for file in &snapshot.version.files {
+        let path = Path::parse(&file.path).expect("a valid path");
+        let file = store.table().store().get(&path).await.expect("a live file");
+        let bytes = file.bytes().await.expect("its bytes");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file");
+        for batch in reader.build().expect("a reader") {
+            let batch = batch.expect("rows");
+            ids.extend(batch.column(0).as_primitive::<Int64Type>().values().iter().copied());
+        }
+    }
+    for batch in snapshot.batches {
+        let column = batch.columns[0].clone().expect("ids");
+        ids.extend(column.as_primitive::<Int64Type>().values().iter().copied());
+    }
+    ids.sort_unstable();
+    ids
+}
+
+/// A store with the rows 1 and 2 in a file each.
+async fn with_two_files() -> (Arc<Spied>, Store) {
+    let objects = Arc::new(Spied::default());
+    let store = open(&objects).await;
+    for sequence in [1, 2] {
+        insert(&store, sequence);
+        store.freeze();
+        flush(&store).await.expect("a flush");
+    }
+    (objects, store)
+}
+
+/// One file in the place of all, with the same rows; or none.
+async fn merge_of_all(store: &Store, keeps_rows: bool) -> Edit {
+    let table = store.table();
+    let remove = table.current().files.clone();
+    let (mut add, mut kind) = (Vec::new(), EditKind::Replace);
+    if keeps_rows {
+        let name = naming::merged(remove.iter().map(AsRef::as_ref), Sequence(0));
+        let place = (Some("2026-11".to_owned()), name.as_str());
+        let mut writer =
+            FileWriter::new(&table.store(), table.spec(), store.layout(), Effort::Merge, place)
+                .expect("a file");
+        for file in &remove {
+            let path = Path::parse(&file.path).expect("a valid path");
+            let bytes = table.store().get(&path).await.expect("a live file").bytes().await;
+            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes.expect("its bytes"));
+            for batch in reader.expect("a Parquet file").build().expect("a reader") {
+                writer.write(&batch.expect("rows")).await.expect("rows");
+            }
+        }
+        add.push(writer.finish().await.expect("a file"));
+        kind = EditKind::Compact;
+    }
+    Edit { add, remove, transaction: None, kind }
+}
+
+#[tokio::test]
+async fn a_flush_in_doubt_is_committed_again_before_anything_else() {
+    for (fault, again) in FAULTS.iter().flat_map(|one| FAULTS.map(|two| (*one, two))) {
+        let (objects, store) = with_two_files().await;
+        let context = format!("{fault:?}, {again:?}");
+        insert(&store, 3);
+        store.freeze();
+        insert(&store, 4);
+        *objects.fault.lock() = Some(fault);
+        assert!(is_in_doubt(&flush(&store).await), "{context}");
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
+
+        // Nothing comes in between: no merge, also of a handle that has looked at the table.
+        let merge = merge_of_all(&store, true).await;
+        let refused = store.replace(merge.clone()).await.expect_err("a commit is in doubt");
+        assert!(matches!(refused, StoreError::Pending("events")), "{context}: {refused}");
+        assert_eq!(refused.kind(), Kind::Unavailable);
+        store.table().refresh().await.expect("a look at the table");
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
+        let merge = merge_of_all(&store, true).await;
+        store.replace(merge).await.expect_err("it still is");
+
+        // Nor a flush of later rows. The same fault may happen again.
+        store.freeze();
+        *objects.fault.lock() = Some(again);
+        let flushed = match flush(&store).await {
+            // The first try was applied, so that the second puts nothing.
+            Ok(flushed) if fault == Fault::AnswerLost => flushed,
+            result => {
+                assert!(is_in_doubt(&result), "{context}");
+                assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
+                flush(&store).await.expect("the third try")
+            }
+        };
+        *objects.fault.lock() = None;
+        let flushed = flushed.expect("the oldest memtable");
+        assert_eq!((flushed.through, flushed.rows), (Sequence(3), 1), "{context}");
+        assert_eq!(store.flushed_through(), Sequence(3), "{context}");
+        assert_eq!(store.snapshot().version.files.len(), 3, "{context}");
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
+
+        let merge = merge_of_all(&store, true).await;
+        store.replace(merge).await.expect("nothing is in doubt");
+        let flushed = flush(&store).await.expect("a flush").expect("the other memtable");
+        assert_eq!(flushed.through, Sequence(4), "{context}");
+        assert_eq!(flush(&store).await.expect("nothing to do"), None);
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
+        assert_eq!(ids(&open(&objects).await).await, [1, 2, 3, 4], "{context}");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_in_doubt_is_committed_again_before_a_flush() {
+    for (fault, keeps_rows) in FAULTS.iter().flat_map(|fault| [(*fault, true), (*fault, false)]) {
+        let (objects, store) = with_two_files().await;
+        let context = format!("{fault:?}, {keeps_rows}");
+        let merge = merge_of_all(&store, keeps_rows).await;
+        *objects.fault.lock() = Some(fault);
+        let result = store.replace(merge.clone()).await;
+        assert!(is_in_doubt(&result), "{context}");
+        assert_eq!(ids(&store).await, [1, 2], "{context}: as before");
+        let refused = store.replace(merge).await.expect_err("in doubt");
+        assert!(matches!(refused, StoreError::Pending("events")), "{context}");
+
+        insert(&store, 3);
+        store.freeze();
+        let flushed = flush(&store).await.expect("a flush").expect("the memtable");
+        assert_eq!(flushed.through, Sequence(3), "{context}");
+        let expected: &[i64] = if keeps_rows { &[1, 2, 3] } else { &[3] };
+        assert_eq!(ids(&store).await, expected, "{context}");
+        assert_eq!(store.snapshot().version.files.len(), expected.len().min(2), "{context}");
+        assert_eq!(store.table().current().version, 4, "{context}: one commit each");
+        assert_eq!(ids(&open(&objects).await).await, expected, "{context}");
+    }
+}
+
+/// Goal: after a restart the table itself says what was in doubt. Method: rows of records behind its
+/// position come back, as the replay of the log brings them.
+#[tokio::test]
+async fn a_restart_settles_what_is_in_doubt() {
+    for fault in FAULTS {
+        let (objects, store) = with_two_files().await;
+        insert(&store, 3);
+        store.freeze();
+        *objects.fault.lock() = Some(fault);
+        assert!(is_in_doubt(&flush(&store).await), "{fault:?}");
+        drop(store);
+        let store = open(&objects).await;
+        let flushed = store.flushed_through();
+        let expected = if fault == Fault::AnswerLost { 3 } else { 2 };
+        assert_eq!(flushed, Sequence(expected), "{fault:?}");
+        for sequence in flushed.0 + 1..=4 {
+            insert(&store, sequence);
+        }
+        store.freeze();
+        flush(&store).await.expect("a flush");
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{fault:?}");
+
+        // The same with a merge.
+        let merge = merge_of_all(&store, true).await;
+        *objects.fault.lock() = Some(fault);
+        assert!(is_in_doubt(&store.replace(merge).await), "{fault:?}");
+        let store = open(&objects).await;
+        assert_eq!(ids(&store).await, [1, 2, 3, 4], "{fault:?}");
+        assert_eq!(store.snapshot().version.files.len() == 1, fault == Fault::AnswerLost);
+    }
+}
+
+/// The files of an edit that did not get in may be too old for a vacuum by the time of the next try.
+#[tokio::test]
+async fn rows_whose_files_are_gone_are_written_again() {
+    let (objects, store) = with_two_files().await;
+    insert(&store, 3);
+    store.freeze();
+    *objects.fault.lock() = Some(Fault::NotDone);
+    assert!(is_in_doubt(&flush(&store).await));
+    let live = store.table().current().files.clone();
+    let all = store.table().store().list_with_delimiter(Some(&Path::from("month=2026-11"))).await;
+    for object in all.expect("a listing").objects {
+        if live.iter().all(|file| file.path != object.location.as_ref()) {
+            store.table().store().delete(&object.location).await.expect("a deletion");
+        }
+    }
+    let error = flush(&store).await.expect_err("nothing to commit");
+    assert!(matches!(error, StoreError::Table(TableError::Invalid { .. })), "{error}");
+    assert_eq!(ids(&store).await, [1, 2, 3]);
+    let flushed = flush(&store).await.expect("a flush").expect("the memtable");
+    assert_eq!((flushed.through, flushed.rows), (Sequence(3), 1));
+    assert_eq!(ids(&store).await, [1, 2, 3]);
+}

@@ -1,0 +1,72 @@
+//! Reading a log that is not opened: every frame of every segment, without a repair or a copy.
+
+use std::io;
+use std::path::Path;
+
+use crate::storage::disk::Disk;
+use crate::storage::wal::Corruption;
+use crate::storage::wal::Damage;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::frame::FRAMES_START;
+use crate::storage::wal::recovery;
+use crate::storage::wal::recovery::Looked;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Segments that were read.
+    pub segments: usize,
+    /// Records that are whole.
+    pub records: u64,
+    /// The first and the last sequence of the segments, the damaged ones included.
+    pub range: Option<(Sequence, Sequence)>,
+    /// Damage, oldest first.
+    pub findings: Vec<Corruption>,
+}
+
+/// Reads the log in `dir`; one that is missing has no segment. The newest segment is left out if
+/// somebody writes to it.
+///
+/// # Errors
+///
+/// [`WalError::Io`] and [`WalError::Version`].
+pub fn verify(disk: &dyn Disk, dir: &Path, is_written: bool) -> Result<Verified, WalError> {
+    let mut segments = match recovery::list(disk, dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed.map_err(WalError::io("list", dir))?,
+    };
+    let newest = if is_written { segments.pop() } else { None };
+    let mut verified = Verified { segments: segments.len(), ..Verified::default() };
+    for (at, segment) in segments.iter().enumerate() {
+        let next = segments.get(at + 1).or(newest.as_ref()).map(|next| next.first.previous());
+        let (path, looked) = recovery::look(disk, dir, *segment)?;
+        let mut found = |offset, damage| {
+            let path = path.clone();
+            verified.findings.push(Corruption { path, offset, damage, copy: None });
+        };
+        let mut last = segment.first.previous();
+        match looked {
+            Looked::Empty => {}
+            Looked::Unreadable { last: most } => {
+                last = next.unwrap_or(most);
+                found(0, Damage::Lost { first: segment.first, last });
+            }
+            Looked::Frames { records, end, last: whole, damages } => {
+                verified.records += records;
+                damages.into_iter().for_each(|(offset, damage)| found(offset, damage));
+                last = whole;
+                if let Some(next) = next.filter(|next| *next > last) {
+                    let first = last.next();
+                    found(end.max(FRAMES_START), Damage::Lost { first, last: next });
+                    last = next;
+                }
+            }
+        }
+        let first = verified.range.map_or(segment.first, |(first, _)| first);
+        if last >= first {
+            verified.range = Some((first, last));
+        }
+    }
+    Ok(verified)
+}

@@ -1,0 +1,355 @@
+//! The fields of an `ExportTraceServiceRequest` that matter, read from JSON. Names are those of the JSON
+//! mapping of protobuf; 64-bit numbers come as texts or as numbers, ids in hexadecimal digits.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::IgnoredAny;
+use serde::de::MapAccess;
+use serde::de::SeqAccess;
+use serde::de::Visitor;
+
+use crate::wire::otlp::Attributes;
+use crate::wire::otlp::DEPTH_MAX;
+use crate::wire::otlp::Resource;
+use crate::wire::otlp::Scope;
+use crate::wire::otlp::Span;
+use crate::wire::otlp::Value;
+use crate::wire::otlp::hex;
+use crate::wire::otlp::mapping::is_of_ai;
+
+/// Reads a request; `None` if it is none.
+pub(super) fn read(body: &[u8]) -> Option<Vec<Resource>> {
+    // Structures are read from arrays too, which no exporter sends.
+    let body = body.trim_ascii_start();
+    let request: Request = serde_json::from_slice(body).ok().filter(|_| body.starts_with(b"{"))?;
+    Some(request.resource_spans.0)
+}
+
+/// Whether a text is an object or an array of JSON. It is stepped over, not kept.
+pub(super) fn is_json(text: &str) -> bool {
+    let is_container = text.trim_start().starts_with(['{', '[']);
+    is_container && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    #[serde(default)]
+    resource_spans: Kept<Resource>,
+}
+
+/// A list of which only what says something is kept while it is read: an empty object has two bytes, and a
+/// structure a hundred.
+struct Kept<T>(Vec<T>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// How an item of a list is read, and whether it is kept.
+trait Item: Sized {
+    type Wire: for<'de> Deserialize<'de>;
+
+    fn of(wire: Self::Wire) -> Option<Self>;
+}
+
+impl<'de, T: Item> Deserialize<'de> for Kept<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Item> Visitor<'de> for Items<T> {
+            type Value = Kept<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kept<T>, A::Error> {
+                let mut kept = Vec::new();
+                while let Some(wire) = list.next_element()? {
+                    kept.extend(T::of(wire));
+                }
+                Ok(Kept(kept))
+            }
+
+            fn visit_unit<E>(self) -> Result<Kept<T>, E> {
+                Ok(Kept::default())
+            }
+        }
+        deserializer.deserialize_any(Items(std::marker::PhantomData))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ResourceWire {
+    resource: Option<Attributed>,
+    scope_spans: Kept<Scope>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Attributed {
+    attributes: Kept<Pair>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ScopeWire {
+    scope: Option<Library>,
+    spans: Kept<Span>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Library {
+    version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SpanWire {
+    trace_id: Option<String>,
+    span_id: Option<String>,
+    parent_span_id: Option<String>,
+    name: Option<String>,
+    start_time_unix_nano: Number,
+    end_time_unix_nano: Number,
+    attributes: Kept<Pair>,
+    events: Kept<Happened>,
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: Number,
+    message: Option<String>,
+}
+
+impl Item for Resource {
+    type Wire = ResourceWire;
+
+    fn of(wire: ResourceWire) -> Option<Self> {
+        let attributes = wire.resource.map(|resource| attributes(resource.attributes));
+        let resource =
+            Self { attributes: attributes.unwrap_or_default(), scopes: wire.scope_spans.0 };
+        Some(resource).filter(|resource| !resource.scopes.is_empty())
+    }
+}
+
+impl Item for Scope {
+    type Wire = ScopeWire;
+
+    fn of(wire: ScopeWire) -> Option<Self> {
+        let version = wire.scope.and_then(|scope| scope.version).unwrap_or_default();
+        Some(Self { version, spans: wire.spans.0 }).filter(|scope| !scope.spans.is_empty())
+    }
+}
+
+impl Item for Span {
+    type Wire = SpanWire;
+
+    fn of(wire: SpanWire) -> Option<Self> {
+        let attributes = attributes(wire.attributes);
+        if !is_of_ai(&attributes) {
+            return None;
+        }
+        let id = |id: Option<String>| id.unwrap_or_default().to_ascii_lowercase();
+        let status = wire.status.unwrap_or_default();
+        let mut span = Self {
+            trace_id: id(wire.trace_id),
+            span_id: id(wire.span_id),
+            parent_span_id: id(wire.parent_span_id),
+            name: wire.name.unwrap_or_default(),
+            start_nanos: wire.start_time_unix_nano.nanos(),
+            end_nanos: wire.end_time_unix_nano.nanos(),
+            attributes,
+            exception: None,
+            is_error: status.code.is_error(),
+            status_message: status.message.unwrap_or_default(),
+        };
+        for Happened(name, attributes) in wire.events.0 {
+            span.note_event(&name, attributes);
+        }
+        Some(span)
+    }
+}
+
+/// An event of a span.
+struct Happened(String, Attributes);
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct HappenedWire {
+    name: Option<String>,
+    attributes: Kept<Pair>,
+}
+
+impl Item for Happened {
+    type Wire = HappenedWire;
+
+    fn of(wire: HappenedWire) -> Option<Self> {
+        Some(Self(wire.name.unwrap_or_default(), attributes(wire.attributes)))
+            .filter(|Self(_, attributes)| !attributes.0.is_empty())
+    }
+}
+
+/// One attribute.
+struct Pair(String, Value);
+
+#[derive(Deserialize)]
+struct PairWire {
+    #[serde(default)]
+    key: Option<String>,
+    #[serde(default)]
+    value: Option<AnyValue>,
+}
+
+impl Item for Pair {
+    type Wire = PairWire;
+
+    fn of(wire: PairWire) -> Option<Self> {
+        Some(Self(wire.key?, wire.value?.0?))
+    }
+}
+
+impl Item for Value {
+    type Wire = Option<AnyValue>;
+
+    fn of(wire: Option<AnyValue>) -> Option<Self> {
+        wire?.0
+    }
+}
+
+fn attributes(pairs: Kept<Pair>) -> Attributes {
+    let mut attributes = Attributes::default();
+    for Pair(key, value) in pairs.0 {
+        attributes.add(key, Some(value).filter(|value| depth(value) <= DEPTH_MAX));
+    }
+    attributes
+}
+
+/// Lists inside of lists. The reader of JSON bounds them, so this ends.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Map(members) => 1 + members.iter().map(|(_, own)| depth(own)).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// `{"stringValue": "a"}` and its like; `None` for one without a value.
+struct AnyValue(Option<Value>);
+
+/// `{"values": [...]}`.
+#[derive(Deserialize)]
+#[serde(bound = "T: Item")]
+struct Values<T> {
+    #[serde(default)]
+    values: Kept<T>,
+}
+
+impl<'de> Deserialize<'de> for AnyValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = AnyValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the value of an attribute")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<AnyValue, A::Error> {
+                let mut found = None;
+                while let Some(key) = members.next_key::<String>()? {
+                    let value = match key.as_str() {
+                        "stringValue" => members.next_value::<Option<String>>()?.map(Value::Text),
+                        "boolValue" => members.next_value::<Option<bool>>()?.map(Value::Boolean),
+                        "intValue" => members.next_value::<Number>()?.integer(),
+                        "doubleValue" => members.next_value::<Number>()?.double(),
+                        "bytesValue" => members.next_value::<Option<String>>()?.map(|text| {
+                            let bytes = BASE64_STANDARD.decode(&text);
+                            Value::Text(bytes.map_or(text, |bytes| hex(&bytes)))
+                        }),
+                        "arrayValue" => {
+                            let list: Option<Values<Value>> = members.next_value()?;
+                            list.map(|list| Value::List(list.values.0))
+                        }
+                        "kvlistValue" => members.next_value::<Option<Values<Pair>>>()?.map(map_of),
+                        _ => {
+                            members.next_value::<IgnoredAny>()?;
+                            None
+                        }
+                    };
+                    found = value.or(found);
+                }
+                Ok(AnyValue(found))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+fn map_of(pairs: Values<Pair>) -> Value {
+    Value::Map(pairs.values.0.into_iter().map(|Pair(key, value)| (key, value)).collect())
+}
+
+/// A number, or a text that says one or names one.
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Unsigned(u64),
+    Signed(i64),
+    Double(f64),
+    Text(String),
+    #[default]
+    None,
+}
+
+impl Number {
+    fn nanos(&self) -> u64 {
+        match self {
+            Self::Unsigned(nanos) => *nanos,
+            Self::Text(text) => text.trim().parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn is_error(&self) -> bool {
+        match self {
+            Self::Unsigned(code) => *code == 2,
+            Self::Text(text) => text == "STATUS_CODE_ERROR" || text == "2",
+            _ => false,
+        }
+    }
+
+    fn integer(self) -> Option<Value> {
+        match self {
+            Self::Unsigned(number) => i64::try_from(number).ok().map(Value::Integer),
+            Self::Signed(number) => Some(Value::Integer(number)),
+            Self::Double(number) => Some(Value::Double(number)),
+            Self::Text(text) => text.trim().parse().ok().map(Value::Integer),
+            Self::None => None,
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "JSON numbers are doubles to every reader of them"
+    )]
+    fn double(self) -> Option<Value> {
+        match self {
+            Self::Unsigned(number) => Some(Value::Double(number as f64)),
+            Self::Signed(number) => Some(Value::Double(number as f64)),
+            Self::Double(number) => Some(Value::Double(number)),
+            Self::Text(text) => text.trim().parse().ok().map(Value::Double),
+            Self::None => None,
+        }
+    }
+}

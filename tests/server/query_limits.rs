@@ -1,0 +1,144 @@
+//! What SQL can use up: memory, time, and the slots of others.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TestServer;
+use crate::limits::peak_mib;
+
+const QUERY: &str = "/api/projects/1/query/";
+
+fn ask(server: &TestServer, sql: &str) -> Answer {
+    server.post(QUERY, &json!({"query": sql}))
+}
+
+/// Goal: whatever SQL asks for, the process stays within the sum of its settings. Method: what makes
+/// gigabytes of a few words, or of a few rows, by functions, operators, constants, joins, lists, windows and
+/// answers. What fails: one of them is not refused, or memory is taken before it is.
+#[test]
+fn sql_stays_within_its_memory() {
+    let settings = [("WEIR_QUERY_MEMORY_MAX_BYTES", "64MiB"), ("WEIR_QUERY_TIMEOUT", "300s")];
+    let server = TestServer::start_with(&settings);
+    let event = |n: usize| {
+        let properties = json!({"n": n, "text": "lorem ipsum ".repeat(80)});
+        json!({"event": "e", "distinct_id": format!("u{n}"), "properties": properties})
+    };
+    for batch in 0..4 {
+        let events: Vec<Value> = (batch * 3000..(batch + 1) * 3000).map(event).collect();
+        assert_eq!(server.capture(&json!(events)).status, 200);
+    }
+    assert_eq!(server.count("SELECT count(*) FROM events"), 12_000);
+    let before = peak_mib(&server);
+    let long = "a".repeat(500_000);
+    for sql in [
+        "SELECT length(repeat('x', 1000000000))",
+        "SELECT max(repeat(distinct_id, 30000)) FROM events",
+        "SELECT array_length(range(1, 300000000))",
+        "SELECT array_length(array_repeat(1, 300000000))",
+        "SELECT max(replace(properties, 'o', repeat('y', 20000))) FROM events",
+        "SELECT max(lpad(distinct_id, 100000, 'ab')) FROM events",
+        "SELECT max(concat(properties, repeat('x', 60000), repeat('y', 60000))) FROM events",
+        "SELECT encode(repeat('x', 700000000), 'hex')",
+        "SELECT CAST(NULL AS BIGINT[1000000000])",
+        &format!("SELECT a || '{long}' FROM (SELECT '{long}' || event AS a FROM events)"),
+        "SELECT max(a || b.event) FROM (SELECT repeat(event, 60000) AS a FROM events LIMIT 1) \
+         CROSS JOIN events b",
+        "SELECT a, unnest(range(1, 60000)) FROM (SELECT repeat(event, 60000) AS a FROM events LIMIT 1)",
+        "SELECT max(length(a) + n) FROM (SELECT a, sum(length(a)) OVER () AS n FROM \
+         (SELECT properties || distinct_id || properties || properties || properties || properties \
+         || properties || properties || properties || properties || properties AS a FROM events))",
+        "SELECT array_agg(properties || event) FROM events a CROSS JOIN (SELECT 1 FROM events LIMIT 9)",
+        "SELECT repeat(properties, 10) AS a FROM events",
+    ] {
+        let answer = ask(&server, sql);
+        assert_eq!(answer.status, 400, "{}: {answer}", &sql[..sql.len().min(200)]);
+        let detail = answer.json()["detail"].clone();
+        assert!(detail.is_string(), "{answer}");
+    }
+    let more = peak_mib(&server).saturating_sub(before);
+    assert!(more < 400, "{more} MiB");
+    // It goes on for others.
+    assert_eq!(server.count("SELECT count(*) FROM events"), 12_000);
+}
+
+/// Goal: what takes minutes in one step is refused before it begins, folded or not.
+#[test]
+fn sql_stays_within_its_time() {
+    let server = TestServer::start();
+    assert_eq!(server.capture(&json!([{"event": "e", "distinct_id": "u"}])).status, 200);
+    for sql in [
+        "SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))",
+        "SELECT levenshtein(repeat(event, 400000), repeat(distinct_id, 400000)) FROM events",
+        "SELECT strpos(repeat('éa', 300000), repeat('é', 300000))",
+        "SELECT array_has_all(range(1, 200000), range(1, 200000))",
+    ] {
+        let answer = ask(&server, sql);
+        assert_eq!(answer.status, 400, "{sql}: {answer}");
+        assert!(answer.to_string().contains("takes too long"), "{sql}: {answer}");
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "requests that end with the server, for which a scope would wait when a test fails"
+)]
+fn beside(work: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(work);
+}
+
+/// Goal: one key cannot take all slots, nor SQL those of lists. Method: more queries without an end than
+/// there are slots, by one key; meanwhile others are answered. What fails: an answer comes after the end of
+/// the server, which is when those queries end.
+#[test]
+fn one_key_leaves_slots_to_others() {
+    let settings = [("WEIR_QUERIES_MAX", "4"), ("WEIR_QUERY_TIMEOUT", "1h")];
+    let mut server = TestServer::start_with(&settings);
+    assert_eq!(server.capture(&json!([{"event": "e", "distinct_id": "u"}])).status, 200);
+    let made = server.post("/api/personal_api_keys/", &json!({"label": "other", "scopes": ["*"]}));
+    let other = made.json()["value"].as_str().expect("a value").to_owned();
+    let (client, endless) = (server.client(), "SELECT count(*) FROM range(1, 1000000000000000)");
+    let send = move |key: &str, sql: &str| {
+        let bearer = format!("Bearer {key}");
+        let headers = [("authorization", &*bearer), ("content-type", "application/json")];
+        client.send("POST", QUERY, &headers, json!({"query": sql}).to_string().as_bytes())
+    };
+    let (ended, ends) = mpsc::channel();
+    for _ in 0..6 {
+        let ended = ended.clone();
+        beside(move || {
+            let answer = send(KEY, endless);
+            let _ = ended.send(answer.map(|answer| answer.status).ok());
+        });
+    }
+    // A refusal tells that the others are there: of those that wait, only so many may.
+    let early = ends.recv_timeout(Duration::from_secs(2));
+    assert!(early.is_err(), "{early:?}");
+    let list = server.get("/api/projects/1/persons/");
+    assert_eq!((list.status, &list.json()["results"][0]["distinct_ids"]), (200, &json!(["u"])));
+    let sql = send(&other, "SELECT count(*) AS n FROM events").expect("an answer");
+    assert_eq!(sql.json()["n"], 1, "{sql}");
+    let flags = json!({"api_key": crate::harness::TOKEN, "distinct_id": "u"}).to_string();
+    assert_eq!(server.send("POST", "/flags/?v=2", &[], flags).status, 200);
+    assert!(ends.try_recv().is_err(), "all of the first key are still there");
+    // Beyond a length of the line they are refused, and may come again.
+    let mut refused = None;
+    for _ in 0..64 {
+        let ended = ended.clone();
+        beside(move || {
+            let answer = send(KEY, endless);
+            let retry = answer.as_ref().ok().map(|answer| answer.header("retry-after").is_some());
+            let _ =
+                ended.send(answer.ok().map(|answer| answer.status).filter(|_| retry == Some(true)));
+        });
+    }
+    if let Ok(status) = ends.recv_timeout(Duration::from_secs(60)) {
+        refused = status;
+    }
+    assert_eq!(refused, Some(503), "too many wait");
+    server.kill();
+}
