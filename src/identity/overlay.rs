@@ -233,9 +233,9 @@ impl<'s> Overlay<'s> {
         &self.effects
     }
 
-    /// The persons whose overrides change.
-    pub(super) fn overrides(&self) -> impl Iterator<Item = &(ProjectId, Uuid)> {
-        self.overrides.keys()
+    /// The persons whose overrides change, with who replaces them from now on.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = ((ProjectId, Uuid), Option<Uuid>)> {
+        self.overrides.iter().map(|(own, to)| (*own, (*to != own.1).then_some(*to)))
     }
 
     /// Uuids that persons had before they were split.

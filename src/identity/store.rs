@@ -42,7 +42,7 @@ use crate::identity::watch::Feed;
 use crate::identity::watch::Watch;
 
 /// Entries that [`Identities::read_overrides`] reads between two questions whether to go on.
-const OVERRIDES_AT_ONCE: usize = 10_000;
+const OVERRIDES_AT_ONCE: u64 = 10_000;
 
 /// How long [`Identities::reopen`] waits for readers, and the time between its looks.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -444,23 +444,29 @@ impl Identities {
         Overrides::new(view, survivors, self.shared.splits.load_full())
     }
 
-    /// Reads which persons were merged, so that others need not be looked up. Takes a second for some
-    /// millions; until it was called, every look-up reads the database. `goes_on` is asked now and
-    /// then; if it says no, that stays so.
+    /// Reads which persons were merged, so that others need not be looked up, and as many of them as there
+    /// is room for need not either. Takes a second for some millions; until it was called, every look-up
+    /// reads the database. `goes_on` is asked now and then; if it says no, that stays so.
     ///
     /// # Errors
     ///
     /// If the database fails or a row is damaged.
     pub fn read_overrides(&self, goes_on: impl Fn() -> bool) -> Result<(), IdentityError> {
-        let (mut read, mut is_all) = (0_usize, true);
-        self.view().scan_overrides(|key, _| {
-            self.shared.survivors.note(&key);
+        let (mut read, mut is_all) = (0_u64, true);
+        let survivors = &self.shared.survivors;
+        let view = self.view();
+        let (point, capacity) = (view.counters()?.point(), survivors.capacity());
+        view.scan_overrides(|key, survivor| {
+            survivors.note(&key);
+            if read < capacity {
+                survivors.learn(key, Some(survivor), point);
+            }
             read += 1;
             is_all = !read.is_multiple_of(OVERRIDES_AT_ONCE) || goes_on();
             Ok(if is_all { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         if is_all {
-            self.shared.survivors.begin_to_filter();
+            survivors.begin_to_filter();
         }
         Ok(())
     }

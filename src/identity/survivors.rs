@@ -1,15 +1,17 @@
 //! [`Survivors`]: what is kept in memory of the persons that were merged away, within a fixed size.
 //!
-//! All of them are in the database; here are a filter in front of it and a cache of what it said.
+//! All of them are in the database; here are a filter in front of it and a cache of what is in it. The
+//! cache is filled when the database is opened and with each change, as long as there is room: a question
+//! that goes through all events asks for each of their persons, and the database takes some 10 µs for one.
 //!
 //! # Why a reader gets what is right for its view
 //!
 //! A cached answer is of a certain [`Point`] and right from there until its entry changes. Before the
-//! writer commits a batch that changes entries, it takes them out of the cache and notes that they
-//! change with the batch. So an answer that is found is right for every view from its point on; older
-//! views ask the database. And an answer that was read from a view that is older than the change of its
-//! entry is not taken in. Of the changes only some are remembered; views that are older than those are
-//! taken to have missed one.
+//! writer commits a batch that changes entries, it replaces their answers with those of the batch and
+//! notes that they change with it. So an answer that is found is right for every view from its point on;
+//! older views ask the database. And an answer that was read from a view that is older than the change of
+//! its entry is not taken in. Of the changes only some are remembered; views that are older than those are
+//! taken to have missed one. A batch that fails is followed by [`Survivors::forget`] before another one.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::AtomicBool;
@@ -106,18 +108,32 @@ impl Survivors {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// Notes which entries the batch that leads to `point` is going to change. Of the writer, before the
-    /// commit.
-    pub(super) fn change<'k>(&self, point: Point, keys: impl Iterator<Item = &'k Key>) {
+    /// Answers that the cache has room for.
+    pub(super) fn capacity(&self) -> u64 {
+        self.cache.capacity()
+    }
+
+    /// Notes who replaces whom once the batch that leads to `point` is committed. Of the writer, before
+    /// the commit.
+    pub(super) fn change(&self, point: Point, entries: impl Iterator<Item = (Key, Option<Uuid>)>) {
         let mut changes = self.changes.lock();
-        for key in keys {
+        for (key, survivor) in entries {
             if changes.latest.len() >= CHANGES_MAX {
                 changes.latest.clear();
                 changes.forgotten = point;
             }
-            changes.latest.insert(*key, point);
-            self.cache.remove(key);
-            self.note(key);
+            changes.latest.insert(key, point);
+            self.cache.insert(key, Answer { survivor, since: point });
+            self.note(&key);
+        }
+    }
+
+    /// Takes in who replaces `key` by a view of `point`.
+    pub(super) fn learn(&self, key: Key, survivor: Option<Uuid>, point: Point) {
+        let changes = self.changes.lock();
+        let changed = changes.latest.get(&key).copied().unwrap_or(changes.forgotten);
+        if changed <= point {
+            self.cache.insert(key, Answer { survivor, since: point });
         }
     }
 
@@ -149,11 +165,7 @@ impl Survivors {
             return Ok(answer.survivor);
         }
         let survivor = read()?;
-        let changes = self.changes.lock();
-        let changed = changes.latest.get(&key).copied().unwrap_or(changes.forgotten);
-        if changed <= point {
-            self.cache.insert(key, Answer { survivor, since: point });
-        }
+        self.learn(key, survivor, point);
         Ok(survivor)
     }
 
@@ -191,28 +203,36 @@ mod tests {
             };
             survivors.get(key(number), point(at), read).unwrap().map(|uuid| uuid.as_u128())
         };
-        survivors.change(point(1), [key(1)].iter());
-        assert_eq!((get(1, 1, Some(7)), reads.get()), (Some(7), 1));
-        assert_eq!((get(1, 2, None), reads.get()), (Some(7), 1), "it is right for later views");
-        assert_eq!((get(1, 0, None), reads.get()), (None, 2), "an older view asks the database");
+        let change = |at: u64, number: u128, survivor: u128| {
+            survivors
+                .change(point(at), [(key(number), Some(Uuid::from_u128(survivor)))].into_iter());
+        };
+        change(1, 1, 7);
+        assert_eq!((get(1, 1, None), reads.get()), (Some(7), 0), "nobody asks for what is told");
+        assert_eq!((get(1, 2, None), reads.get()), (Some(7), 0), "it is right for later views");
+        assert_eq!((get(1, 0, None), reads.get()), (None, 1), "an older view asks the database");
         assert_eq!(
             (get(1, 2, None), reads.get()),
-            (Some(7), 2),
+            (Some(7), 1),
             "which changes nothing for others"
         );
         // It changes with batch 5, which is not committed yet.
-        survivors.change(point(5), [key(1)].iter());
-        assert_eq!((get(1, 4, Some(7)), reads.get()), (Some(7), 3));
-        assert_eq!((get(1, 5, Some(9)), reads.get()), (Some(9), 4), "what is old is not taken in");
-        assert_eq!((get(1, 4, Some(7)), reads.get()), (Some(7), 5), "nor is what is new given out");
+        change(5, 1, 9);
+        assert_eq!((get(1, 4, Some(7)), reads.get()), (Some(7), 2), "what is new is not given out");
+        assert_eq!((get(1, 5, None), reads.get()), (Some(9), 2), "and what is old not taken in");
+        survivors.learn(key(1), Some(Uuid::from_u128(7)), point(4));
+        assert_eq!((get(1, 5, None), reads.get()), (Some(9), 2), "from nobody");
         // So many changes that those of before are forgotten.
-        let many: Vec<Key> = (10..10 + CHANGES_MAX as u128).map(key).collect();
-        survivors.change(point(6), many.iter());
-        assert_eq!((get(2, 5, Some(3)), reads.get()), (Some(3), 6));
-        assert_eq!((get(2, 6, Some(4)), reads.get()), (Some(4), 7), "it may have changed");
+        for number in 0..CHANGES_MAX as u128 {
+            change(6, 10 + number, number);
+        }
+        assert_eq!((get(2, 5, Some(3)), reads.get()), (Some(3), 3));
+        assert_eq!((get(2, 6, Some(4)), reads.get()), (Some(4), 4), "it may have changed");
+        survivors.learn(key(3), Some(Uuid::from_u128(4)), point(6));
+        assert_eq!((get(3, 6, None), reads.get()), (Some(4), 4), "who was told need not ask");
         survivors.forget();
-        assert_eq!((get(2, 1, None), reads.get()), (None, 8), "nothing of a later point is left");
-        assert_eq!((get(3, 1, None), get(3, 1, None), reads.get()), (None, None, 9));
+        assert_eq!((get(2, 1, None), reads.get()), (None, 5), "nothing of a later point is left");
+        assert_eq!((get(4, 1, None), get(4, 1, None), reads.get()), (None, None, 6));
         // The database is not asked for who was never merged.
         survivors.begin_to_filter();
         let before = reads.get();

@@ -12,6 +12,7 @@
 
 mod batches;
 mod bounds;
+mod compact;
 mod function;
 mod functions;
 mod held;

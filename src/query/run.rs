@@ -174,6 +174,7 @@ async fn answer(
     match fast.await {
         Err(QueryError::Memory(error)) if !is_sent => {
             tracing::debug!(error, "a query is planned again for little memory");
+            shared.metrics.queries_replanned.inc();
             attempt((state, plan), Effort::Sparing, shared, (sender, &mut is_sent)).await
         }
         outcome => outcome,
@@ -217,6 +218,8 @@ async fn physical(
         rows_max = rows_max.min(SPARING_BATCH_ROWS);
         let options = state.config_mut().options_mut();
         options.execution.sort_spill_reservation_bytes = SPARING_MERGE_BYTES;
+        // Less than this is sorted as one batch, a copy for which there may be no room.
+        options.execution.sort_in_place_threshold_bytes = 0;
         // A hash join holds one side in memory, and does not spill. Joins of sorted inputs, which spill, are
         // made only where there are several partitions; of more, each has less memory.
         options.optimizer.prefer_hash_join = false;

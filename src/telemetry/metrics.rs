@@ -139,6 +139,8 @@ pub struct Metrics {
     pub person_columns_disk_bytes: Gauge,
     /// `weir_queries_total{outcome}`.
     pub queries: Family<OutcomeLabels, Counter>,
+    /// `weir_queries_replanned_total`: those whose first plan took more memory than there was.
+    pub queries_replanned: Counter,
     /// `weir_query_duration_seconds`: from the plan to the last row.
     pub query_seconds: Histogram,
     /// `weir_scheduled_changes_total{outcome}`: changes of flags that were due; `made`, `retried`,
@@ -184,6 +186,7 @@ impl Metrics {
             identity_lag: Gauge::default(),
             person_columns_disk_bytes: Gauge::default(),
             queries: Family::default(),
+            queries_replanned: Counter::default(),
             query_seconds: seconds(),
             scheduled_changes: Family::default(),
             corruptions: Family::default(),
@@ -351,6 +354,11 @@ impl Metrics {
             self.person_columns_disk_bytes.clone(),
         );
         registry.register("queries", "Queries ended, by outcome", self.queries.clone());
+        registry.register(
+            "queries_replanned",
+            "Queries that were planned again for less memory",
+            self.queries_replanned.clone(),
+        );
         registry.register_with_unit(
             "query_duration",
             "Time from a query's plan to its last row",
@@ -445,7 +453,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 31, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 32, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }

@@ -228,10 +228,7 @@ fn count(server: &TestServer, condition: &str) -> Answer {
 }
 
 fn corruptions(server: &TestServer, place: &str) -> u64 {
-    let page = String::from_utf8(server.get("/metrics").body).expect("UTF-8");
-    let line = format!("weir_corruptions_total{{place=\"{place}\"}} ");
-    let found = page.lines().find_map(|found| found.strip_prefix(&line)?.parse().ok());
-    found.unwrap_or(0)
+    server.metric(&format!("weir_corruptions_total{{place=\"{place}\"}}"))
 }
 
 /// What has come of it, if that is one of what may.
@@ -260,8 +257,7 @@ fn observe(server: &mut TestServer, allowed: &[Outcome]) -> Result<Outcome, Stri
         match found {
             EVENTS if persons == Some(PERSONS) => All,
             EVENTS => {
-                let page = String::from_utf8(server.get("/metrics").body).expect("UTF-8");
-                if !page.contains("weir_identity_incomplete 1") {
+                if server.metric("weir_identity_incomplete") != 1 {
                     return Err(format!("{persons:?} persons, and nobody is told"));
                 }
                 NoPersons

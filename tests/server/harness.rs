@@ -249,6 +249,13 @@ impl TestServer {
         self.send("GET", path, &[("authorization", &bearer())], "")
     }
 
+    /// A number that `/metrics` has, by its name with its labels; zero if there is none yet.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let page = String::from_utf8(self.get("/metrics").body).expect("UTF-8");
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        page.lines().find_map(value).unwrap_or(0)
+    }
+
     /// POST of JSON with the personal API key.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.send_json("POST", path, body)

@@ -201,12 +201,9 @@ fn heads_count_among_bodies() {
             connection.send(&frame(DATA, END_STREAM, stream, body.as_bytes()));
         }
     }
-    let is_free = || {
-        let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
-        let row = metrics.lines().find_map(|line| line.strip_prefix("weir_http_head_bytes "));
-        // The request for the metrics is one itself.
-        (row.unwrap().parse::<u64>().unwrap() < 32 * 1024).then_some(())
-    };
+    // The request for the metrics is one itself.
+    let heads = || server.metric("weir_http_head_bytes");
+    let is_free = || (1..32 * 1024).contains(&heads()).then_some(());
     assert!(patiently(is_free).is_some(), "the memory is given back");
 }
 

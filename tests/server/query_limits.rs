@@ -1,5 +1,6 @@
 //! What SQL can use up: memory, time, and the slots of others.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -64,6 +65,52 @@ fn sql_stays_within_its_memory() {
     assert!(more < 400, "{more} MiB");
     // It goes on for others.
     assert_eq!(server.count("SELECT count(*) FROM events"), 12_000);
+}
+
+/// Goal: a join that does not fit into memory takes longer, and has the same answer. Method: events joined
+/// with the groups of all of them, in far less memory than the groups take. What fails: a query is refused,
+/// or was not too large at all, or its answer is not that of a plain computation.
+#[test]
+fn a_join_with_a_grouped_subquery_spills() {
+    const PERSONS: usize = 20_000;
+    let server = TestServer::start_with(&[
+        ("WEIR_QUERY_MEMORY_MAX_BYTES", "8MiB"),
+        ("WEIR_QUERY_TIMEOUT", "300s"),
+    ]);
+    // Person n has one to three events.
+    let event = |n: usize| {
+        let name = format!("kind {}", n % 7);
+        let properties = json!({"n": n, "text": "lorem ipsum ".repeat(10)});
+        json!({"event": name, "distinct_id": format!("person {}", n % PERSONS), "properties": properties})
+    };
+    const EVENTS: usize = 2 * PERSONS + PERSONS / 2;
+    for from in (0..EVENTS).step_by(10_000) {
+        let events: Vec<Value> = (from..(from + 10_000).min(EVENTS)).map(event).collect();
+        assert_eq!(server.capture(&json!(events)).status, 200);
+    }
+    let replanned = || server.metric("weir_queries_replanned_total");
+    let before = replanned();
+    let answer = ask(
+        &server,
+        "SELECT e.event, s.n, count(*) AS events FROM events e \
+         JOIN (SELECT distinct_id, count(*) AS n, max(properties) AS last FROM events GROUP BY 1) s \
+         ON e.distinct_id = s.distinct_id WHERE s.last >= e.properties GROUP BY 1, 2 ORDER BY 1, 2",
+    );
+    assert_eq!(answer.status, 200, "{answer}");
+    assert!(replanned() > before, "it fits");
+    let mut expected: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for n in 0..EVENTS {
+        let of_person = if n % PERSONS < PERSONS / 2 { 3 } else { 2 };
+        *expected.entry((format!("kind {}", n % 7), of_person)).or_default() += 1;
+    }
+    let rows = String::from_utf8(answer.body).expect("UTF-8");
+    let found = rows.lines().map(|row| {
+        let row: Value = serde_json::from_str(row).expect("JSON");
+        let number = |name: &str| row[name].as_u64().expect("a number");
+        let event = row["event"].as_str().expect("a name").to_owned();
+        ((event, number("n")), number("events"))
+    });
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
 }
 
 /// Goal: what takes minutes in one step is refused before it begins, folded or not.

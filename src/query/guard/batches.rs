@@ -33,6 +33,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::WindowAggExec;
@@ -40,6 +41,7 @@ use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::stream;
 
+use crate::query::guard::compact::compact;
 use crate::query::guard::sizes;
 use crate::query::guard::sizes::Views;
 
@@ -101,7 +103,8 @@ impl BoundBatches {
         let schema = input.schema();
         let mut types = schema.fields().iter().map(|field| field.data_type());
         let is_narrow = types.all(|data_type| sizes::width(data_type).is_some());
-        if input.is::<BoundedExec>() || (is_narrow && used != Use::Gathered) {
+        if input.is::<BoundedExec>() || (is_narrow && !matches!(used, Use::Gathered | Use::Sorted))
+        {
             return Arc::clone(input);
         }
         Arc::new(BoundedExec { input: Arc::clone(input), used, pool: Arc::clone(&self.pool) })
@@ -121,6 +124,8 @@ enum Use {
     Gathered,
     /// It keeps values until the end, and accounts for the views alone.
     Collected,
+    /// It keeps batches until it spills them, and accounts for all of their buffers.
+    Sorted,
 }
 
 impl Use {
@@ -135,6 +140,10 @@ impl Use {
         if let Some(aggregate) = operator.downcast_ref::<AggregateExec>() {
             let collects = aggregate.aggr_expr().iter().any(|one| one.fun().name() == "array_agg");
             return if collects { Self::Collected } else { Self::Copied };
+        }
+        // One with a limit keeps few rows, and compacts them itself.
+        if let Some(sort) = operator.downcast_ref::<SortExec>() {
+            return if sort.fetch().is_none() { Self::Sorted } else { Self::Copied };
         }
         if operator.is::<ScalarSubqueryExec>() && input > 0 {
             return Self::Repeated(Views::Expanded);
@@ -217,6 +226,10 @@ impl ExecutionPlan for BoundedExec {
             let batch = batch?;
             match &used {
                 Use::Copied => {}
+                Use::Sorted => {
+                    let pieces = pieces(&batch, rows_max);
+                    return pieces.iter().map(|piece| Ok(compact(piece)?)).collect();
+                }
                 Use::Repeated(views) => check_widest(&batch, *views, rows_max)?,
                 Use::Unnested(columns) => return unnestable(&batch, columns),
                 Use::Gathered => {
