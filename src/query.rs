@@ -30,6 +30,7 @@ pub mod persons;
 pub mod rows;
 pub mod run;
 pub mod shelves;
+mod sparing;
 mod spill;
 pub mod usage;
 
@@ -207,6 +208,8 @@ struct Shared {
     sources: Sources,
     runtime: Handle,
     base: SessionState,
+    /// With files for what exceeds memory, which plans of one partition alone may use.
+    spilling: Arc<RuntimeEnv>,
     admission: Admission,
     planners: Planners,
     pools: Pools,
@@ -263,8 +266,8 @@ impl Engine {
     ) -> Result<Self, QueryError> {
         let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
         let pools = Pools::beside(bytes);
-        let environment = environment(&settings, &sources, bytes)?;
-        let base = session(environment, &pools, runtime.metrics().num_workers())?;
+        let spilling = environment(&settings, &sources, bytes)?;
+        let base = session(spill::without(&spilling)?, &pools, runtime.metrics().num_workers())?;
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
         let (columns, asked) = shelves::open(&sources, &settings);
@@ -274,6 +277,7 @@ impl Engine {
             sources,
             runtime,
             base,
+            spilling,
             admission,
             planners,
             pools,

@@ -2,9 +2,7 @@
 //! number, and to its end only while somebody waits for it.
 //!
 //! A plan that exceeds the memory of queries before its first batch is sent is made again for little
-//! memory. Hash joins do not spill, and each partition of each operator gets a share of the memory that
-//! may be too small to spill from: so the second plan sorts and merges where the first one hashes, in one
-//! partition and in smaller batches. It takes longer, and as much memory as it gets.
+//! memory ([`sparing`]), and only that one spills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,17 +31,12 @@ use crate::query::Shared;
 use crate::query::admission::Permit;
 use crate::query::guard;
 use crate::query::guard::Running;
+use crate::query::sparing::sparing;
 use crate::telemetry::metrics::OutcomeLabels;
 use crate::telemetry::metrics::PlaceLabels;
 
 /// Batches of an answer that may wait for a slow reader.
 const ANSWER_QUEUE: usize = 4;
-
-/// Rows of a batch of a plan for little memory.
-const SPARING_BATCH_ROWS: usize = 512;
-
-/// Memory that each sort of such a plan keeps to merge what it has spilled.
-const SPARING_MERGE_BYTES: usize = 256 << 10;
 
 /// What a plan is optimized for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +185,10 @@ async fn attempt(
     let options = state.config_mut().options_mut();
     options.extensions.insert(running.clone());
     let limit = shared.settings.query_timeout;
-    let planning = physical(state, plan, effort, running);
+    if effort == Effort::Sparing {
+        state = sparing(state, &shared.spilling);
+    }
+    let planning = physical(state, plan, running);
     let (plan, context) = shared.planners.plan(&shared.runtime, limit, planning).await?;
     let mut batches = execute_stream(plan, context)?;
     while let Some(batch) = batches.next().await {
@@ -210,21 +206,9 @@ async fn attempt(
 async fn physical(
     mut state: SessionState,
     plan: LogicalPlan,
-    effort: Effort,
     running: Running,
 ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
-    let mut rows_max = state.config().batch_size();
-    if effort == Effort::Sparing {
-        rows_max = rows_max.min(SPARING_BATCH_ROWS);
-        let options = state.config_mut().options_mut();
-        options.execution.sort_spill_reservation_bytes = SPARING_MERGE_BYTES;
-        // Less than this is sorted as one batch, a copy for which there may be no room.
-        options.execution.sort_in_place_threshold_bytes = 0;
-        // A hash join holds one side in memory, and does not spill. Joins of sorted inputs, which spill, are
-        // made only where there are several partitions; of more, each has less memory.
-        options.optimizer.prefer_hash_join = false;
-        options.execution.target_partitions = 2;
-    }
+    let rows_max = state.config().batch_size();
     running.set_planning(true);
     let plan = state.optimize(&plan)?;
     let rows = guard::batch_rows(&plan, rows_max)?;

@@ -1,12 +1,31 @@
 //! Files of queries that exceed their memory: [`files`]. They belong to one process; what a killed one left
 //! is removed by the next.
+//!
+//! Plans of several partitions do not spill ([`without`]). The operator that divides rows among partitions
+//! waits for ever where several of its inputs spill at once, with all that it holds: DataFusion's issue
+//! 24883, in all releases up to 55.2. Such a plan fails and is made again, in one partition
+//! ([`sparing`](super::sparing)).
 
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::disk_manager::DiskManagerMode;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+
+/// The same environment, with the same memory and caches, where nothing spills.
+///
+/// # Errors
+///
+/// DataFusion refuses the settings.
+pub(super) fn without(environment: &RuntimeEnv) -> Result<Arc<RuntimeEnv>, DataFusionError> {
+    let none = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+    RuntimeEnvBuilder::from_runtime_env(environment).with_disk_manager_builder(none).build_arc()
+}
 
 /// Where queries spill: into `directory`, which is theirs alone, or that of the system; at most `bytes_max`
 /// all together.
