@@ -133,7 +133,8 @@ context.on('requestfailed', (request) => {
 // ---- in the page
 
 const until = (condition, argument) => page.waitForFunction(condition, argument, { polling: 20 })
-const started = () => until(() => window.ready)
+// The SDK is there, and has captured the view of the page, which it does a moment later.
+const started = () => until(() => window.ready && window.viewed)
 const distinctId = () => page.evaluate(() => posthog.get_distinct_id())
 
 // Waits until every event so far is stored: requests of a browser overtake one another, while persons are changed in the
