@@ -29,6 +29,7 @@ pub mod people;
 pub mod persons;
 pub mod rows;
 pub mod run;
+mod scoped;
 pub mod shelves;
 mod spill;
 pub mod usage;

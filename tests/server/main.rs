@@ -57,6 +57,7 @@ mod query_limits;
 mod query_nodes;
 mod refusals;
 mod rights;
+mod row_isolation;
 mod scheduled_changes;
 mod sdk;
 mod starts;
