@@ -29,6 +29,7 @@ pub mod people;
 pub mod persons;
 pub mod rows;
 pub mod run;
+mod scoped;
 pub mod shelves;
 mod sparing;
 mod spill;
@@ -437,6 +438,8 @@ fn session(
     config.options_mut().execution.time_zone = Some("UTC".to_owned());
     config.options_mut().execution.enforce_batch_size_in_joins = true;
     config.options_mut().sql_parser.enable_ident_normalization = true;
+    // It takes memory for as many groups as its LIMIT says, whether there are so many or not.
+    config.options_mut().optimizer.enable_topk_aggregation = false;
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(environment)
@@ -485,8 +488,21 @@ impl View {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        let planned = self.context.sql_with_options(sql, read_only).await;
+        let planned = self.planned(sql, read_only).await;
         planned.map_err(|error| explained::explained(error, &self.context))
+    }
+
+    async fn planned(
+        &self,
+        sql: &str,
+        options: SQLOptions,
+    ) -> datafusion::error::Result<DataFrame> {
+        let state = self.context.state();
+        let statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+        guard::check(&statement)?;
+        let plan = state.statement_to_plan(statement).await?;
+        options.verify_plan(&plan)?;
+        self.context.execute_logical_plan(plan).await
     }
 
     /// All of one table, to be narrowed down.

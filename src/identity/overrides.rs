@@ -96,9 +96,15 @@ impl Overrides {
         Ok(Some(self.resolve(project, own)?).filter(|owner| *owner != person))
     }
 
-    /// Whether any person was ever split, so that the distinct ids of events count.
-    pub fn has_splits(&self) -> bool {
-        !self.splits.is_empty()
+    /// Whether any person of the project was ever split, so that the distinct ids of events count.
+    pub fn has_splits(&self, project: ProjectId) -> bool {
+        self.splits.iter().any(|(of, _)| *of == project)
+    }
+
+    /// Whether any person of the project was merged or split. True as well where that cannot be read.
+    pub fn concerns(&self, project: ProjectId) -> bool {
+        self.has_splits(project)
+            || (self.has_any && self.view.has_overrides(project).unwrap_or(true))
     }
 
     /// Whether every event belongs to the person that it was stored with.

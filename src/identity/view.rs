@@ -532,6 +532,13 @@ impl View {
         survivor.map(|survivor| codec::uuid(&survivor, "override")).transpose()
     }
 
+    /// Whether any person of the project is replaced.
+    pub(super) fn has_overrides(&self, project: ProjectId) -> Result<bool, IdentityError> {
+        let own = codec::key(project, &[]);
+        let first = self.reading.prefix(|tables| &tables.overrides, &own)?.next();
+        first.map_or(Ok(false), |entry| Ok(entry?.into_inner().map(|_| true)?))
+    }
+
     /// Shows all persons that are replaced, with those that replace them, by project and uuid, until
     /// told to stop.
     pub(super) fn scan_overrides(

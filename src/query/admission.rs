@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::metadata::accounts::KeyId;
 use crate::query::QueryError;
 
-/// Queries that may wait, for each slot; of one key, half of them.
+/// Queries that may wait in the line of all, for each slot; in that of one key, half of them.
 const WAITING_PER_SLOT: usize = 16;
 
 /// Keys that are remembered before those without a query are forgotten.
@@ -115,12 +115,13 @@ impl Admission {
             Caller::Key(key) => Some(self.slots(key, work)),
         };
         let of_key = key.as_ref().map(|slots| (&slots.free, &slots.waiting));
-        // The narrowest first, so that who waits for it holds none of the others.
+        // The narrowest first, so that who waits for it holds none of the others. Those who wait for the slots
+        // of their key stand in its line alone, so that one key does not fill the line of all.
         let waiting = async {
             let (own, _place) = match of_key {
                 Some((free, line)) => {
                     let place = Place::take(line, (self.waiting_max / 2).max(1))?;
-                    (self.acquire(Some(free)).await?, Some(place))
+                    (Some(wait_for(free).await?), Some(place))
                 }
                 None => (None, None),
             };
@@ -143,8 +144,7 @@ impl Admission {
             return Ok(Some(slot));
         }
         let _place = Place::take(&self.waiting, self.waiting_max)?;
-        let slot = Arc::clone(slots).acquire_owned().await;
-        slot.map(Some).map_err(|_| QueryError::Unavailable("the server ends"))
+        wait_for(slots).await.map(Some)
     }
 
     fn slots(&self, key: KeyId, work: Work) -> Arc<Slots> {
@@ -160,6 +160,11 @@ impl Admission {
         keys.insert((key, work), Arc::downgrade(&slots));
         slots
     }
+}
+
+async fn wait_for(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, QueryError> {
+    let slot = Arc::clone(slots).acquire_owned().await;
+    slot.map_err(|_| QueryError::Unavailable("the server ends"))
 }
 
 #[cfg(test)]
@@ -224,9 +229,15 @@ mod tests {
         }
         let refused = wait(key).await;
         assert!(matches!(refused, Err(QueryError::Overloaded(_))), "{refused:?}");
-        // Others have a line of their own.
-        let mut other = Box::pin(wait(Caller::Key(KeyId(2))));
-        assert!(futures::poll!(other.as_mut()).is_pending());
+        // Others have a line of their own, however many keys have full ones.
+        let mut others: Vec<_> =
+            (2..6).flat_map(|id| (0..WAITING_PER_SLOT).map(move |_| id)).collect();
+        others.push(6);
+        let mut others: Vec<_> =
+            others.into_iter().map(|id| Box::pin(wait(Caller::Key(KeyId(id))))).collect();
+        for waiting in &mut others {
+            assert!(futures::poll!(waiting.as_mut()).is_pending());
+        }
         line.pop();
         let mut last = Box::pin(wait(key));
         assert!(futures::poll!(last.as_mut()).is_pending(), "the line is shorter");

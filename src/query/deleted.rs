@@ -13,21 +13,18 @@ use arrow::datatypes::Field;
 use arrow::datatypes::FieldRef;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::Expr;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
 use crate::identity::deletions::Origin;
-use crate::query::condition;
 use crate::storage::delta::DataFile;
 use crate::storage::naming;
 use crate::storage::wal::Sequence;
@@ -52,25 +49,33 @@ pub(super) fn positioned(file: &DataFile) -> PartitionedFile {
         .with_partition_values(vec![ScalarValue::Int64(Some(position))])
 }
 
-/// The condition that an event of the project is not deleted.
-pub(super) fn condition(project: ProjectId, deletions: Arc<Deletions>) -> Expr {
-    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-    let columns =
-        [("distinct_id", DataType::Utf8View), (POSITION, DataType::Int64), ("received_at", time)];
-    condition::condition("is_there", &columns, move |columns| {
-        let [ids, positions, times] = columns else {
-            return Err(DataFusionError::Internal("is_there takes three arguments".to_owned()));
-        };
-        let positions = positions.as_primitive::<Int64Type>().values().iter();
-        let times = times.as_primitive::<TimestampMicrosecondType>().values().iter();
-        let is_there = |((id, position), time): ((Option<&str>, &i64), &i64)| {
-            let position = u64::try_from(*position).unwrap_or(0);
-            let origin = Origin::of(position, UnixMicros(*time));
-            !deletions.is_deleted(project, id.unwrap_or_default(), origin)
-        };
-        let rows = ids.as_string_view().iter().zip(positions).zip(times);
-        Ok(rows.map(is_there).collect::<Vec<bool>>().into())
-    })
+/// The columns that say whether an event is deleted.
+pub(super) const COLUMNS: [&str; 3] = ["distinct_id", POSITION, "received_at"];
+
+/// Of each row of a batch with [`COLUMNS`], all of them of the project, whether it is not deleted.
+///
+/// # Errors
+///
+/// A column is missing: a bug.
+pub(super) fn is_there(
+    batch: &RecordBatch,
+    project: ProjectId,
+    deletions: &Deletions,
+) -> Result<BooleanArray, DataFusionError> {
+    let [ids, positions, times] = COLUMNS.map(|name| batch.column_by_name(name));
+    let (Some(ids), Some(positions), Some(times)) = (ids, positions, times) else {
+        let error = "a scan is without places in the log";
+        return Err(DataFusionError::Internal(error.to_owned()));
+    };
+    let positions = positions.as_primitive::<Int64Type>().values().iter();
+    let times = times.as_primitive::<TimestampMicrosecondType>().values().iter();
+    let is_there = |((id, position), time): ((Option<&str>, &i64), &i64)| {
+        let position = u64::try_from(*position).unwrap_or(0);
+        let origin = Origin::of(position, UnixMicros(*time));
+        !deletions.is_deleted(project, id.unwrap_or_default(), origin)
+    };
+    let rows = ids.as_string_view().iter().zip(positions).zip(times);
+    Ok(rows.map(is_there).collect::<Vec<bool>>().into())
 }
 
 /// The rows of a batch of the events table that are not deleted, if `position` is the place in the

@@ -21,7 +21,6 @@ use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::FileScanConfigBuilder;
-use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::provider_as_source;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
@@ -41,9 +40,7 @@ use datafusion::logical_expr::Volatility;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::prelude::col;
 use datafusion::prelude::ident;
-use datafusion::prelude::lit;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
@@ -51,6 +48,10 @@ use crate::identity::IdentityError;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::deleted;
+use crate::query::scoped;
+use crate::query::scoped::PROJECT;
+use crate::query::scoped::Scope;
+use crate::query::scoped::ScopedExec;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::rows::Rows;
@@ -78,52 +79,57 @@ pub fn view(
     project: ProjectId,
     (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
 ) -> Result<Arc<dyn TableProvider>> {
-    let schema = Arc::clone(&store.table().spec().schema);
-    let resolve = (!overrides.is_empty()).then(|| {
+    let stored = Arc::clone(&store.table().spec().schema);
+    // What others do decides nothing here: a plan shows it.
+    let resolve = overrides.concerns(project).then(|| {
         // Without splits the person alone decides, and distinct ids need not be read.
-        let arguments = if overrides.has_splits() { 2 } else { 1 };
+        let arguments = if overrides.has_splits(project) { 2 } else { 1 };
         let signature =
             Signature::exact(vec![DataType::Utf8View; arguments], Volatility::Immutable);
         let function = ResolvePerson { project, overrides, signature };
         (ScalarUDF::new_from_impl(function), arguments)
     });
-    let columns = schema.fields().iter().map(|field| field.name().as_str());
-    let columns = columns.filter(|name| *name != "project_id").map(|name| match &resolve {
-        Some((resolve, arguments)) if name == "person_id" => {
-            let given = [ident(name), ident("distinct_id")].into_iter().take(*arguments);
-            resolve.call(given.collect()).alias(name)
-        }
-        _ => ident(name),
-    });
-    let columns: Vec<Expr> = columns.collect();
+    let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
+    let columns: Vec<usize> = own.map(|(at, _)| at).collect();
+    let schema = Arc::new(stored.project(&columns)?);
     // Where nothing is deleted, nobody asks where rows are in the log.
-    let has_deletions = deletions.concerns(project);
-    let schema = match has_deletions {
-        true => deleted::with_position(schema),
-        false => TableSchema::from(schema),
+    let deletions = deletions.concerns(project).then_some(deletions);
+    let stored = match deletions {
+        Some(_) => deleted::with_position(stored),
+        None => TableSchema::from(stored),
     };
-    let raw = provider_as_source(Arc::new(Events { schema, snapshot }));
-    let mut plan = LogicalPlanBuilder::scan("all_events", raw, None)?
-        .filter(col("project_id").eq(lit(project.0)))?;
-    if has_deletions {
-        plan = plan.filter(deleted::condition(project, deletions))?;
-    }
-    let plan = plan.project(columns)?.build()?;
+    let scope = Scope { project, deletions };
+    let events = Events { schema: Arc::clone(&schema), columns, stored, scope, snapshot };
+    let shown = schema.fields().iter().map(|field| match &resolve {
+        Some((resolve, arguments)) if field.name() == "person_id" => {
+            let given = [ident("person_id"), ident("distinct_id")].into_iter().take(*arguments);
+            resolve.call(given.collect()).alias("person_id")
+        }
+        _ => ident(field.name()),
+    });
+    let events = provider_as_source(Arc::new(events));
+    let plan = LogicalPlanBuilder::scan("own_events", events, None)?;
+    let plan = plan.project(shown.collect::<Vec<Expr>>())?.build()?;
     Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
-/// All projects' events of one snapshot.
+/// A project's events of one snapshot, with the persons that they were stored with.
 #[derive(Debug)]
 struct Events {
+    /// The columns that a question may name.
+    schema: SchemaRef,
+    /// Where they are among those of files.
+    columns: Vec<usize>,
     /// The columns of files, and where it is wanted the place in the log.
-    schema: TableSchema,
+    stored: TableSchema,
+    scope: Scope,
     snapshot: Snapshot,
 }
 
 #[async_trait]
 impl TableProvider for Events {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.schema.table_schema())
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -145,16 +151,34 @@ impl TableProvider for Events {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = self.schema.table_schema();
-        let all: Vec<usize> = (0..schema.fields().len()).collect();
-        let projection = projection.unwrap_or(&all);
-        let projected = Arc::new(schema.project(projection)?);
+        let wanted = match projection {
+            Some(wanted) => wanted.iter().filter_map(|at| self.columns.get(*at).copied()).collect(),
+            None => self.columns.clone(),
+        };
+        let width = wanted.len();
+        let mut columns = wanted;
+        // Behind those that are wanted, those that tell whose a row is.
+        for name in self.scope.columns() {
+            let at = self.stored.table_schema().index_of(name)?;
+            if !columns.contains(&at) {
+                columns.push(at);
+            }
+        }
+        let rows = self.rows(state, &columns)?;
+        Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), width, limit)?))
+    }
+}
+
+impl Events {
+    /// These columns of the rows of all projects.
+    fn rows(&self, state: &dyn Session, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+        let projected = Arc::new(self.stored.table_schema().project(columns)?);
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         if !self.snapshot.version.files.is_empty() {
-            parts.push(self.files(state, projection, limit)?);
+            parts.push(self.files(state, columns)?);
         }
         if !self.snapshot.batches.is_empty() {
-            parts.push(self.memtables(state, projection, &projected)?);
+            parts.push(self.memtables(state, columns, &projected)?);
         }
         match parts.len() {
             0 => Ok(Arc::new(EmptyExec::new(projected))),
@@ -162,15 +186,8 @@ impl TableProvider for Events {
             _ => UnionExec::try_new(parts),
         }
     }
-}
 
-impl Events {
-    fn files(
-        &self,
-        state: &dyn Session,
-        projection: &[usize],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn files(&self, state: &dyn Session, projection: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions().max(1);
         let mut groups = vec![Vec::new(); partitions];
         let files = &self.snapshot.version.files;
@@ -180,18 +197,17 @@ impl Events {
             }
         }
         let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
-        let source = ParquetSource::new(self.schema.clone());
+        let source = scoped::source(&self.stored, self.scope.project)?;
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?
-            .with_limit(limit)
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
 
     fn file(&self, file: &DataFile) -> PartitionedFile {
-        let statistics = Arc::new(statistics(file, self.schema.file_schema()));
-        let partitioned = match self.schema.table_partition_cols().is_empty() {
+        let statistics = Arc::new(statistics(file, self.stored.file_schema()));
+        let partitioned = match self.stored.table_partition_cols().is_empty() {
             true => PartitionedFile::new(file.path.clone(), file.size_bytes),
             false => deleted::positioned(file),
         };
@@ -208,7 +224,7 @@ impl Events {
         let mut groups = vec![Vec::new(); partitions];
         for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
-                let width = self.schema.file_schema().fields().len();
+                let width = self.stored.file_schema().fields().len();
                 group.push(match projection.contains(&width) {
                     true => with_positions(rows, width).to_batch(projected, projection)?,
                     false => rows.to_batch(projected, projection)?,

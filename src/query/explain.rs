@@ -1,6 +1,7 @@
 //! `EXPLAIN` and `SHOW`, by caller. A physical plan shows the files, row counts and statistics that all
 //! projects share, and its metrics tell whether a value occurs in them; so the key of a project gets the
-//! logical plan, which has only what the query says. Settings tell where files are.
+//! logical plan, which has what the query says, and whether persons of the project were merged or split.
+//! Settings tell where files are.
 
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNodeRecursion;

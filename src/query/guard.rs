@@ -3,13 +3,17 @@
 //! DataFusion accounts for what operators gather (sorts, joins, groups), not for what functions make nor
 //! for the batches between operators, and it does not interrupt a function. Here is the rest:
 //!
+//! - [`check`]: a statement whose logical plan alone would take too much is refused, such as one with a
+//!   call in an argument of a function in FROM, which is evaluated while the plan is made.
 //! - [`rule`](GuardFunctions): before a plan is optimized, every function in it becomes one that is called
 //!   within limits (`function`, by the classes of `functions`), so that constants are folded within them
-//!   too. Casts and `||` become such functions where they make large values.
+//!   too. Casts, `||` and costly matches become such functions where they make large values or take long.
+//!   Calls of aggregate and window functions that no operator limits are refused (`aggregates`).
 //! - `batches`: the batches that go from one operator to the next are bounded in bytes.
 //! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
 //! - [`Running`]: a function stops once nobody waits for its query.
 
+mod aggregates;
 mod batches;
 mod bounds;
 mod compact;
@@ -19,6 +23,8 @@ mod held;
 mod operators;
 mod running;
 mod sizes;
+mod statement;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -45,12 +51,14 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
 pub(super) use crate::query::guard::running::Running;
+pub(super) use crate::query::guard::statement::check;
 
 use crate::query::guard::batches::BATCH_BYTES;
 use crate::query::guard::batches::BoundBatches;
 use crate::query::guard::function::Guarded;
 use crate::query::guard::functions::Class;
 use crate::query::guard::functions::class;
+use crate::query::guard::stored::Stored;
 
 /// Rows of a batch at least, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;
@@ -146,13 +154,20 @@ impl AnalyzerRule for GuardFunctions {
                 schema.merge(&source);
             }
             let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expression| {
+            let stored = Stored::of(&plan)?;
+            let mut limited = |expression: Expr| {
                 let name = names.save(&expression);
                 let expression = expression.transform_up(|expression| {
-                    let bounded = operators::bounded(expression, &schema)?;
+                    aggregates::check(&expression)?;
+                    let bounded = operators::bounded(expression, &schema, &stored)?;
                     bounded.transform_data(|expression| guard(expression, &self.pool))
                 })?;
                 Ok(expression.update_data(|expression| name.restore(expression)))
+            };
+            plan.map_expressions(|expression| match expression {
+                // It is its expressions that have names, and it cannot have one.
+                Expr::GroupingSet(_) => expression.map_children(&mut limited),
+                _ => limited(expression),
             })
         })
         .map(|plan| plan.data)

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::tree_node::TreeNode;
@@ -18,7 +20,10 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::WindowFrameBound;
+use datafusion::logical_expr::WindowFrameUnits;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::DisplayAs;
@@ -36,7 +41,9 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::windows::WindowExpr;
 use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::stream;
@@ -47,6 +54,12 @@ use crate::query::guard::sizes::Views;
 
 /// Bytes of the values of a batch, unless one row has more.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
+
+/// Bytes of a row of fixed width of which no batch is too large.
+const NARROW_BYTES: usize = BATCH_BYTES / 8192;
+
+/// Rows beside its own that a window looks at in batches that nobody accounts for.
+const NEAR_ROWS: i128 = 1000;
 
 /// Bytes of a batch of rows that each have a copy of the widest one of another input.
 const REPEATED_BYTES: usize = 64 << 20;
@@ -102,8 +115,12 @@ impl BoundBatches {
     fn bounded(&self, input: &Arc<dyn ExecutionPlan>, used: Use) -> Arc<dyn ExecutionPlan> {
         let schema = input.schema();
         let mut types = schema.fields().iter().map(|field| field.data_type());
-        let is_narrow = types.all(|data_type| sizes::width(data_type).is_some());
-        if input.is::<BoundedExec>() || (is_narrow && !matches!(used, Use::Gathered | Use::Sorted))
+        let row_bytes = types.try_fold(0, |sum: usize, data_type| {
+            Some(sum.saturating_add(sizes::width(data_type)?))
+        });
+        let is_narrow = row_bytes.is_some_and(|bytes| bytes <= NARROW_BYTES);
+        if input.is::<BoundedExec>()
+            || (is_narrow && !matches!(used, Use::Window { .. } | Use::Sorted))
         {
             return Arc::clone(input);
         }
@@ -118,10 +135,12 @@ enum Use {
     Copied,
     /// It copies one of them into each row of a batch: the views, or what they show.
     Repeated(Views),
-    /// It makes a row for each element of the lists in these columns.
-    Unnested(Vec<usize>),
-    /// It keeps all of them until the end, and does not account for it.
-    Gathered,
+    /// It makes a row for each element of the lists in these columns, at these depths.
+    Unnested(Vec<(usize, usize)>),
+    /// It copies values of one of them, which may be of an earlier batch, into each row of a batch.
+    Carried,
+    /// It keeps all of them until the end, and does not account for it; it may copy one of them into each.
+    Window { is_wide: bool },
     /// It keeps values until the end, and accounts for the views alone.
     Collected,
     /// It keeps batches until it spills them, and accounts for all of their buffers.
@@ -132,10 +151,19 @@ impl Use {
     fn of(operator: &Arc<dyn ExecutionPlan>, input: usize) -> Self {
         if let Some(unnest) = operator.downcast_ref::<UnnestExec>() {
             let columns = unnest.list_column_indices().iter();
-            return Self::Unnested(columns.map(|column| column.index_in_input_schema).collect());
+            let columns = columns.map(|column| (column.index_in_input_schema, column.depth));
+            return Self::Unnested(columns.collect());
         }
-        if operator.is::<WindowAggExec>() {
-            return Self::Gathered;
+        if let Some(window) = operator.downcast_ref::<WindowAggExec>() {
+            return Self::Window { is_wide: is_wide(window.window_expr()) };
+        }
+        if let Some(window) = operator.downcast_ref::<BoundedWindowAggExec>() {
+            let windows = window.window_expr();
+            return match windows.iter().all(|window| is_near(window)) {
+                true if is_wide(windows) => Self::Carried,
+                true => Self::Copied,
+                false => Self::Window { is_wide: is_wide(windows) },
+            };
         }
         if let Some(aggregate) = operator.downcast_ref::<AggregateExec>() {
             let collects = aggregate.aggr_expr().iter().any(|one| one.fun().name() == "array_agg");
@@ -222,6 +250,8 @@ impl ExecutionPlan for BoundedExec {
         let kept = MemoryConsumer::new(self.name()).register(&self.pool);
         let batches = self.input.execute(partition, context)?;
         let used = self.used.clone();
+        // Of the batches so far: bytes of the widest row, rows, and bytes of the output of a window.
+        let (mut widest, mut rows, mut outputs) = (0_usize, 0_usize, 0_usize);
         let pieces = batches.map(move |batch| {
             let batch = batch?;
             match &used {
@@ -232,9 +262,24 @@ impl ExecutionPlan for BoundedExec {
                 }
                 Use::Repeated(views) => check_widest(&batch, *views, rows_max)?,
                 Use::Unnested(columns) => return unnestable(&batch, columns),
-                Use::Gathered => {
+                Use::Carried => {
+                    let bytes = bytes_of_rows(batch.num_rows(), batch.columns(), Views::Expanded);
+                    widest = bytes.into_iter().fold(widest, usize::max);
+                    return Ok(cut(&batch, &vec![widest; batch.num_rows()], rows_max));
+                }
+                Use::Window { is_wide } => {
                     let bytes = batch.get_array_memory_size().saturating_mul(WINDOW_COPIES);
-                    kept.try_grow(bytes).map_err(|_| exhausted("windows", &kept))?;
+                    let mut more = bytes;
+                    if *is_wide {
+                        // As much again as if all rows so far had the value of the widest one.
+                        let own = bytes_of_rows(batch.num_rows(), batch.columns(), Views::Expanded);
+                        widest = own.into_iter().fold(widest, usize::max);
+                        rows = rows.saturating_add(batch.num_rows());
+                        let made = widest.saturating_mul(rows);
+                        more = more.saturating_add(made.saturating_sub(outputs));
+                        outputs = outputs.max(made);
+                    }
+                    kept.try_grow(more).map_err(|_| exhausted("windows", &kept))?;
                 }
                 Use::Collected => {
                     kept.try_grow(viewed(&batch))
@@ -247,6 +292,40 @@ impl ExecutionPlan for BoundedExec {
         // One batch may become many, of which each takes as long as a batch.
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, pieces))))
     }
+}
+
+/// Whether windows make values of no fixed width, for each row one.
+fn is_wide(windows: &[Arc<dyn WindowExpr>]) -> bool {
+    let wide = |window: &Arc<dyn WindowExpr>| {
+        let field = window.field();
+        field.map_or(true, |field| sizes::width(field.data_type()).is_none())
+    };
+    windows.iter().any(wide)
+}
+
+/// Whether a window looks no further than some rows back or ahead, or at sums of all before: by its frame
+/// and by arguments such as that of `lead`.
+fn is_near(window: &Arc<dyn WindowExpr>) -> bool {
+    let frame = window.get_window_frame();
+    let near = |value: &ScalarValue| {
+        let number = value.cast_to(&DataType::Decimal128(38, 0));
+        match number {
+            Ok(ScalarValue::Decimal128(Some(number), ..)) => number.saturating_abs() <= NEAR_ROWS,
+            _ => false,
+        }
+    };
+    let is_near = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => true,
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => {
+            value.is_null() || (frame.units == WindowFrameUnits::Rows && near(value))
+        }
+    };
+    let arguments = window.expressions();
+    let mut literals = arguments.iter().filter_map(|one| one.downcast_ref::<Literal>());
+    is_near(&frame.start_bound)
+        && is_near(&frame.end_bound)
+        && literals
+            .all(|literal| !literal.value().data_type().is_integer() || near(literal.value()))
 }
 
 fn exhausted(what: &str, kept: &MemoryReservation) -> DataFusionError {
@@ -316,17 +395,21 @@ fn check_widest(batch: &RecordBatch, views: Views, rows_max: usize) -> Result<()
 }
 
 /// The batch in pieces whose rows make at most [`BATCH_BYTES`] when the lists in `lists` are unnested.
-fn unnestable(batch: &RecordBatch, lists: &[usize]) -> Result<Vec<RecordBatch>> {
-    let others = batch.columns().iter().enumerate().filter(|(at, _)| !lists.contains(at));
+fn unnestable(batch: &RecordBatch, lists: &[(usize, usize)]) -> Result<Vec<RecordBatch>> {
+    let is_list = |at: usize| lists.iter().any(|(list, _)| *list == at);
+    let others = batch.columns().iter().enumerate().filter(|(at, _)| !is_list(*at));
     let others = others.map(|(_, column)| column);
     let mut bytes = bytes_of_rows(batch.num_rows(), others, Views::Shared);
     let mut made = vec![0; batch.num_rows()];
-    let mut elements = vec![1; batch.num_rows()];
-    for at in lists {
+    let mut elements = vec![1_usize; batch.num_rows()];
+    // Lists in lists are unnested one level after the other, and at each all else is copied, other lists too.
+    let is_deep = lists.len() > 1 && lists.iter().any(|(_, depth)| *depth > 1);
+    for (at, depth) in lists {
         let Some(column) = batch.columns().get(*at) else { continue };
-        sizes::add(&mut made, &sizes::rows(column, Views::Shared));
-        for (most, own) in elements.iter_mut().zip(sizes::elements(column)) {
-            *most = own.max(*most);
+        let own = sizes::rows(column, Views::Shared);
+        sizes::add(if is_deep { &mut bytes } else { &mut made }, &own);
+        for (most, own) in elements.iter_mut().zip(sizes::elements(column, *depth)) {
+            *most = if is_deep { most.saturating_mul(own.max(1)) } else { own.max(*most) };
         }
     }
     for ((bytes, made), elements) in bytes.iter_mut().zip(made).zip(elements) {
@@ -401,7 +484,7 @@ mod tests {
         };
         let both = |length, width, rows| {
             let columns = [("list", lists(length, rows)), ("text", texts(width, rows))];
-            unnestable(&RecordBatch::try_from_iter(columns).unwrap(), &[0])
+            unnestable(&RecordBatch::try_from_iter(columns).unwrap(), &[(0, 1)])
         };
         assert_eq!(both(10, 10, 100).unwrap().len(), 1);
         assert_eq!(both(1000, 1000, 100).unwrap().len(), 7);

@@ -24,7 +24,8 @@ use crate::query::guard::sizes::Views;
 /// Bytes for a row beside its values: offsets, views, validity.
 const ROW_BYTES: usize = 24;
 
-/// Steps for a byte of a text that is matched with a pattern, at worst: the states of the pattern.
+/// Steps for a byte of a text that is matched with a pattern, at worst: the states of the pattern, which has
+/// at least as many as bytes.
 const STEPS_PER_BYTE: usize = 500;
 
 /// Steps to compile a byte of a pattern that differs from row to row.
@@ -75,6 +76,8 @@ pub(super) struct Bounds {
     bytes: Vec<Figures<usize>>,
     /// How many of something each row of the output has, where an argument says that.
     count: Figures<usize>,
+    /// Bytes of the nulls with which lists are filled up, for each element.
+    null: usize,
     /// Bytes of constants, which functions repeat for each row.
     constants: usize,
 }
@@ -93,13 +96,21 @@ impl Bounds {
                 Figures::of(count, counts)?
             }
             (Output::Series, arguments) => series(arguments)?,
+            (Output::Zipped, arguments) => longest(arguments)?,
             _ => Figures::Same(0),
+        };
+        let null = match (rule.output, arguments) {
+            (Output::Resized, [list, ..]) => null_element(list),
+            (Output::Zipped, lists) => {
+                lists.iter().map(null_element).fold(0, usize::saturating_add)
+            }
+            _ => 0,
         };
         let constants = bytes.iter().fold(0, |sum: usize, bytes| match bytes {
             Figures::Same(bytes) => sum.saturating_add(*bytes),
             Figures::Each(_) => sum,
         });
-        Ok(Self { rule, bytes, count, constants })
+        Ok(Self { rule, bytes, count, null, constants })
     }
 
     fn argument(&self, index: usize, row: usize) -> usize {
@@ -149,12 +160,16 @@ impl Bounds {
             }
             Output::ElementsReplaced => of(0).saturating_mul(of(2).saturating_add(1)),
             Output::Resized => {
-                let element = of(2).saturating_add(size_of::<u64>());
+                let element = of(2).max(self.null).saturating_add(size_of::<u64>());
                 count.saturating_mul(element).saturating_add(of(0).saturating_mul(2))
             }
             // A vector that grows has up to twice its elements.
             Output::Series => count.saturating_mul(2 * size_of::<u64>()),
-            Output::Zipped => self.arguments(row).saturating_mul(self.bytes.len()),
+            Output::Zipped => {
+                let offsets = self.bytes.len().saturating_mul(size_of::<u64>());
+                let filled = count.saturating_mul(self.null.saturating_add(offsets));
+                self.arguments(row).saturating_mul(2).saturating_add(filled)
+            }
             Output::Formatted => of(1).saturating_mul(FORMATTED_CHARACTERS),
         };
         output.saturating_add(self.constants).saturating_add(ROW_BYTES)
@@ -170,7 +185,8 @@ impl Bounds {
                     Some(Figures::Each(_)) => self.argument(1, row),
                     _ => 0,
                 };
-                let matched = self.argument(0, row).saturating_mul(STEPS_PER_BYTE);
+                let states = self.argument(1, row).max(STEPS_PER_BYTE);
+                let matched = self.argument(0, row).saturating_mul(states);
                 matched.saturating_add(compiled.saturating_mul(STEPS_PER_PATTERN_BYTE))
             }
         }
@@ -187,6 +203,32 @@ fn lengths(array: &ArrayRef) -> Result<Vec<usize>> {
     };
     let rows = sizes::rows(array, Views::Expanded).into_iter();
     Ok(rows.map(|bytes| bytes.saturating_sub(overhead)).collect())
+}
+
+/// Elements of the longest list of each row.
+fn longest(lists: &[ColumnarValue]) -> Result<Figures<usize>> {
+    let elements = |array: &ArrayRef| Ok(sizes::elements(array, 1));
+    let lists = lists.iter().map(|list| Figures::of(list, elements));
+    let lists = lists.collect::<Result<Vec<_>>>()?;
+    let most = |row: usize| lists.iter().map(|list| list.at(row)).max().unwrap_or(0);
+    let rows = lists.iter().map(|list| match list {
+        Figures::Each(each) => each.len(),
+        Figures::Same(_) => 0,
+    });
+    Ok(match rows.max() {
+        None | Some(0) => Figures::Same(most(0)),
+        Some(rows) => Figures::Each((0..rows).map(most).collect()),
+    })
+}
+
+/// Bytes of a null element of a list.
+fn null_element(list: &ColumnarValue) -> usize {
+    match list.data_type() {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            sizes::null_bytes(field.data_type())
+        }
+        other => sizes::null_bytes(&other),
+    }
 }
 
 /// The values of an array of numbers; less than none is none.

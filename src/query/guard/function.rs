@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
+use arrow::array::new_empty_array;
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use arrow::datatypes::FieldRef;
@@ -232,13 +233,15 @@ impl ScalarUDFImpl for Guarded {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let running = Running::of(&arguments.config_options);
         running.check()?;
+        // A call of constants is made even where there is no row that needs it.
+        if arguments.number_rows == 0 {
+            let nothing = new_empty_array(arguments.return_field.data_type());
+            return Ok(ColumnarValue::Array(nothing));
+        }
         if self.is_small(&arguments) {
             return self.inner.invoke_with_args(arguments);
         }
         let is_scalar = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
-        if arguments.number_rows == 0 {
-            return self.inner.invoke_with_args(arguments);
-        }
         if arguments.args.iter().all(is_scalar) {
             return self.invoke_constant(arguments, &running);
         }

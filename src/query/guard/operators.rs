@@ -1,5 +1,6 @@
 //! Operators that make large values or take long, as functions, which can be limited: `||`, casts of what
-//! stands behind views, and matches with costly patterns. Types of a fixed and large width are refused.
+//! stands behind views, and matches with costly patterns, or of texts that functions made. Types of a fixed
+//! and large width are refused.
 
 use std::sync::Arc;
 
@@ -38,7 +39,9 @@ use crate::query::guard::functions::Class;
 use crate::query::guard::functions::Cost;
 use crate::query::guard::functions::Output;
 use crate::query::guard::functions::Rule;
+use crate::query::guard::sizes::null_bytes;
 use crate::query::guard::sizes::width;
+use crate::query::guard::stored::Stored;
 
 /// Bytes of a value of a type of a fixed width, at most: a batch of nulls of it takes as much as one of
 /// values.
@@ -53,7 +56,11 @@ const PLAIN_PATTERN_BYTES: usize = 256;
 /// # Errors
 ///
 /// It cannot be limited.
-pub(super) fn bounded(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn bounded(
+    expression: Expr,
+    schema: &DFSchema,
+    stored: &Stored,
+) -> Result<Transformed<Expr>> {
     let wanted = match &expression {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
             check_type(field.data_type())?;
@@ -62,13 +69,21 @@ pub(super) fn bounded(expression: Expr, schema: &DFSchema) -> Result<Transformed
                 .then(|| Operation::Cast(Arc::clone(field), matches!(expression, Expr::TryCast(_))))
         }
         Expr::BinaryExpr(BinaryExpr { op: Operator::StringConcat, .. }) => Some(Operation::Concat),
-        Expr::BinaryExpr(BinaryExpr { op, right, .. }) if is_match(*op) && !is_plain(right) => {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if is_match(*op) && !(is_plain(right) && stored.has(left)) =>
+        {
             return Ok(Transformed::yes(matched(expression)));
+        }
+        Expr::Like(like) if !is_cheap(like, stored) => {
+            Some(Operation::Like { negated: like.negated, case_insensitive: like.case_insensitive })
         }
         Expr::SimilarTo(Like { pattern, .. }) if !is_plain(pattern) => {
             let error = "SIMILAR TO takes a pattern of up to 256 bytes without counted repetitions; \
                          use regexp_like()";
             return Err(DataFusionError::Plan(error.to_owned()));
+        }
+        Expr::SimilarTo(like) if !stored.has(&like.expr) => {
+            return Ok(Transformed::yes(matched(as_match(expression))));
         }
         _ => None,
     };
@@ -76,6 +91,7 @@ pub(super) fn bounded(expression: Expr, schema: &DFSchema) -> Result<Transformed
     let arguments = match expression {
         Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => vec![*expr],
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => vec![*left, *right],
+        Expr::Like(Like { expr, pattern, .. }) => vec![*expr, *pattern],
         other => return Ok(Transformed::no(other)),
     };
     Ok(Transformed::yes(ScalarUDF::new_from_impl(Operated::new(operation)).call(arguments)))
@@ -83,8 +99,13 @@ pub(super) fn bounded(expression: Expr, schema: &DFSchema) -> Result<Transformed
 
 /// The limits of a function that stands for an operator.
 pub(super) fn rule(function: &ScalarUDF) -> Option<Class> {
-    let rule = Rule { output: Output::Times(2), cost: Cost::Linear };
-    function.inner().is::<Operated>().then_some(Class::Guarded(rule))
+    let operated = function.inner().downcast_ref::<Operated>()?;
+    Some(Class::Guarded(match operated.operation {
+        Operation::Like { .. } => Rule { output: Output::Narrow, cost: Cost::Pattern },
+        Operation::Concat | Operation::Cast(..) => {
+            Rule { output: Output::Times(2), cost: Cost::Linear }
+        }
+    }))
 }
 
 /// # Errors
@@ -111,8 +132,8 @@ fn check_type(data_type: &DataType) -> Result<()> {
     if let Some(field) = inner {
         check_type(field.data_type())?;
     }
-    match width(data_type) {
-        Some(bytes) if bytes > WIDTH_BYTES_MAX => Err(DataFusionError::Plan(format!(
+    match null_bytes(data_type) {
+        bytes if bytes > WIDTH_BYTES_MAX => Err(DataFusionError::Plan(format!(
             "values of the type {data_type} have {bytes} bytes each"
         ))),
         _ => Ok(()),
@@ -134,6 +155,51 @@ fn is_match(operator: Operator) -> bool {
             | Operator::RegexNotMatch
             | Operator::RegexNotIMatch
     )
+}
+
+/// Whether an expression matches a text with a pattern.
+pub(super) fn is_any_match(expression: &Expr) -> bool {
+    match expression {
+        Expr::Like(_) | Expr::SimilarTo(_) => true,
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => is_match(*op),
+        _ => false,
+    }
+}
+
+/// Whether a LIKE takes little time without limits: what it looks for is at one place or anywhere, or the
+/// pattern is short and the text is one that is stored.
+fn is_cheap(like: &Like, stored: &Stored) -> bool {
+    // The planner refuses other escapes.
+    like.escape_char.unwrap_or('\\') != '\\'
+        || is_search(&like.pattern)
+        || (is_plain(&like.pattern) && stored.has(&like.expr))
+}
+
+/// Whether a pattern of LIKE is a text, with nothing but `%` before or behind it.
+fn is_search(pattern: &Expr) -> bool {
+    match pattern {
+        Expr::Cast(Cast { expr, .. }) => is_search(expr),
+        Expr::Literal(value, _) => value.try_as_str().flatten().is_some_and(|text| {
+            let text = text.strip_prefix('%').unwrap_or(text);
+            let text = text.strip_suffix('%').unwrap_or(text);
+            !text.contains(['%', '_', '\\'])
+        }),
+        _ => false,
+    }
+}
+
+/// `a SIMILAR TO b` as `a ~ b`, which it is to DataFusion.
+fn as_match(expression: Expr) -> Expr {
+    let Expr::SimilarTo(Like { negated, expr, pattern, case_insensitive, .. }) = expression else {
+        return expression;
+    };
+    let op = match (negated, case_insensitive) {
+        (false, false) => Operator::RegexMatch,
+        (false, true) => Operator::RegexIMatch,
+        (true, false) => Operator::RegexNotMatch,
+        (true, true) => Operator::RegexNotIMatch,
+    };
+    Expr::BinaryExpr(BinaryExpr { left: expr, op, right: pattern })
 }
 
 /// Whether a pattern is known to be cheap.
@@ -170,6 +236,10 @@ enum Operation {
     Concat,
     /// A cast to this type; null for what cannot be cast, if so wanted.
     Cast(FieldRef, bool),
+    Like {
+        negated: bool,
+        case_insensitive: bool,
+    },
 }
 
 /// A function that evaluates an operator.
@@ -181,12 +251,16 @@ struct Operated {
 
 impl Operated {
     fn new(operation: Operation) -> Self {
-        let arguments = if operation == Operation::Concat { 2 } else { 1 };
+        let arguments = if matches!(operation, Operation::Cast(..)) { 1 } else { 2 };
         Self { operation, signature: Signature::any(arguments, Volatility::Immutable) }
     }
 
-    /// The operator over columns of these types.
-    fn expression(&self, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+    /// The operator over columns of these types, and with this pattern if it is the same for all rows.
+    fn expression(
+        &self,
+        schema: &Schema,
+        pattern: Option<ScalarValue>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
         let column = |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new("", at)) };
         Ok(match &self.operation {
             Operation::Concat => {
@@ -197,6 +271,10 @@ impl Operated {
             }
             Operation::Cast(field, true) => {
                 expressions::try_cast(column(0), schema, field.data_type().clone())?
+            }
+            Operation::Like { negated, case_insensitive } => {
+                let pattern = pattern.map_or_else(|| column(1), expressions::lit);
+                expressions::like(*negated, *case_insensitive, column(0), pattern, schema)?
             }
         })
     }
@@ -214,6 +292,7 @@ impl ScalarUDFImpl for Operated {
             Operation::Concat => "||",
             Operation::Cast(_, false) => "cast",
             Operation::Cast(_, true) => "try_cast",
+            Operation::Like { .. } => "like",
         }
     }
 
@@ -224,12 +303,12 @@ impl ScalarUDFImpl for Operated {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let fields = types.iter().map(|of| Arc::new(Field::new("", of.clone(), true)));
         let schema = schema_of(&fields.collect::<Vec<_>>());
-        self.expression(&schema)?.data_type(&schema)
+        self.expression(&schema, None)?.data_type(&schema)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let schema = schema_of(arguments.arg_fields);
-        let expression = self.expression(&schema)?;
+        let expression = self.expression(&schema, None)?;
         let data_type = expression.data_type(&schema)?;
         Ok(Arc::new(Field::new(self.name(), data_type, expression.nullable(&schema)?)))
     }
@@ -239,9 +318,13 @@ impl ScalarUDFImpl for Operated {
             arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { arguments.number_rows };
         let schema = schema_of(&arguments.arg_fields);
+        let pattern = match arguments.args.get(1) {
+            Some(ColumnarValue::Scalar(pattern)) => Some(pattern.clone()),
+            _ => None,
+        };
         let columns = arguments.args.into_iter().map(|value| value.into_array(rows));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let expression = self.expression(&schema)?;
+        let expression = self.expression(&schema, pattern)?;
         // What a column says of nulls may be more than its values do.
         let fields = columns.iter().map(|column| Field::new("", column.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));

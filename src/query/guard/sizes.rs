@@ -100,17 +100,58 @@ pub(super) fn width(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Elements of each row of a list; of what is none, one.
-pub(super) fn elements(array: &dyn Array) -> Vec<usize> {
-    fn counts<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<usize> {
-        offsets.lengths().collect()
+/// Bytes that a null of this type takes at least: as much as a value, where the width is fixed.
+pub(super) fn null_bytes(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::FixedSizeList(field, length) => {
+            let length = usize::try_from(*length).unwrap_or(0);
+            null_bytes(field.data_type()).saturating_mul(length)
+        }
+        DataType::Struct(fields) => {
+            let bytes = fields.iter().map(|field| null_bytes(field.data_type()));
+            bytes.fold(0, usize::saturating_add)
+        }
+        other => width(other).unwrap_or(VIEW_BYTES),
+    }
+}
+
+/// Elements of each row of a list, at this depth of lists in lists, where an inner list without elements
+/// counts as one; of what is no list, one.
+pub(super) fn elements(array: &dyn Array, depth: usize) -> Vec<usize> {
+    fn counts<O: OffsetSizeTrait>(
+        offsets: &OffsetBuffer<O>,
+        values: &dyn Array,
+        depth: usize,
+    ) -> Vec<usize> {
+        if depth <= 1 {
+            return offsets.lengths().collect();
+        }
+        let inner = elements(values, depth - 1).into_iter().map(|count| count.max(1));
+        sums_of_ranges(offsets, &inner.collect::<Vec<_>>()).collect()
     }
     match array.data_type() {
-        DataType::List(_) => counts(array.as_list::<i32>().offsets()),
-        DataType::LargeList(_) => counts(array.as_list::<i64>().offsets()),
-        DataType::Map(..) => counts(array.as_map().offsets()),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            counts(list.offsets(), list.values(), depth)
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            counts(list.offsets(), list.values(), depth)
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            counts(map.offsets(), map.entries(), depth)
+        }
         DataType::FixedSizeList(_, length) => {
-            vec![usize::try_from(*length).unwrap_or(0); array.len()]
+            let length = usize::try_from(*length).unwrap_or(0);
+            if depth <= 1 {
+                return vec![length; array.len()];
+            }
+            let inner = elements(array.as_fixed_size_list().values(), depth - 1);
+            let inner: Vec<usize> = inner.into_iter().map(|count| count.max(1)).collect();
+            let mut sums: Vec<usize> = inner.chunks(length.max(1)).map(sum).collect();
+            sums.resize(array.len(), 0);
+            sums
         }
         _ => vec![1; array.len()],
     }
@@ -159,13 +200,19 @@ fn sum_of_views(values: &ScalarBuffer<u128>, views: Views) -> usize {
 
 /// Each row is a range of the elements.
 fn by_ranges<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &[usize]) -> Vec<usize> {
+    sums_of_ranges(offsets, values).map(|sum| sum.saturating_add(size_of::<O>())).collect()
+}
+
+fn sums_of_ranges<'v, O: OffsetSizeTrait>(
+    offsets: &'v OffsetBuffer<O>,
+    values: &'v [usize],
+) -> impl Iterator<Item = usize> + 'v {
     let mut rest = values.get(offsets.first().map_or(0, |first| first.as_usize())..);
-    let ranges = offsets.lengths().map(|length| {
+    offsets.lengths().map(move |length| {
         let (own, others) = rest.unwrap_or_default().split_at_checked(length).unwrap_or_default();
         rest = Some(others);
-        sum(own).saturating_add(size_of::<O>())
-    });
-    ranges.collect()
+        sum(own)
+    })
 }
 
 fn by_keys(array: &dyn Array, views: Views) -> Vec<usize> {
@@ -205,6 +252,7 @@ mod tests {
     use arrow::array::StringViewArray;
     use arrow::array::StructArray;
     use arrow::array::UInt64Array;
+    use arrow::buffer::OffsetBuffer;
     use arrow::compute::take;
     use arrow::datatypes::DataType;
     use arrow::datatypes::Field;
@@ -243,7 +291,13 @@ mod tests {
             let sum: usize = expected.iter().sum();
             assert_eq!(total(&array, Views::Expanded), sum, "{array:?}");
         }
-        assert_eq!(elements(&list), [2, 0, 1]);
+        assert_eq!(elements(&list, 1), [2, 0, 1]);
+        let offsets = OffsetBuffer::from_lengths([2, 1]);
+        let inner = field("item", &list);
+        let outer: ArrayRef = Arc::new(ListArray::new(inner, offsets, Arc::clone(&list), None));
+        assert_eq!(elements(&outer, 1), [2, 1]);
+        assert_eq!(elements(&outer, 2), [3, 1]);
+        assert_eq!(elements(&outer.slice(1, 1), 2), [1]);
     }
 
     /// A value that many rows show counts for each where the rows are copied.

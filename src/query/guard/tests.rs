@@ -104,6 +104,13 @@ const OVER_ROWS: &[&str] = &[
     "s ~ 'text'",
     "s SIMILAR TO 'text [0-9]+'",
     "s LIKE 'text 1%'",
+    "upper(s) LIKE 'TEXT _%1'",
+    "upper(s) NOT ILIKE 'text _%1'",
+    "upper(s) LIKE '%EXT 1%'",
+    "s LIKE '%' || n || '_'",
+    "upper(s) ~ '^T.*1'",
+    "upper(s) SIMILAR TO 'TEXT [0-9]+'",
+    "s NOT SIMILAR TO 'text [0-9]+'",
     "encode(CAST(s AS BYTEA), 'hex')",
     "CAST(s AS VARCHAR)",
     "TRY_CAST(s AS BIGINT)",
@@ -125,6 +132,8 @@ const OVER_ROWS: &[&str] = &[
     "array_has([n, 1], 1)",
     "array_has_all([n, 1], [1])",
     "arrays_zip([n], ['x', 'y'])",
+    "arrays_zip(range(0, n % 5), [s, 'y'])",
+    "array_resize([s], n % 4)",
     "array_positions([n, 1, n], n)",
     "make_array(s, s)[2]",
     "named_struct('a', s, 'b', n)['a']",
@@ -174,6 +183,19 @@ async fn answers_are_as_without_limits() {
          SELECT * FROM r ORDER BY x",
         "SELECT CAST([1, 2, 3] AS BIGINT[3]) AS v",
         "SELECT n FROM t WHERE s ~ 'text' AND s || 'x' LIKE '%1x' ORDER BY n LIMIT 50",
+        "SELECT s || '-' || n AS v, count(*) AS w FROM t WHERE n < 9 GROUP BY ROLLUP(s || '-' || n) ORDER BY 1",
+        "SELECT s || 'x' AS v, n, count(*) AS w FROM t WHERE n < 9 \
+         GROUP BY GROUPING SETS ((s || 'x'), (s || 'x', n), ()) ORDER BY 1, 2, 3",
+        "SELECT s ~ 'x{2}' AS v, CAST(s AS VARCHAR) AS w, count(*) AS x FROM t WHERE n < 9 \
+         GROUP BY CUBE(s ~ 'x{2}', CAST(s AS VARCHAR)) ORDER BY 1, 2, 3",
+        "SELECT approx_percentile_cont(n, 0.5, 100) AS v FROM t",
+        "SELECT n, max(s) OVER (ORDER BY n) AS v, lead(s, 3) OVER (ORDER BY n) AS w, \
+         sum(n) OVER (ORDER BY n ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) AS x, \
+         sum(n) OVER (ORDER BY n ROWS BETWEEN CURRENT ROW AND 1500 FOLLOWING) AS y FROM t ORDER BY n",
+        "SELECT array_length(range(1, 4000000000)) AS v FROM (VALUES (1)) a(x) JOIN (VALUES (2)) b(y) ON a.x > b.y",
+        "SELECT repeat('x', 9) LIKE '%x_x%' AS v, 'abc' ~ 'b' AS w, CAST(NULL AS VARCHAR[3]) AS x",
+        "SELECT l, unnest(unnest(m)) AS v FROM (SELECT n AS l, [range(1, 3), [n]] AS m FROM t) ORDER BY 1, 2 LIMIT 50",
+        "SELECT approx_percentile_cont_with_weight(n, 1, 0.5, 100) AS v FROM t",
     ];
     for sql in queries.chain(over_constants.map(str::to_owned)) {
         let expected = answer(&world.plain, &sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -224,6 +246,30 @@ async fn what_takes_too_much_is_refused() {
         "SELECT array_transform([1, 2], x -> x + 1)",
         "SELECT s, (SELECT repeat(s, 10000) FROM t WHERE n = 2) FROM t",
         "SELECT array_agg(a.j || b.j) FROM t a CROSS JOIN (SELECT * FROM t LIMIT 1000) b",
+        "SELECT approx_percentile_cont(n, 0.5, 1000000000000000) FROM t",
+        "SELECT max(v) FROM (SELECT sum(length(s)) OVER (ORDER BY n ROWS BETWEEN CURRENT ROW AND 1000000000 \
+         FOLLOWING) AS v FROM (SELECT repeat(s, 2000) AS s, n FROM t))",
+        "SELECT max(length(v)) FROM (SELECT lead(s, 1000000) OVER (ORDER BY n) AS v FROM \
+         (SELECT repeat(s, 2000) AS s, n FROM t))",
+        "SELECT max(length(v)) FROM (SELECT max(a) OVER () AS v FROM \
+         (SELECT CASE WHEN n = 5 THEN repeat('z', 1000000) ELSE s END AS a FROM t))",
+        "SELECT CAST(NULL AS VARCHAR[1000][1000][1000])",
+        "SELECT CAST(NULL AS VARCHAR[100])",
+        "SELECT TRY_CAST(s AS VARCHAR[1000][1000][1000][1000][1000]) FROM t",
+        "SELECT repeat('a', 10000000) LIKE ('%a' || repeat('_', 5000) || 'b%')",
+        "SELECT repeat(s, 200000) LIKE '%a____b%' FROM t WHERE n = 1",
+        "SELECT x ILIKE '%a____b%' FROM (SELECT repeat(s, 200000) AS x FROM t WHERE n = 1)",
+        "SELECT x ~ 'a....b' FROM (SELECT repeat(s, 200000) AS x FROM t WHERE n = 1)",
+        "SELECT x SIMILAR TO 'a....b' FROM (SELECT repeat(s, 200000) AS x FROM t WHERE n = 1)",
+        "SELECT array_resize([CAST(NULL AS BIGINT[128])], 10000000)",
+        "SELECT arrays_zip(range(1, 1000000), [CAST(NULL AS BIGINT[128])])",
+        "SELECT l, unnest(unnest(m)) FROM (SELECT range(1, 100000) AS l, [range(1, 100000)] AS m)",
+        "SELECT approx_percentile_cont(n, 0.5, 1000000 * 1000000) FROM t",
+        "SELECT approx_percentile_cont(n, 0.5, 1000000000000000) OVER () FROM t",
+        "SELECT approx_percentile_cont_with_weight(n, 1, 0.5, 1000000000000000) FROM t",
+        "SELECT approx_percentile_cont(0.5, 1000000000000000) WITHIN GROUP (ORDER BY n) FROM t",
+        "SELECT max(array_length(a)) FROM (SELECT array_agg(s) OVER () AS a FROM t)",
+        "SELECT max(length(a)) FROM (SELECT string_agg(s, ',') OVER (ORDER BY n) AS a FROM t)",
         "SELECT sum(length(repeat(s, 100))) OVER (), a FROM (SELECT repeat(s, 3000) AS a, s FROM t) x",
     ];
     for sql in queries {

@@ -1,0 +1,177 @@
+//! What a statement may not have, because making a logical plan of it takes memory or time already:
+//! [`check`]. Arguments of functions in FROM are evaluated then, before any rule puts limits around
+//! functions; and a CUBE becomes a set for each combination of its expressions.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::DataType;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::FunctionArg;
+use datafusion::sql::sqlparser::ast::FunctionArgExpr;
+use datafusion::sql::sqlparser::ast::GroupByExpr;
+use datafusion::sql::sqlparser::ast::Select;
+use datafusion::sql::sqlparser::ast::TableFactor;
+use datafusion::sql::sqlparser::ast::UnaryOperator;
+use datafusion::sql::sqlparser::ast::Visit;
+use datafusion::sql::sqlparser::ast::Visitor;
+
+/// Expressions of a CUBE.
+const CUBE_MAX: usize = 12;
+
+/// Grouping sets of a query times their expressions.
+const GROUPED_MAX: usize = 1 << 16;
+
+/// Refuses a statement that takes too much before it is a plan.
+///
+/// # Errors
+///
+/// It does.
+pub(in crate::query) fn check(statement: &Statement) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => match statement.visit(&mut Refusals) {
+            ControlFlow::Break(why) => Err(DataFusionError::Plan(why.to_owned())),
+            ControlFlow::Continue(()) => Ok(()),
+        },
+        Statement::Explain(explain) => check(&explain.statement),
+        // Whatever else there is, is no question.
+        _ => Ok(()),
+    }
+}
+
+/// Stops at what is refused, and says why.
+struct Refusals;
+
+impl Visitor for Refusals {
+    type Break = &'static str;
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+        let arguments = match table {
+            TableFactor::Table { args: Some(arguments), .. } => &arguments.args,
+            TableFactor::Function { args, .. } => args,
+            _ => return ControlFlow::Continue(()),
+        };
+        match arguments.iter().all(is_literal) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(
+                "functions in FROM take literals: numbers, texts, dates, times and intervals",
+            ),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+        let GroupByExpr::Expressions(groups, _) = &select.group_by else {
+            return ControlFlow::Continue(());
+        };
+        let (mut sets, mut expressions) = (1_usize, 0_usize);
+        for group in groups {
+            let (own_sets, own_expressions) = extent(group);
+            sets = sets.saturating_mul(own_sets);
+            expressions = expressions.saturating_add(own_expressions);
+        }
+        match sets > 1 && sets.saturating_mul(expressions) > GROUPED_MAX {
+            true => ControlFlow::Break("ROLLUP, CUBE and GROUPING SETS make too many groupings"),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Self::Break> {
+        match expression {
+            Expr::Cube(_) if extent(expression).1 > CUBE_MAX => {
+                ControlFlow::Break("CUBE takes at most 12 expressions")
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// How many grouping sets a part of GROUP BY makes, and of how many expressions.
+fn extent(group: &Expr) -> (usize, usize) {
+    let count = |sets: &[Vec<Expr>]| sets.iter().map(Vec::len).fold(0, usize::saturating_add);
+    match group {
+        Expr::Cube(sets) => {
+            let bits = u32::try_from(sets.len()).unwrap_or(u32::MAX);
+            (1_usize.checked_shl(bits).unwrap_or(usize::MAX), count(sets))
+        }
+        Expr::Rollup(sets) => (sets.len().saturating_add(1), count(sets)),
+        Expr::GroupingSets(sets) => (sets.len().max(1), count(sets)),
+        _ => (1, 1),
+    }
+}
+
+fn is_literal(argument: &FunctionArg) -> bool {
+    let (FunctionArg::Unnamed(value)
+    | FunctionArg::Named { arg: value, .. }
+    | FunctionArg::ExprNamed { arg: value, .. }) = argument;
+    matches!(value, FunctionArgExpr::Expr(value) if is_literal_value(value))
+}
+
+fn is_literal_value(value: &Expr) -> bool {
+    match value {
+        Expr::Value(_) | Expr::TypedString(_) => true,
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
+            is_literal_value(expr)
+        }
+        Expr::Nested(expr) => is_literal_value(expr),
+        Expr::Interval(interval) => is_literal_value(&interval.value),
+        Expr::Cast { expr, data_type, .. } => is_narrow(data_type) && is_literal_value(expr),
+        _ => false,
+    }
+}
+
+/// Whether values of a type take a few bytes.
+fn is_narrow(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Date
+            | DataType::Timestamp(..)
+            | DataType::Int(_)
+            | DataType::Integer(_)
+            | DataType::BigInt(_)
+            | DataType::Interval { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+
+    use super::check;
+
+    #[test]
+    fn statements_that_take_much_before_they_are_plans_are_refused() {
+        let columns = |n: usize| (0..n).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
+        let cube = |n: usize| format!("SELECT count(*) FROM t GROUP BY CUBE({})", columns(n));
+        let rollup = |n: usize| format!("SELECT count(*) FROM t GROUP BY ROLLUP({})", columns(n));
+        let beside = |n: usize| format!("{}, {}", cube(12), columns(n));
+        for (sql, expected) in [
+            ("SELECT * FROM range(1, 5)".to_owned(), true),
+            ("SELECT * FROM range(-1, +5, 2)".to_owned(), true),
+            ("SELECT * FROM generate_series(DATE '2024-01-01', DATE '2024-02-01', INTERVAL '1 day')".to_owned(), true),
+            ("SELECT * FROM generate_series('2024-01-01'::timestamp, '2024-02-01'::timestamp, INTERVAL 1 day)".to_owned(), true),
+            ("SELECT * FROM range(1, array_length(range(1, 4000000000)))".to_owned(), false),
+            ("SELECT * FROM range(1, 2 + 3)".to_owned(), false),
+            ("SELECT * FROM range(1, CAST(NULL AS BIGINT[100000000]))".to_owned(), false),
+            ("SELECT (SELECT max(value) FROM range(1, length('a')))".to_owned(), false),
+            ("EXPLAIN SELECT * FROM range(1, length('a'))".to_owned(), false),
+            ("EXPLAIN VERBOSE SELECT * FROM range(1, length('a'))".to_owned(), false),
+            ("SELECT * FROM t, LATERAL range(1, length('a'))".to_owned(), false),
+            ("WITH r AS (SELECT * FROM range(1, length('a'))) SELECT * FROM r".to_owned(), false),
+            ("SELECT range(1, length('a')) FROM t, UNNEST(range(1, length('a')))".to_owned(), true),
+            (cube(12), true),
+            (cube(13), false),
+            (cube(63), false),
+            (beside(2), true),
+            (beside(5), false),
+            (rollup(200), true),
+            (rollup(300), false),
+            (format!("SELECT count(*) FROM (SELECT 1 FROM t GROUP BY x, CUBE({})) y", columns(30)), false),
+            (format!("SELECT 1 FROM t GROUP BY {}", columns(1000)), true),
+        ] {
+            let statement = DFParser::parse_sql(&sql).unwrap().pop_front().unwrap();
+            assert_eq!(check(&statement).is_ok(), expected, "{sql}");
+        }
+    }
+}
