@@ -365,6 +365,7 @@ impl DeltaTable {
         }
         for _ in 0..ATTEMPTS_MAX {
             if writer.state.has(edit, is_again) {
+                shared.publish_if_behind(writer);
                 return Ok(self.current());
             }
             writer.state.check(edit)?;
