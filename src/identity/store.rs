@@ -362,8 +362,8 @@ impl Identities {
         Ok(synced?)
     }
 
-    /// Remembers, durably, that records before the next one to be applied are lost, so that persons
-    /// are missing from here on.
+    /// Remembers, durably, that records are lost that were not applied, so that persons are missing
+    /// from here on.
     ///
     /// # Errors
     ///
