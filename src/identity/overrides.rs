@@ -14,8 +14,9 @@
 //! There is an entry for every login of somebody who was there before, and no entry ever becomes
 //! useless: files are folded when they are merged, but the next event of an old distinct id is
 //! stored under its own person again. So entries stay in the database and are read one by one,
-//! through a filter and a cache of fixed size ([`survivors`](super::survivors)). Splits are rare, and
-//! kept in memory.
+//! through a filter and a cache of fixed size ([`survivors`](super::survivors)). Uuids of splits are kept
+//! in memory: there is one for each distinct id of a person that was split, or deleted while it had
+//! several. Who is deleted with the one id of before any merge, as most are, leaves none.
 
 use std::sync::Arc;
 
