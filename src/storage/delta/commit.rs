@@ -91,7 +91,7 @@ impl Shared {
         let version = writer.state.version.saturating_add(1);
         writer.attempts = writer.attempts.saturating_add(1);
         let id = format!("{}-{}", self.id.simple(), writer.attempts);
-        let bytes = self.log.encode(version, operation, id.clone(), actions, now)?;
+        let bytes = self.log.encode(version, operation, id.clone(), &actions, now)?;
         // Read back before it is written: the state becomes what every reader sees, and a commit
         // that could not be read is never made.
         let change = writer.state.read(version, &bytes)?;
