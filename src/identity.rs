@@ -30,6 +30,7 @@
 mod cache;
 mod codec;
 mod filter;
+mod hurry;
 mod illegal;
 mod loaded;
 mod overlay;

@@ -21,6 +21,7 @@ pub mod drops;
 pub mod envelope;
 pub mod feedback;
 pub mod health;
+mod holes;
 pub mod normalize;
 pub mod operation;
 mod pace;
@@ -65,6 +66,7 @@ use crate::ingest::derive::recover::LogAgain;
 use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
+use crate::ingest::holes::Holes;
 use crate::ingest::operation::Operation;
 use crate::ingest::prepare::Fate;
 use crate::ingest::prepare::PrepareError;
@@ -259,7 +261,8 @@ impl Pipeline {
         let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
         let decoding = Arc::new(Decoding::new(config, places));
         let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
-        let log_again = LogAgain::new(&files, &rereader, &room, tasks.shutdown());
+        let holes = Holes { identities: identities.clone(), metrics: Arc::clone(&metrics) };
+        let log_again = LogAgain::new(&files, &rereader, &holes, &room, tasks.shutdown());
         let deriver = Deriver::new(
             (derive_inbox, log_again),
             (identities, metadata.clone()),
@@ -278,7 +281,7 @@ impl Pipeline {
             derived,
             health: Arc::clone(&health),
             shutdown: tasks.shutdown().clone(),
-            metrics: Arc::clone(&metrics),
+            holes,
         };
         tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
         commit::keep_stock(tasks, (files.clone(), config), Arc::clone(&health))?;

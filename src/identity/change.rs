@@ -69,7 +69,7 @@ pub enum OpKind {
     /// An operator takes a merge back: every distinct id that the person does not keep gets a person
     /// of its own, without properties. The op's own distinct id is empty.
     Split {
-        /// The person. If it is gone, nothing happens.
+        /// The person. If it is gone, or has more than [`OPERATION_MAX_IDS`], nothing happens.
         person: Uuid,
         /// The ids that it keeps.
         keep: Keep,
@@ -85,12 +85,17 @@ pub enum OpKind {
     ChangeGroup(GroupChange),
     /// An operator deletes a person, its events, or both. The op's own distinct id is empty.
     Delete {
-        /// The person. If it is gone, nothing happens.
+        /// The person. If it is gone, or has more than [`OPERATION_MAX_IDS`], nothing happens.
         person: Uuid,
         /// What of it.
         extent: Extent,
     },
 }
+
+/// Most distinct ids of a person that an operator deletes or splits. All of them change in one step of
+/// the store, which takes up to 2.5 KB of memory for each; a person with more is left as it is. Part of
+/// what records mean: another figure would replay them otherwise.
+pub const OPERATION_MAX_IDS: usize = 50_000;
 
 /// What of a person an operator deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,7 +316,7 @@ pub enum WarningKind {
     IllegalDistinctId,
     /// The person to be merged away is identified, and the merge was not forced.
     AlreadyIdentified,
-    /// The person to be merged away has too many distinct ids.
+    /// The person to be merged away, deleted or split has too many distinct ids.
     TooManyIds,
     /// The person would exceed the size limit; its properties stayed as they were.
     PropertiesTooLarge,

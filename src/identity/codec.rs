@@ -17,7 +17,7 @@
 //! | `meta` | `format`, `counters` | [`FORMAT`], [`Counters`] |
 //! | `meta` | `types/`, project | JSON array of group types, in the order of their indexes |
 //! | `meta` | `count/`, project | number of persons |
-//! | `meta` | `incomplete` | nothing: records before the first applied one were lost |
+//! | `meta` | `incomplete` | nothing: records were lost that are not applied |
 //! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
 //! | `meta` | `deleting/`, key in `deletions` | JSON array of distinct ids whose events still have to go |
 //!

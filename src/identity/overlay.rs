@@ -425,7 +425,7 @@ impl<'s> Overlay<'s> {
         Ok(person)
     }
 
-    /// The row of a person that [`Overlay::find`] has found.
+    /// The row of a person that [`Overlay::find_person`] has found.
     fn row(&mut self, number: i64) -> Result<&mut PersonRow, IdentityError> {
         let row = self.persons.get_mut(&number);
         row.ok_or(IdentityError::Damaged { what: "person of a change" })

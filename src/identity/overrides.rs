@@ -14,8 +14,9 @@
 //! There is an entry for every login of somebody who was there before, and no entry ever becomes
 //! useless: files are folded when they are merged, but the next event of an old distinct id is
 //! stored under its own person again. So entries stay in the database and are read one by one,
-//! through a filter and a cache of fixed size ([`survivors`](super::survivors)). Splits are rare, and
-//! kept in memory.
+//! through a filter and a cache of fixed size ([`survivors`](super::survivors)). Uuids of splits are kept
+//! in memory: there is one for each distinct id of a person that was split, or deleted while it had
+//! several. Who is deleted with the one id of before any merge, as most are, leaves none.
 
 use std::sync::Arc;
 
@@ -25,8 +26,9 @@ use uuid::Uuid;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::codec::Point;
 use crate::identity::survivors::Key;
+use crate::identity::survivors::Opening;
+use crate::identity::survivors::Seen;
 use crate::identity::survivors::Survivors;
 use crate::identity::view::View;
 
@@ -38,7 +40,7 @@ pub(super) type Splits = HashSet<Key>;
 pub struct Overrides {
     view: View,
     /// The state of the view; `None` if it cannot be read, and then no entry can.
-    point: Option<Point>,
+    seen: Option<Seen>,
     survivors: Arc<Survivors>,
     /// At least those of the view. Who was not split yet is found by the distinct id as well.
     splits: Arc<Splits>,
@@ -46,12 +48,17 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// As of `view`. `splits` must be no older.
-    pub(super) fn new(view: View, survivors: Arc<Survivors>, splits: Arc<Splits>) -> Self {
-        let point = view.counters().ok().map(|counters| counters.point());
+    /// As of `view`, before which was asked for `opening`. `splits` must be no older.
+    pub(super) fn new(
+        (opening, view): (Opening, View),
+        survivors: Arc<Survivors>,
+        splits: Arc<Splits>,
+    ) -> Self {
+        let counters = view.counters().ok();
+        let seen = counters.map(|counters| Seen { point: counters.point(), opening });
         // After the view was taken: what is in the view was noted before.
         let has_any = survivors.has_any();
-        Self { view, point, survivors, splits, has_any }
+        Self { view, seen, survivors, splits, has_any }
     }
 
     /// The person that events stored with `person` belong to; `person` itself if it was not merged.
@@ -73,9 +80,9 @@ impl Overrides {
         if !self.has_any {
             return Ok(None);
         }
-        let point = self.point.ok_or(IdentityError::Reopening)?;
+        let seen = self.seen.ok_or(IdentityError::Reopening)?;
         let read = || self.view.survivor_of(project, person);
-        self.survivors.get((project, person), point, read)
+        self.survivors.get((project, person), seen, read)
     }
 
     /// The person that an event belongs to that was stored with `person`, if it is another.

@@ -12,7 +12,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use arc_swap::ArcSwapOption;
 use fjall::PersistMode;
-use parking_lot::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -25,6 +24,7 @@ use crate::identity::change::Warning;
 use crate::identity::codec;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Deletions;
+use crate::identity::hurry::Hurry;
 use crate::identity::loaded::GroupTypes;
 use crate::identity::loaded::Loaded;
 use crate::identity::loaded::Open;
@@ -35,6 +35,7 @@ use crate::identity::overrides::Overrides;
 use crate::identity::overrides::Splits;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::survivors::Seen;
 use crate::identity::survivors::Survivors;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
@@ -92,7 +93,8 @@ pub struct Applied {
 }
 
 /// A cheap handle on the state; clones share it. One thread applies, any thread reads. The state is
-/// closed when the last handle and the last [`View`] are dropped.
+/// closed when the last handle is dropped, and the last scan of a [`View`] has ended: other reads of
+/// views fail then.
 #[derive(Clone)]
 pub struct Identities {
     shared: Arc<Shared>,
@@ -120,29 +122,16 @@ struct Shared {
     hurry: Hurry,
     survivors: Arc<Survivors>,
     splits: ArcSwap<Splits>,
-    deletions: ArcSwap<Deletions>,
+    erasures: ArcSwap<Erasures>,
     types: ArcSwap<GroupTypes>,
 }
 
-/// Tells a writer who waits for more to do that somebody waits for what it has.
-#[derive(Debug, Default)]
-struct Hurry {
-    asked: Mutex<bool>,
-    told: Condvar,
-}
-
-impl Hurry {
-    fn ask(&self) {
-        *self.asked.lock() = true;
-        self.told.notify_one();
-    }
-
-    /// Who asked before the last wait ended may ask in vain for this one: it then ends at once.
-    fn wait(&self, duration: Duration) {
-        let mut asked = self.asked.lock();
-        self.told.wait_while_for(&mut asked, |asked| !*asked, duration);
-        *asked = false;
-    }
+/// The events that are deleted as of a record. One value, so that nobody puts together what never
+/// was at one time: the state may be opened again at an earlier record.
+#[derive(Debug)]
+struct Erasures {
+    applied: u64,
+    deletions: Arc<Deletions>,
 }
 
 impl Identities {
@@ -160,16 +149,17 @@ impl Identities {
         } else {
             survivors.begin_to_filter();
         }
+        let applied = writer.counters.applied;
         let shared = Shared {
             directory: directory.to_owned(),
             limits,
             open: ArcSwapOption::from_pointee(open),
             is_unsynced: AtomicBool::new(false),
-            applied: watch::Sender::new(writer.counters.applied),
+            applied: watch::Sender::new(applied),
             hurry: Hurry::default(),
             survivors: Arc::new(survivors),
             splits: ArcSwap::from_pointee(splits),
-            deletions: ArcSwap::from_pointee(deletions),
+            erasures: ArcSwap::from_pointee(Erasures { applied, deletions: deletions.into() }),
             types: ArcSwap::from_pointee(types),
             writer: Mutex::new(writer),
             feed: Feed::default(),
@@ -192,10 +182,7 @@ impl Identities {
         if shared.is_unsynced.load(Ordering::Acquire) {
             return Err(IdentityError::Unsynced);
         }
-        if let Some(open) = shared.open.swap(None) {
-            open.tables.close();
-            writer.closing = Arc::downgrade(&open.tables);
-        }
+        self.close(&mut writer);
         let mut waited = Duration::ZERO;
         while writer.closing.strong_count() > 0 {
             if waited >= CLOSE_WAIT {
@@ -206,14 +193,23 @@ impl Identities {
         }
         let loaded = Loaded::from(&shared.directory, shared.limits)?;
         *writer = loaded.writer;
-        shared.survivors.forget();
+        let applied = writer.counters.applied;
+        shared.survivors.forget(writer.counters.point());
         shared.splits.store(Arc::new(loaded.splits));
-        shared.deletions.store(Arc::new(loaded.deletions));
         shared.types.store(Arc::new(loaded.types));
         // Before the database is there for others: what they read here is in it.
-        shared.applied.send_replace(writer.counters.applied);
+        shared.erasures.store(Arc::new(Erasures { applied, deletions: loaded.deletions.into() }));
+        shared.applied.send_replace(applied);
         shared.open.store(Some(Arc::new(loaded.open)));
         Ok(())
+    }
+
+    /// Closes the database as soon as nobody reads in it.
+    fn close(&self, writer: &mut Writer) {
+        if let Some(open) = self.shared.open.swap(None) {
+            open.tables.close();
+            writer.closing = Arc::downgrade(&open.tables);
+        }
     }
 
     /// The open database.
@@ -324,12 +320,14 @@ impl Identities {
         drop(tables);
         let published = overlay.publish();
         writer.counters = published.counters;
+        let mut deletions = self.deletions();
         if !published.marks.is_empty() {
             let marks =
                 published.marks.into_iter().map(|mark| (mark.place, mark.asked_at, mark.ids));
-            let next = shared.deletions.load().with(marks);
-            shared.deletions.store(Arc::new(next));
+            deletions = Arc::new(deletions.with(marks));
         }
+        let applied = published.counters.applied;
+        shared.erasures.store(Arc::new(Erasures { applied, deletions }));
         if let Some(types) = published.types {
             shared.types.store(types);
         }
@@ -364,8 +362,8 @@ impl Identities {
         Ok(synced?)
     }
 
-    /// Remembers, durably, that records before the next one to be applied are lost, so that persons
-    /// are missing from here on.
+    /// Remembers, durably, that records are lost that were not applied, so that persons are missing
+    /// from here on.
     ///
     /// # Errors
     ///
@@ -440,8 +438,9 @@ impl Identities {
 
     /// The overrides as of the last applied record.
     pub fn overrides(&self) -> Overrides {
-        let (view, survivors) = (self.view(), Arc::clone(&self.shared.survivors));
-        Overrides::new(view, survivors, self.shared.splits.load_full())
+        let survivors = Arc::clone(&self.shared.survivors);
+        let read = (survivors.opening(), self.view());
+        Overrides::new(read, survivors, self.shared.splits.load_full())
     }
 
     /// Reads which persons were merged, so that others need not be looked up, and as many of them as there
@@ -454,12 +453,13 @@ impl Identities {
     pub fn read_overrides(&self, goes_on: impl Fn() -> bool) -> Result<(), IdentityError> {
         let (mut read, mut is_all) = (0_u64, true);
         let survivors = &self.shared.survivors;
-        let view = self.view();
-        let (point, capacity) = (view.counters()?.point(), survivors.capacity());
+        let (opening, view) = (survivors.opening(), self.view());
+        let seen = Seen { point: view.counters()?.point(), opening };
+        let capacity = survivors.capacity();
         view.scan_overrides(|key, survivor| {
             survivors.note(&key);
             if read < capacity {
-                survivors.learn(key, Some(survivor), point);
+                survivors.learn(key, Some(survivor), seen);
             }
             read += 1;
             is_all = !read.is_multiple_of(OVERRIDES_AT_ONCE) || goes_on();
@@ -474,7 +474,14 @@ impl Identities {
     /// The events that are deleted and may still be in files or memory, as of the last applied
     /// record. Memory only. Take it before the rows that it is to be asked about.
     pub fn deletions(&self) -> Arc<Deletions> {
-        self.shared.deletions.load_full()
+        Arc::clone(&self.shared.erasures.load().deletions)
+    }
+
+    /// The last applied record, and the deletions as of it: for who puts down in a file that rows up to
+    /// there have gone through them.
+    pub fn deletions_as_of(&self) -> (u64, Arc<Deletions>) {
+        let erasures = self.shared.erasures.load();
+        (erasures.applied, Arc::clone(&erasures.deletions))
     }
 
     /// Notes durably that of the events deleted by records up to `through` none is left, in live
@@ -485,7 +492,7 @@ impl Identities {
     ///
     /// If the database fails or a row is damaged; then some may not be noted.
     pub fn finish_deletions(&self, through: u64, at: UnixMicros) -> Result<usize, IdentityError> {
-        let Shared { writer, deletions, .. } = &*self.shared;
+        let Shared { writer, erasures, .. } = &*self.shared;
         let writing = writer.lock();
         let tables = self.tables()?;
         let mut batch = tables.database.batch();
@@ -506,7 +513,8 @@ impl Identities {
         }
         if done > 0 {
             tables.commit(batch)?;
-            deletions.store(Arc::new(load_deletions(&tables)?));
+            let deletions = Arc::new(load_deletions(&tables)?);
+            erasures.store(Arc::new(Erasures { applied: writing.counters.applied, deletions }));
         }
         drop(writing);
         if done > 0 {
@@ -547,6 +555,15 @@ impl Identities {
         key: &str,
     ) -> Result<Option<Group>, IdentityError> {
         self.view().group(project, type_index, key)
+    }
+
+    /// Has the state lost what the one in another directory has not, as a disk may that was full.
+    #[cfg(test)]
+    pub(super) fn fall_back_to(&self, other: &Path) {
+        self.close(&mut self.shared.writer.lock());
+        std::fs::remove_dir_all(&self.shared.directory).expect("removes");
+        std::fs::rename(other, &self.shared.directory).expect("renames");
+        self.reopen().expect("opens again");
     }
 
     /// Writes all buffers to files, as the database does when they are full.

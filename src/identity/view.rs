@@ -521,6 +521,21 @@ impl View {
         }))
     }
 
+    /// How many distinct ids a person has, counted up to `most`.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails or a row is damaged.
+    pub fn count_ids(
+        &self,
+        project: ProjectId,
+        number: i64,
+        most: usize,
+    ) -> Result<usize, IdentityError> {
+        let ids = self.each_positioned_id(project, number)?;
+        ids.take(most).try_fold(0_usize, |count, id| id.map(|_| count.saturating_add(1)))
+    }
+
     /// The person that replaces the one with this uuid.
     pub(super) fn survivor_of(
         &self,

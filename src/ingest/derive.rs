@@ -188,7 +188,7 @@ impl Deriver {
         let note = |effects: &[Effect]| self.log(effects, operators);
         let applied = self.identities.apply_noting(records, note, |warning| self.warn(&warning));
         if let (Err(error), Some(last)) = (applied, records.last()) {
-            self.recover(&error, last.sequence);
+            self.recover(&error, last);
         }
     }
 

@@ -12,25 +12,27 @@ use parking_lot::Mutex;
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::ingest::health::Health;
+use crate::ingest::holes::Holes;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::reread::Rereader;
 use crate::storage::store::Store;
-use crate::storage::wal::Corruption;
+use crate::storage::wal::Damage;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::reader::Reader;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::PlaceLabels;
 
 /// Time between looks at whether a flush has made room.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// Time between tries to open a segment while the process has too many open files.
 const WAIT_FOR_DESCRIPTOR: Duration = Duration::from_secs(1);
+
+/// Time between tries to note something in an identity store that fails.
+const WAIT_FOR_IDENTITIES: Duration = Duration::from_secs(1);
 
 /// The thread that replays.
 pub(super) struct Replay {
@@ -44,7 +46,7 @@ pub(super) struct Replay {
     pub(super) derived: Sequence,
     pub(super) health: Arc<Health>,
     pub(super) shutdown: Shutdown,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) holes: Holes,
 }
 
 impl Replay {
@@ -72,16 +74,11 @@ impl Replay {
                     }
                 }
                 Ok(Some(Item::Corrupt(corruption))) => {
-                    self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
-                    let Corruption { path, offset, damage, copy } = corruption;
-                    tracing::error!(
-                        path = %path.display(),
-                        offset,
-                        copy = copy.map(|copy| copy.display().to_string()),
-                        %damage,
-                        "the log is damaged: events of records that cannot be read are lost unless \
-                         they are in files; everything behind them is replayed"
-                    );
+                    let damage = corruption.damage;
+                    self.holes.tell(corruption);
+                    if self.mark(damage) == Pause::Cancelled {
+                        return;
+                    }
                 }
                 Ok(None) => {
                     let mut publisher = self.publisher.lock();
@@ -106,6 +103,18 @@ impl Replay {
         }
         self.health.set_live();
         tracing::info!(records, "the log is replayed");
+    }
+
+    /// Notes what persons lack, before they go on behind it.
+    fn mark(&self, damage: Damage) -> Pause {
+        while let Err(error) = self.holes.mark(damage, self.derived) {
+            // It may be being opened again, or the disk be full.
+            tracing::warn!(%error, "cannot note that persons are incomplete");
+            if self.shutdown.pause_thread(WAIT_FOR_IDENTITIES) == Pause::Cancelled {
+                return Pause::Cancelled;
+            }
+        }
+        Pause::Elapsed
     }
 
     /// Room in the memtables is made by flushes, which go on during a replay.

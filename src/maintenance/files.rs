@@ -86,12 +86,11 @@ impl Files {
     ///
     /// The memtable stays frozen and visible; try again later.
     pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
-        // In this order: of the records up to `applied`, all deletions are known. A file must not
-        // have rows that an earlier record deletes, see `identity::deletions`.
-        let applied = Sequence(self.identities.applied_sequence());
-        let deletions = self.identities.deletions();
+        // Of the records up to `applied`, all deletions are known. A file must not have rows that an
+        // earlier record deletes, see `identity::deletions`.
+        let (applied, deletions) = self.identities.deletions_as_of();
         let keep = |rows: &Rows| deletions::kept(&deletions, rows);
-        self.store.flush(applied, &keep).await
+        self.store.flush(Sequence(applied), &keep).await
     }
 
     /// One merge, if one is due and the shutdown has not begun: of the files that are not in
@@ -131,12 +130,12 @@ impl Files {
         shutdown: &Shutdown,
     ) -> Result<Option<Merged>, FilesError> {
         let through = self.store.flushed_through();
-        if Sequence(self.identities.applied_sequence()) < through {
+        // As new as every file: none of the rows that these name is in the new file, and of requests
+        // that come meanwhile all its rows are from before them.
+        let (applied, deletions) = self.identities.deletions_as_of();
+        if Sequence(applied) < through {
             return Ok(None);
         }
-        // After that, hence as new as every file: none of the rows that these name is in the new
-        // file, and of requests that come meanwhile all its rows are from before them.
-        let deletions = self.identities.deletions();
         let memory = Memory::of(self.store.settings().compaction_memory_max_bytes.as_u64());
         let (opened, batch_rows) = self.open(files, memory)?;
         let remove: Vec<_> = opened.iter().map(|opened| Arc::clone(opened.file())).collect();

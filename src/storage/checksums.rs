@@ -123,6 +123,28 @@ impl BlockSums {
     }
 }
 
+/// A whole Parquet file with the section in it; `None` if `parquet` is none.
+pub fn with_section(parquet: &[u8]) -> Option<Vec<u8>> {
+    let footer = footer(parquet)?;
+    let (before, _) = parquet.split_at_checked(parquet.len() - footer.len())?;
+    let mut sums = BlockSums::default();
+    sums.add(before);
+    Some([before, &sums.section(footer), footer].concat())
+}
+
+/// Checks a whole file that may have a section.
+///
+/// # Errors
+///
+/// How it shows that the file is damaged.
+pub fn check_whole(parquet: &[u8]) -> std::result::Result<(), String> {
+    match Sums::read(parquet, length(parquet))? {
+        Found::Sums(sums) => sums.check(0, parquet),
+        Found::None => Ok(()),
+        Found::NeedsBytes(_) => Err("its footer has no end".to_owned()),
+    }
+}
+
 /// The end of a Parquet file, from its footer on, if `bytes` are the end of one.
 pub fn footer(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(bytes.len().checked_sub(footer_bytes(bytes)?)?..)

@@ -165,7 +165,9 @@ pub struct Edit {
 pub enum EditKind {
     /// New rows; removes nothing. Fits whatever others do.
     Append,
-    /// The same rows in other files. Fits while the removed files are live.
+    /// The same events in other files: each once, and under the persons that they belong to by now.
+    /// Said to be no change of the data although `person_id` may be another one: whoever follows the
+    /// table as a stream would be given all events again for it. Fits while the removed files are live.
     Compact,
     /// Other rows in place of those of the removed files (perhaps none). Fits while these are live.
     Replace,
@@ -199,8 +201,9 @@ impl DeltaTable {
     /// (`file:///abs/dir/`, `s3://bucket/dir/`), kept for those who ask.
     ///
     /// What of the log cannot be read, and live files that are not there, are left out, see
-    /// [`DeltaTable::damage`]. The table is then marked, and gets a checkpoint that begins after the
-    /// damage, so that other engines can read it too.
+    /// [`DeltaTable::damage`]. After damage of the log the table is marked, and gets a checkpoint that
+    /// begins after it, so that other engines can read it too. Files that are not there are told at
+    /// each opening, for as long as they are not brought back.
     ///
     /// # Errors
     ///
@@ -226,8 +229,9 @@ impl DeltaTable {
                 log.load(&spec, clock.now()).await?.ok_or_else(missing)?
             }
         };
+        let is_log_damaged = !loaded.damage.is_empty();
         let table = Self::new(log, loaded, location, spec, clock).await?;
-        if !table.damage().is_empty() {
+        if is_log_damaged {
             table.mark_damaged().await?;
         }
         table.widen().await?;
@@ -365,6 +369,7 @@ impl DeltaTable {
         }
         for _ in 0..ATTEMPTS_MAX {
             if writer.state.has(edit, is_again) {
+                shared.publish_if_behind(writer);
                 return Ok(self.current());
             }
             writer.state.check(edit)?;

@@ -131,10 +131,12 @@ impl ObjectStore for DurableStore {
         self.blocking(move |shared| {
             let target = shared.file(&location)?;
             let temporary = shared.new_temporary(&target, &location)?;
-            let mut offset = 0;
-            for chunk in payload.iter() {
-                offset =
-                    temporary.write(chunk, offset).map_err(|error| failed(&location, error))?;
+            let chunks = &mut payload.iter();
+            let written = chunks.try_fold(0, |offset, chunk| temporary.write(chunk, offset));
+            if let Err(error) = written {
+                // On a full disk what was written is room that the next try needs.
+                shared.discard(&temporary.path);
+                return Err(failed(&location, error));
             }
             shared.publish(temporary, &target, naming).map_err(|error| failed(&location, error))
         })

@@ -1,5 +1,5 @@
-//! An object store in memory for tests, whose commits can go wrong and whose reads are measured:
-//! [`Spied`].
+//! An object store in memory for tests: commits, and reads of them, can go wrong, and how much is read at
+//! once is measured: [`Spied`].
 
 use std::fmt;
 use std::ops::Range;
@@ -41,6 +41,8 @@ pub(super) struct Spied {
     inner: InMemory,
     /// Of the next put of a commit.
     pub(super) fault: Mutex<Option<Fault>>,
+    /// How many more commits can be read before one cannot, once; `None` for all.
+    pub(super) reads_until_failure: Mutex<Option<u32>>,
     most_read: AtomicU64,
 }
 
@@ -57,6 +59,10 @@ impl fmt::Display for Spied {
     }
 }
 
+fn lost() -> object_store::Error {
+    object_store::Error::Generic { store: "Spied", source: "timeout".into() }
+}
+
 #[async_trait]
 impl ObjectStore for Spied {
     async fn put_opts(
@@ -65,7 +71,6 @@ impl ObjectStore for Spied {
         payload: PutPayload,
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
-        let lost = || object_store::Error::Generic { store: "Spied", source: "timeout".into() };
         let is_commit = location.as_ref().ends_with(".json");
         let fault = if is_commit { self.fault.lock().take() } else { None };
         if fault == Some(Fault::NotDone) {
@@ -90,6 +95,12 @@ impl ObjectStore for Spied {
         location: &Path,
         options: GetOptions,
     ) -> object_store::Result<GetResult> {
+        if location.as_ref().ends_with(".json") {
+            let mut left = self.reads_until_failure.lock();
+            if let Some(reads) = left.take() {
+                *left = Some(reads.checked_sub(1).ok_or_else(lost)?);
+            }
+        }
         let is_head = options.head;
         let got = self.inner.get_opts(location, options).await?;
         let bytes = if is_head { 0 } else { got.range.end - got.range.start };

@@ -9,6 +9,8 @@ use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::sync::Notify;
@@ -379,11 +381,38 @@ impl Store {
         Ok(())
     }
 
+    /// Writes the files of a memtable, all or none.
     async fn write(
         &self,
         memtable: &Memtable,
         keep: &Keep<'_>,
     ) -> Result<Vec<DataFile>, StoreError> {
+        let mut files = Vec::new();
+        let written = self.write_each(memtable, keep, &mut files).await;
+        if written.is_err() {
+            // They are in no edit, and the next try writes others. On a full disk it needs their room.
+            self.discard(&files).await;
+        }
+        written.map(|()| files)
+    }
+
+    /// Removes files that are in no edit. Those that stay are for the vacuum.
+    async fn discard(&self, files: &[DataFile]) {
+        let store = self.shared.table.store();
+        for path in files.iter().filter_map(|file| Path::parse(&file.path).ok()) {
+            if let Err(error) = store.delete(&path).await {
+                tracing::warn!(%path, %error, "cannot remove a data file that is not needed");
+            }
+        }
+    }
+
+    /// Writes one file after the other, and says which are finished.
+    async fn write_each(
+        &self,
+        memtable: &Memtable,
+        keep: &Keep<'_>,
+        files: &mut Vec<DataFile>,
+    ) -> Result<(), StoreError> {
         let shared = &*self.shared;
         let kept = |rows: &Arc<Rows>| match keep(rows) {
             None => Ok(Arc::clone(rows)),
@@ -394,7 +423,6 @@ impl Store {
         let batches = batches.as_slice();
         let places = sort::sorted(batches, &shared.layout.sort)?;
         let gather = Gather::new(batches, &shared.table.spec().schema);
-        let mut files = Vec::new();
         for (partition, places) in self.partitioned(batches, places) {
             let name = naming::flushed(memtable.last());
             let mut file = FileWriter::new(
@@ -414,7 +442,7 @@ impl Store {
             }
             files.push(file.finish().await?);
         }
-        Ok(files)
+        Ok(())
     }
 
     /// Splits sorted places by partition, keeping their order.

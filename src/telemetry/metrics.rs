@@ -115,7 +115,8 @@ pub struct Metrics {
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
-    /// `weir_identity_incomplete`: 1 if persons of before the log were lost with the identity store.
+    /// `weir_identity_incomplete`: 1 if persons lack records that were lost, with the
+    /// identity store or in the log.
     pub identity_incomplete: Gauge,
     /// `weir_memtable_bytes`: active and frozen memtables.
     pub memtable_bytes: Gauge,
@@ -305,7 +306,7 @@ impl Metrics {
         );
         registry.register(
             "identity_incomplete",
-            "1 if persons of before the log were lost with the identity store",
+            "1 if persons lack records that were lost, with the identity store or in the log",
             self.identity_incomplete.clone(),
         );
         registry.register_with_unit(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::change::OPERATION_MAX_IDS;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::WarningKind;
@@ -96,6 +97,15 @@ impl Overlay<'_> {
             Change::Update(revision) => self.revise(project, revision),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a person, which was found, has too many distinct ids for an operation of an operator.
+    pub(super) fn has_too_many_ids(
+        &self,
+        project: ProjectId,
+        number: i64,
+    ) -> Result<bool, IdentityError> {
+        Ok(self.count_ids(project, number, OPERATION_MAX_IDS + 1)? > OPERATION_MAX_IDS)
     }
 
     /// How many distinct ids a person has, counted up to `most`.

@@ -105,6 +105,10 @@ impl Overlay<'_> {
             return Ok(());
         };
         let before = self.find_person(project, number)?;
+        if self.has_too_many_ids(project, number)? {
+            self.warn(project, op, WarningKind::TooManyIds);
+            return Ok(());
+        }
         let ids = self.ids_of(project, number)?;
         let told = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
         let done = PersonDone::Deleted { extent, distinct_ids: told.collect() };
@@ -117,12 +121,18 @@ impl Overlay<'_> {
             return Ok(());
         }
         let state = if extent.has_events() { IdState::Unknown } else { IdState::Personless };
-        for (_, id) in self.detach_all(project, number)? {
+        let detached = self.detach_all(project, number)?;
+        let is_one = detached.len() == 1;
+        for (_, id) in detached {
             let own = PersonId::of(project, &id).0;
-            // As after a split: an event of before belongs to whom its distinct id says.
-            self.grow(weight::entry(0) * 2);
-            self.splits.insert((project, own));
-            self.overrides.insert((project, own), own);
+            // As after a split: an event of before belongs to whom its distinct id says. Of a person
+            // with one id that is the person, which has the uuid of it and no others: an id that left
+            // did so by a split or a deletion, and then this one was remembered, too.
+            if !(is_one && own == uuid) {
+                self.grow(weight::entry(0) * 2);
+                self.splits.insert((project, own));
+                self.overrides.insert((project, own), own);
+            }
             self.set_id(project, &id, state);
         }
         self.uuids.insert((project, uuid), None);

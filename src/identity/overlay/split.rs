@@ -31,6 +31,10 @@ impl Overlay<'_> {
             return Ok(());
         };
         let before = self.find_person(project, number)?;
+        if self.has_too_many_ids(project, number)? {
+            self.warn(project, op, WarningKind::TooManyIds);
+            return Ok(());
+        }
         let ids = self.ids_of(project, number)?;
         let parts = match split::parts(project, uuid, &ids, keep) {
             Ok(Some(parts)) => parts,

@@ -1,6 +1,9 @@
 //! What bounds the work of one record and the memory of many.
 
 use super::*;
+use crate::identity::change::Extent;
+use crate::identity::change::Keep;
+use crate::identity::change::OPERATION_MAX_IDS;
 use crate::identity::change::WarningKind;
 
 fn ids(identities: &Identities, id: &str) -> usize {
@@ -38,6 +41,53 @@ fn a_person_with_too_many_ids_stays() {
         assert!(few.is_identified);
         assert_eq!(ids(&identities, "id-0"), 10_002, "it took the other in");
     }
+}
+
+/// Goal: a person with very many ids is neither deleted nor split, which would take memory for all of
+/// them at once; one id less and it is.
+#[test]
+fn a_person_with_too_many_ids_is_not_operated_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    let person = uuid_of(PROJECTS[0], "many");
+    let merges = |ids: std::ops::Range<usize>| {
+        ids.map(|number| merge("many", &format!("id-{number}"))).collect()
+    };
+    identities.apply(&[record(1, merges(0..OPERATION_MAX_IDS))]).expect("applies");
+    let operations = || {
+        let extents = [Extent::Events, Extent::Both].into_iter();
+        let deletions = extents.map(|extent| OpKind::Delete { person, extent });
+        let split = OpKind::Split { person, keep: Keep::AllBut(vec!["id-7".to_owned()]) };
+        std::iter::once(split).chain(deletions).map(|kind| op("", kind)).collect()
+    };
+    let applied = identities.apply(&[record(2, operations())]).expect("applies");
+    assert_eq!(kinds(&applied), [WarningKind::TooManyIds; 3]);
+    let number = identities.view().person_by_uuid(PROJECTS[0], person).unwrap().unwrap().number;
+    let most = OPERATION_MAX_IDS + 1;
+    let count = |most| identities.view().count_ids(PROJECTS[0], number, most).expect("counts");
+    assert_eq!((count(usize::MAX), count(most), count(5)), (most, most, 5));
+    assert!(identities.deletions().is_empty());
+    // Another operation gets rid of one.
+    let other = OpKind::Delete { person: uuid_of(PROJECTS[0], "id-7"), extent: Extent::Both };
+    let applied = identities.apply(&[record(3, vec![op("", other)])]).expect("applies");
+    assert_eq!(kinds(&applied), [WarningKind::PersonGone], "it is the same person");
+}
+
+/// Goal: persons that come and go one by one leave nothing in memory; of one that others were merged
+/// into, the ids are remembered.
+#[test]
+fn deletions_of_persons_with_one_id_leave_no_splits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let identities = open(directory.path());
+    let delete = |id: &str| {
+        let person = uuid_of(PROJECTS[0], id);
+        op("", OpKind::Delete { person, extent: Extent::Person })
+    };
+    let both = vec![op("a", OpKind::Touch), delete("a"), op("a", OpKind::Touch)];
+    identities.apply(&[record(1, both)]).expect("applies");
+    assert!(!identities.overrides().has_splits());
+    identities.apply(&[record(2, vec![merge("a", "b"), delete("a")])]).expect("applies");
+    assert!(identities.overrides().has_splits());
 }
 
 /// Goal: a chain of merges, each of which would move all ids of before, ends within one record, and the

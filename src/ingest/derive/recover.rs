@@ -7,11 +7,13 @@
 
 use std::time::Duration;
 
+use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::ingest::derive::Deriver;
 use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::holes::Holes;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::reread::Rereader;
 use crate::storage::wal::Sequence;
@@ -32,6 +34,7 @@ const TOLD_PAUSE: Duration = Duration::from_secs(60);
 pub(in crate::ingest) struct LogAgain {
     pub(in crate::ingest) files: WalFiles,
     pub(in crate::ingest) rereader: Rereader,
+    pub(in crate::ingest) holes: Holes,
     pub(in crate::ingest) room: DiskRoom,
     pub(in crate::ingest) shutdown: Shutdown,
 }
@@ -40,12 +43,14 @@ impl LogAgain {
     pub(in crate::ingest) fn new(
         files: &WalFiles,
         rereader: &Rereader,
+        holes: &Holes,
         room: &DiskRoom,
         shutdown: &Shutdown,
     ) -> Self {
         Self {
             files: files.clone(),
             rereader: rereader.clone(),
+            holes: holes.clone(),
             room: room.clone(),
             shutdown: shutdown.clone(),
         }
@@ -74,9 +79,10 @@ impl Failed {
 }
 
 impl Deriver {
-    /// Brings the identity store to the record `through`, after `error` kept it from there. Returns when
+    /// Brings the identity store to the record `last`, after `error` kept it from there. Returns when
     /// that is done, or when only a restart helps.
-    pub(super) fn recover(&self, error: &IdentityError, through: u64) {
+    pub(in crate::ingest) fn recover(&self, error: &IdentityError, last: &Record) {
+        let (through, project) = (last.sequence, last.project);
         self.health.fail_identity();
         let chain = error as &dyn std::error::Error;
         if !error.may_pass() {
@@ -96,7 +102,7 @@ impl Deriver {
             if !self.log.room.is_enough() {
                 continue;
             }
-            let Err(error) = self.derive_again(told_through, through) else {
+            let Err(error) = self.derive_again(told_through, (through, project)) else {
                 self.health.heal_identity();
                 tracing::info!(
                     through,
@@ -119,7 +125,11 @@ impl Deriver {
 
     /// Opens the identity store again and applies the log up to `through`. Of records up to
     /// `told_through` the senders have been warned.
-    fn derive_again(&self, told_through: u64, through: u64) -> Result<(), Failed> {
+    fn derive_again(
+        &self,
+        told_through: u64,
+        (through, project): (u64, ProjectId),
+    ) -> Result<(), Failed> {
         self.identities.reopen()?;
         let applied = self.identities.applied_sequence();
         tracing::info!(applied, through, "the identity store is open again; the log follows");
@@ -133,9 +143,15 @@ impl Deriver {
                     self.apply_again(sequence, prepared, sequence > told_through)?;
                 }
                 Item::Corrupt(corruption) => {
-                    tracing::error!(?corruption, "damaged place in the log");
+                    let damage = corruption.damage;
+                    self.log.holes.tell(corruption);
+                    self.log.holes.mark(damage, Sequence(applied))?;
                 }
             }
+        }
+        if self.identities.applied_sequence() < through {
+            // The last record is lost. Whoever waits for it waits for nothing more.
+            self.identities.apply(&[Record { sequence: through, project, ops: Vec::new() }])?;
         }
         Ok(())
     }

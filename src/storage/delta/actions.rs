@@ -107,6 +107,20 @@ pub(super) struct Remove {
     pub(super) size: Option<i64>,
 }
 
+impl Remove {
+    /// No change of the data, and nothing said of the file but when it left.
+    pub(super) fn bare(path: String, removed_at_millis: i64) -> Self {
+        Self {
+            path,
+            deletion_timestamp: Some(removed_at_millis),
+            data_change: false,
+            extended_file_metadata: Some(false),
+            partition_values: None,
+            size: None,
+        }
+    }
+}
+
 /// How far an application has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -145,6 +159,22 @@ pub(super) struct Provenance {
     /// from a whole one.
     #[serde(rename = "weirActions")]
     pub(super) actions: Option<usize>,
+    /// The [`sum`] of the lines behind `commitInfo`, which is the first: those of all other actions.
+    /// Commits of older programs have none.
+    #[serde(rename = "weirSum")]
+    pub(super) sum: Option<String>,
+}
+
+impl Provenance {
+    /// Of a commit with these other actions, encoded.
+    pub(super) fn of(id: String, actions: usize, encoded: &str) -> Self {
+        Self { id: Some(id), actions: Some(actions), sum: Some(sum(encoded.as_bytes())) }
+    }
+}
+
+/// CRC-32C in hexadecimal digits. JSON would take many a flipped bit for another value.
+fn sum(text: &[u8]) -> String {
+    format!("{:08x}", crc32c::crc32c(text))
 }
 
 /// The actions of one commit or checkpoint.
@@ -196,13 +226,21 @@ pub(super) fn encode(actions: &[Action]) -> Result<String, String> {
 pub(super) fn decode(text: &[u8]) -> Result<Actions, ReadError> {
     let mut actions = Actions::default();
     let (mut lines, mut known) = (0_usize, 0_usize);
-    for line in serde_json::Deserializer::from_slice(text).into_iter::<Line>() {
+    let mut read = serde_json::Deserializer::from_slice(text).into_iter::<Line>();
+    while let Some(line) = read.next() {
         let line = line.map_err(|error| ReadError::Damaged(error.to_string()))?;
         lines += 1;
         if line.sidecar.is_some() {
             return Err(ReadError::Unsupported("a checkpoint of version 2".to_owned()));
         }
         if let Some(info) = line.commit_info {
+            if let Some(written) = &info.sum {
+                let rest = text.get(read.byte_offset()..).unwrap_or_default();
+                let rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+                if known > 0 || *written != sum(rest) {
+                    return Err(ReadError::Damaged("it does not have its checksum".to_owned()));
+                }
+            }
             actions.provenance = info;
         } else {
             known += 1;
@@ -350,5 +388,56 @@ mod tests {
         let sidecar = r#"{"sidecar":{"path":"a.parquet","sizeInBytes":1,"modificationTime":1}}"#;
         let error = decode(sidecar.as_bytes()).expect_err("files elsewhere");
         assert!(matches!(error, ReadError::Unsupported(_)), "{error:?}");
+    }
+
+    /// Goal: no flipped bit of a commit makes another commit of it. What it says of itself may change,
+    /// which nobody relies on.
+    #[test]
+    fn no_flipped_bit_is_read() {
+        let transaction =
+            Transaction { app_id: "node/1".to_owned(), version: 1_234_567, last_updated: Some(9) };
+        let add = Add {
+            path: "month=2026-11/a b.parquet".to_owned(),
+            partition_values: BTreeMap::from([("month".to_owned(), Some("2026-11".to_owned()))]),
+            size: 12,
+            modification_time: 5,
+            data_change: true,
+            stats: Some(r#"{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":5}}"#.to_owned()),
+            tags: None,
+            deletion_vector: None,
+        };
+        let others = [
+            Action::Add(add),
+            Action::Remove(Remove::bare("b.parquet".to_owned(), 7)),
+            Action::Transaction(transaction),
+        ];
+        let encoded = encode(&others).expect("a text");
+        let info = CommitInfo {
+            timestamp: 1,
+            operation: "WRITE",
+            operation_parameters: BTreeMap::new(),
+            read_version: Some(3),
+            is_blind_append: true,
+            engine_info: "weir/0",
+            provenance: Provenance::of("x-1".to_owned(), others.len(), &encoded),
+        };
+        let whole = encode(&[Action::CommitInfo(info)]).expect("a text") + &encoded;
+        let said = |text: &[u8]| {
+            let actions = decode(text).ok()?;
+            let Actions { protocol, metadata, add, remove, transactions, .. } = actions;
+            Some(format!("{protocol:?} {metadata:?} {add:?} {remove:?} {transactions:?}"))
+        };
+        let expected = said(whole.as_bytes()).expect("a commit");
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut text = whole.clone().into_bytes();
+                text[at] ^= 1 << bit;
+                let found = said(&text);
+                assert!(found.is_none_or(|found| found == expected), "bit {bit} of byte {at}");
+            }
+        }
+        // One of an older program.
+        let info = r#"{"commitInfo":{"weirCommit":"x-1","weirActions":3}}"#;
+        assert_eq!(said(format!("{info}\n{encoded}").as_bytes()), Some(expected));
     }
 }

@@ -1,6 +1,6 @@
 //! Checkpoints: the whole table at one version as a Parquet file with one action a row, in the form
-//! that every engine reads ("classic", Delta protocol, "Checkpoints"). Bytes only; names and puts are
-//! in `log`.
+//! that every engine reads ("classic", Delta protocol, "Checkpoints"), with `checksums` as data files
+//! have them. Bytes only; names and puts are in `log`.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use parquet::file::properties::WriterProperties;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::storage::checksums;
 use crate::storage::delta::actions::Action;
 use crate::storage::delta::types::map_type;
 
@@ -79,7 +80,9 @@ pub(super) fn encode(actions: &[Action]) -> Result<Vec<u8>, ParquetError> {
             writer.write(&batch)?;
         }
     }
-    writer.into_inner()
+    let parquet = writer.into_inner()?;
+    let no_footer = || ParquetError::General("a checkpoint without a footer".to_owned());
+    checksums::with_section(&parquet).ok_or_else(no_footer)
 }
 
 fn columns(actions: &[Action], schema: &SchemaRef) -> Result<Option<RecordBatch>, ArrowError> {
@@ -89,9 +92,15 @@ fn columns(actions: &[Action], schema: &SchemaRef) -> Result<Option<RecordBatch>
     decoder.flush()
 }
 
-/// The actions of a Parquet file in the form of a commit, one JSON object a line. Computes: not for
-/// the threads of a runtime.
-pub(super) fn decode(parquet: Bytes) -> Result<Vec<u8>, ParquetError> {
+/// The actions of a Parquet file in the form of a commit, one JSON object a line. An error says how it
+/// is damaged; the Parquet library may panic if it has no checksums. Computes: not for the threads of a
+/// runtime.
+pub(super) fn decode(parquet: Bytes) -> Result<Vec<u8>, String> {
+    checksums::check_whole(&parquet)?;
+    lines(parquet).map_err(|error| error.to_string())
+}
+
+fn lines(parquet: Bytes) -> Result<Vec<u8>, ParquetError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(parquet)?;
     let columns = builder.schema().fields().iter().enumerate();
     let wanted: Vec<usize> = columns
@@ -281,5 +290,26 @@ mod tests {
         ] {
             decode(bytes).expect_err(why);
         }
+    }
+
+    /// Goal: no flipped bit of a checkpoint makes another table of it.
+    #[test]
+    fn no_flipped_bit_is_read() {
+        let protocol = Protocol { min_reader_version: 1, min_writer_version: 2 };
+        let version = 1_234_567;
+        let transaction = Transaction { app_id: "node/1".to_owned(), version, last_updated: None };
+        let all = [Action::Protocol(protocol), Action::Transaction(transaction)];
+        let whole = encode(&all).expect("a checkpoint");
+        let expected = decode(whole.clone().into()).expect("lines");
+        let mut read = 0;
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let Ok(found) = decode(bytes.into()) else { continue };
+            assert!(found == expected, "byte {at}");
+            read += 1;
+        }
+        // Without the mark of the section there are no checksums.
+        assert!(read <= 8, "{read}");
     }
 }

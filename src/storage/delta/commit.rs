@@ -91,7 +91,7 @@ impl Shared {
         let version = writer.state.version.saturating_add(1);
         writer.attempts = writer.attempts.saturating_add(1);
         let id = format!("{}-{}", self.id.simple(), writer.attempts);
-        let bytes = self.log.encode(version, operation, id.clone(), actions, now)?;
+        let bytes = self.log.encode(version, operation, id.clone(), &actions, now)?;
         // Read back before it is written: the state becomes what every reader sees, and a commit
         // that could not be read is never made.
         let change = writer.state.read(version, &bytes)?;
@@ -103,8 +103,9 @@ impl Shared {
                 Ok(true)
             }
             Put::Taken => {
-                let applied = self.catch_up(writer).await?;
                 // A store may retry a request whose first attempt went through unnoticed.
+                let applied = self.catch_up(writer).await;
+                let applied = applied.map_err(|error| in_doubt(version, error))?;
                 Ok(applied.contains(&id))
             }
         }
@@ -115,22 +116,25 @@ impl Shared {
         if self.is_idle(writer) {
             self.skip_to_checkpoint(writer).await?;
         }
+        let applied = self.apply_next(writer).await;
+        // Also after an error: what is in the state by then is not applied again.
+        self.publish_if_behind(writer);
+        if applied.is_ok() {
+            writer.seen_at = self.clock.now();
+        }
+        applied
+    }
+
+    async fn apply_next(&self, writer: &mut Writer) -> Result<Vec<String>, TableError> {
         let mut ids = Vec::new();
-        let mut advanced = false;
         loop {
             let version = writer.state.version.saturating_add(1);
-            let Some(bytes) = self.log.read(version).await? else { break };
+            let Some(bytes) = self.log.read(version).await? else { return Ok(ids) };
             let change = writer.state.read(version, &bytes)?;
             let ours = change.id.as_ref().is_some_and(|id| self.is_ours(id));
             ids.extend(change.id.clone());
             writer.state.apply(change, if ours { Origin::Us } else { Origin::Others });
-            advanced = true;
         }
-        writer.seen_at = self.clock.now();
-        if advanced {
-            self.publish(writer);
-        }
-        Ok(ids)
     }
 
     /// Loads the table anew if its newest checkpoint is ahead: the commits in between may be gone.
@@ -159,6 +163,13 @@ impl Shared {
 
     pub(super) fn is_ours(&self, id: &str) -> bool {
         id.starts_with(&self.id.simple().to_string())
+    }
+
+    /// Shows readers the state if they do not see it yet, as when whoever caught up was cut off.
+    pub(super) fn publish_if_behind(&self, writer: &Writer) {
+        if self.current.read().version != writer.state.version {
+            self.publish(writer);
+        }
     }
 
     pub(super) fn publish(&self, writer: &Writer) {
@@ -216,6 +227,14 @@ impl Shared {
         self.log.write_checkpoint(version, writer.state.checkpoint(now)).await?;
         writer.checkpoint = version;
         self.log.clean_up(version, now).await
+    }
+}
+
+/// Of a put that found its version taken, perhaps by itself, while the log cannot be read.
+fn in_doubt(version: u64, error: TableError) -> TableError {
+    match error {
+        TableError::Store { table, source } => TableError::InDoubt { table, version, source },
+        other => other,
     }
 }
 

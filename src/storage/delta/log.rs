@@ -5,7 +5,8 @@
 //!
 //! A commit that cannot be read, or that is missing although later ones are there, is passed over as
 //! a whole, and a checkpoint that cannot be read gives way to an older one: the rest of the table is
-//! served. Our own crashes leave no such file. A commit gets its name only after its bytes are synced
+//! served. Commits and checkpoints of this program have checksums: a flipped digit would be another
+//! version or another bound, and hide rows. Our own crashes leave no such file. A commit gets its name only after its bytes are synced
 //! (`storage::durable`), so it is whole or absent, also the last one after a power cut.
 
 use std::collections::BTreeMap;
@@ -192,8 +193,12 @@ impl Log {
                 return Ok(None);
             };
             let lines = tokio::task::spawn_blocking(move || checkpoint::decode(parquet)).await;
-            let lines = lines.map_err(|error| self.failed_checkpoint(error.to_string()))?;
-            let lines = lines.map_err(|error| self.damaged(version, error.to_string()));
+            let lines = match lines {
+                Ok(lines) => lines.map_err(|reason| self.damaged(version, reason)),
+                // The library does so at some files that are damaged.
+                Err(error) if error.is_panic() => Err(self.damaged(version, error.to_string())),
+                Err(error) => return Err(self.failed_checkpoint(error.to_string())),
+            };
             match lines.and_then(|lines| State::start(spec, version, &lines)) {
                 Ok(state) => return Ok(Some(Loaded { state, checkpoint: version, damage })),
                 Err(TableError::Damaged { reason, .. }) => {
@@ -235,7 +240,7 @@ impl Log {
             vec![Action::Protocol(PROTOCOL), Action::Metadata(self.first_metadata(spec, now)?)];
         let operation = Operation { name: "CREATE TABLE", mode: None, blind: true };
         let id = Uuid::new_v4().simple().to_string();
-        let bytes = self.encode(0, operation, id, actions, now)?;
+        let bytes = self.encode(0, operation, id, &actions, now)?;
         self.put(0, bytes).await
     }
 
@@ -270,9 +275,11 @@ impl Log {
         version: u64,
         operation: Operation,
         id: String,
-        actions: Vec<Action>,
+        actions: &[Action],
         now: UnixMicros,
     ) -> Result<Bytes, TableError> {
+        let invalid = |reason| self.invalid(reason);
+        let encoded = actions::encode(actions).map_err(invalid)?;
         let info = CommitInfo {
             timestamp: now.0.div_euclid(1_000),
             operation: operation.name,
@@ -280,11 +287,10 @@ impl Log {
             read_version: version.checked_sub(1),
             is_blind_append: operation.blind,
             engine_info: concat!("weir/", env!("CARGO_PKG_VERSION")),
-            provenance: Provenance { id: Some(id), actions: Some(actions.len()) },
+            provenance: Provenance::of(id, actions.len(), &encoded),
         };
-        let lines: Vec<Action> = std::iter::once(Action::CommitInfo(info)).chain(actions).collect();
-        let text = actions::encode(&lines).map_err(|reason| self.invalid(reason))?;
-        Ok(text.into())
+        let text = actions::encode(&[Action::CommitInfo(info)]).map_err(invalid)?;
+        Ok((text + &encoded).into())
     }
 
     /// Writes a commit if its version is free.

@@ -418,12 +418,11 @@ impl State {
         let removed = edit.remove.iter().chain(unseen.map(|live| &live.file));
         let removes = removed.map(|file| {
             Action::Remove(Remove {
-                path: file.path.clone(),
-                deletion_timestamp: Some(millis),
                 data_change,
                 extended_file_metadata: Some(true),
                 partition_values: Some(partition_values(file)),
                 size: Some(size(file.size_bytes)),
+                ..Remove::bare(file.path.clone(), millis)
             })
         });
         let transaction = edit.transaction.iter().map(|(app_id, version)| {
@@ -445,16 +444,7 @@ impl State {
             [Action::Protocol(self.protocol), Action::Metadata(self.columns.metadata.clone())];
         let transactions = self.transactions.values().cloned().map(Action::Transaction);
         let removes = self.tombstones.iter().filter(|(_, removed_at)| **removed_at > oldest);
-        let removes = removes.map(|(path, removed_at)| {
-            Action::Remove(Remove {
-                path: path.clone(),
-                deletion_timestamp: Some(*removed_at),
-                data_change: false,
-                extended_file_metadata: Some(false),
-                partition_values: None,
-                size: None,
-            })
-        });
+        let removes = removes.map(|(path, at)| Action::Remove(Remove::bare(path.clone(), *at)));
         let adds = self
             .live
             .values()

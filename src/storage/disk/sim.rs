@@ -102,7 +102,8 @@ impl SimDisk {
         self.state.lock().names_refused = refused;
     }
 
-    /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`.
+    /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`, after they have
+    /// filled it.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
     }
@@ -308,15 +309,19 @@ impl DiskFile for SimHandle {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let offset = to_usize(offset)?;
         let mut state = self.disk.powered()?;
-        state.check_room(self.id, offset.saturating_add(bytes.len()))?;
+        let fits = state.check_room(self.id, offset.saturating_add(bytes.len()));
+        let room = state.room(self.id)?.saturating_sub(offset);
         let begun = state.begin();
-        let bytes = match begun {
-            Ok(()) => bytes,
-            Err(_) => bytes.get(..bytes.len() / 2).unwrap_or_default(),
+        let written = match (&begun, &fits) {
+            (Ok(()), Ok(())) => bytes.len(),
+            // A full disk takes what it has room for before it fails.
+            (Ok(()), Err(_)) => room.min(bytes.len()),
+            (Err(_), _) => room.min(bytes.len() / 2),
         };
         let modified = state.now();
+        let bytes = bytes.get(..written).unwrap_or_default();
         state.file_mut(self.id)?.write(bytes, offset, modified);
-        begun
+        begun.and(fits)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -185,9 +185,10 @@ impl Shared {
             Naming::Replace => {
                 let temporary = temporary_path(dir);
                 self.disk.hard_link(source, &temporary)?;
-                self.disk.rename(&temporary, target)?;
-                // Still there if both names were the same file already.
+                let renamed = self.disk.rename(&temporary, target);
+                // Still there if that failed, or if both names were the same file already.
                 self.discard(&temporary);
+                renamed?;
             }
         }
         self.sync_name(&*names, target)

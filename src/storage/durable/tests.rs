@@ -498,12 +498,25 @@ async fn upload(store: &DurableStore, location: &str) -> Result<()> {
     upload.complete().await.map(drop)
 }
 
+/// Goal: what a write that fails has written does not take the room of the next one.
 #[tokio::test]
 async fn a_full_disk_leaves_no_rubbish() {
     let disk = SimDisk::new();
     let store = in_memory(&disk);
     store.recover().expect("a recovery");
     disk.set_capacity_bytes(100);
-    store.put(&path("a"), vec![1; 101].into()).await.expect_err("no room");
+    let root = FilePath::new("/data/table");
+    for chunks in [vec![101], vec![60, 41]] {
+        let payload: PutPayload = chunks.iter().map(|len| Bytes::from(vec![1; *len])).collect();
+        for mode in [PutMode::Create, PutMode::Overwrite] {
+            let put = store.put_opts(&path("a"), payload.clone(), mode.into()).await;
+            put.expect_err("no room");
+            assert_eq!(disk.list(root).expect("a listing"), [], "{chunks:?}");
+        }
+    }
     store.put(&path("a"), vec![1; 100].into()).await.expect("room, and nothing in it");
+    disk.refuse_names(true);
+    store.copy(&path("a"), &path("b")).await.expect_err("no name can be given");
+    disk.refuse_names(false);
+    assert_eq!(disk.list(root).expect("a listing").len(), 1, "the object alone");
 }

@@ -17,10 +17,14 @@ use url::Url;
 
 use super::*;
 use crate::storage::delta::TableSpec;
+use crate::storage::disk::Disk;
+use crate::storage::disk::sim::SimDisk;
+use crate::storage::durable::DurableStore;
 use crate::storage::spied::Fault;
 use crate::storage::spied::Spied;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
+const DAY_MICROS: i64 = 86_400_000_000;
 const APP: &str = "node/1";
 
 /// The faults that leave a commit in doubt.
@@ -33,6 +37,11 @@ struct Defaults {
 }
 
 async fn open(objects: &Arc<Spied>) -> Store {
+    open_in(Arc::clone(objects) as Arc<dyn ObjectStore>).await
+}
+
+/// A partition for each day.
+async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
     let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let columns = vec![Field::new("id", DataType::Int64, true), Field::new("timestamp", utc, true)];
     let spec = TableSpec {
@@ -42,13 +51,14 @@ async fn open(objects: &Arc<Spied>) -> Store {
     };
     let location = Url::parse("file:///data/events/").expect("a valid address");
     let clock = Clock::test(NOW);
-    let objects = Arc::clone(objects) as Arc<dyn ObjectStore>;
     let table = DeltaTable::open_or_create(objects, location, spec, clock.clone());
     let table = table.await.expect("the table");
     let none = Vec::new;
     let layout =
         Layout { sort: vec![0], bloom: none(), statistics: vec![0], unique: none(), wide: none() };
-    let partitioning = Partitioning { time_column: 1, key: |_| 0, name: |_| "2026-11".to_owned() };
+    let days = |time: UnixMicros| i32::try_from((time.0 - NOW.0) / DAY_MICROS).expect("few");
+    let name = |day| format!("2026-{}", 11 + day);
+    let partitioning = Partitioning { time_column: 1, key: days, name };
     let settings = Defaults::parse_from(["weir"]).storage;
     Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock)
 }
@@ -259,4 +269,63 @@ async fn rows_whose_files_are_gone_are_written_again() {
     let flushed = flush(&store).await.expect("a flush").expect("the memtable");
     assert_eq!((flushed.through, flushed.rows), (Sequence(3), 1));
     assert_eq!(ids(&store).await, [1, 2, 3]);
+}
+
+/// Goal: a commit that was taken in while the log could not be read to its end is shown all the same.
+/// Method: a flush whose commit is in the table without an answer; then the commit after it cannot be
+/// read, once.
+#[tokio::test]
+async fn what_was_read_before_an_error_is_shown() {
+    for fault in [Fault::AnswerLost, Fault::DoneTwice] {
+        let (objects, store) = with_two_files().await;
+        insert(&store, 3);
+        store.freeze();
+        *objects.fault.lock() = Some(fault);
+        if fault == Fault::AnswerLost {
+            assert!(is_in_doubt(&flush(&store).await), "{fault:?}");
+        }
+        *objects.reads_until_failure.lock() = Some(1);
+        flush(&store).await.expect_err("the log cannot be read to its end");
+        assert_eq!(ids(&store).await, [1, 2, 3], "{fault:?}");
+        let flushed = flush(&store).await.expect("the log can be read").expect("the memtable");
+        assert_eq!(flushed.through, Sequence(3), "{fault:?}");
+        assert_eq!(ids(&store).await, [1, 2, 3], "{fault:?}: in a file");
+        assert_eq!(store.snapshot().batches.len(), 0, "{fault:?}");
+        assert_eq!(ids(&open(&objects).await).await, [1, 2, 3], "{fault:?}");
+    }
+}
+
+/// Goal: a flush that fails does not fill the disk with its every try. Method: rows of two partitions
+/// with room for the files of the first only.
+#[tokio::test]
+async fn a_flush_that_fails_leaves_no_files() {
+    let disk = SimDisk::new();
+    let objects = DurableStore::new(Arc::new(disk.clone()), "/data/events");
+    objects.recover().expect("an empty directory");
+    let store = open_in(Arc::new(objects)).await;
+    insert(&store, 1);
+    let ids_of_day = Int64Array::from_iter_values((0..20_000).map(|n: i64| n.wrapping_mul(n * n)));
+    let times = TimestampMicrosecondArray::from(vec![NOW.0 + DAY_MICROS; 20_000]);
+    let columns: Vec<Option<ArrayRef>> =
+        vec![Some(Arc::new(ids_of_day)), Some(Arc::new(times.with_timezone("UTC")))];
+    let rows = Rows { len: 20_000, columns, memory_bytes: 100, runs: Vec::new() };
+    store.insert(rows, Sequence(2)).expect("rows that fit");
+    store.freeze();
+    let free = || disk.free_bytes(std::path::Path::new("/")).expect("the free space");
+    let before = free();
+    disk.set_capacity_bytes(20_000);
+    for _ in 0..3 {
+        flush(&store).await.expect_err("no room");
+    }
+    disk.set_capacity_bytes(1 << 40);
+    // What an upload has written is removed behind its back.
+    for _ in 0..100 {
+        if free() == before {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(free(), before, "nothing is left");
+    let flushed = flush(&store).await.expect("room").expect("the memtable");
+    assert_eq!(flushed.rows, 20_001);
 }

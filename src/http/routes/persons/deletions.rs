@@ -25,6 +25,7 @@ use crate::http::routes::persons;
 use crate::http::routes::persons::changes::operate;
 use crate::http::routes::query;
 use crate::identity::IdentityError;
+use crate::identity::change::OPERATION_MAX_IDS;
 use crate::identity::deletions::Deletion;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
@@ -249,6 +250,28 @@ async fn found(
     Ok(found)
 }
 
+/// Refuses persons that have more distinct ids than an operation changes at once.
+pub(super) async fn check_ids(
+    app: &App,
+    project: ProjectId,
+    persons: &[Named],
+) -> Result<(), Problem> {
+    let persons = persons.to_vec();
+    let read = app.engine.read(move |view, _| {
+        for (uuid, number) in persons {
+            if view.count_ids(project, number, OPERATION_MAX_IDS + 1)? > OPERATION_MAX_IDS {
+                return Ok(Some(uuid));
+            }
+        }
+        Ok(None)
+    });
+    let Some(uuid) = read.await.map_err(query::problem)? else { return Ok(()) };
+    let detail = format!(
+        "Person {uuid} has more than {OPERATION_MAX_IDS} distinct ids, too many to be deleted or split."
+    );
+    Err(Problem::new(Kind::Invalid, "too_many_distinct_ids", detail))
+}
+
 /// Has it done, and returns those that were gone before it could be.
 async fn carry_out(
     app: &App,
@@ -261,6 +284,7 @@ async fn carry_out(
         let detail = "Too many deletions of events are under way.";
         return Err(Problem::new(Kind::Overloaded, "overloaded", detail));
     }
+    check_ids(app, asker.project.id, persons).await?;
     let deleted = operate(app, asker, action, persons.len()).await?;
     let gone = persons.iter().filter(|(_, number)| !deleted.contains(number));
     Ok(gone.map(|(uuid, _)| *uuid).collect())

@@ -24,6 +24,7 @@ use crate::http::response::Response;
 use crate::http::routes::persons;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::persons::changes;
+use crate::http::routes::persons::deletions;
 use crate::ingest::operation::Action;
 
 const MAIN: &str = "main_distinct_id";
@@ -34,6 +35,7 @@ const LEAVING: &str = "distinct_ids_to_split";
 pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let (person, ids) = persons::find_one(app, project, call.id()).await?;
+    deletions::check_ids(app, project, &[(person.uuid, person.number)]).await?;
     let Call { asker, request, rendering, .. } = call;
     let (main_distinct_id, distinct_ids_to_split) = wanted(request, &ids).await?;
     let uuid = person.uuid.to_string();

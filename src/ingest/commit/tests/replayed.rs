@@ -1,39 +1,227 @@
-//! The real replay over a log in which a record is of another program.
+//! The real replay over a log in which a record is of another program, or cannot be read.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Parser;
+use parking_lot::Mutex;
 use tokio::runtime::Builder;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use super::NOW;
+use super::PROJECT;
 use super::ids_of;
 use super::open_store;
 use super::start;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::geoip::Places;
+use crate::identity::IdentityError;
+use crate::identity::change::Record;
+use crate::identity::store::Identities;
+use crate::identity::store::Limits;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::dedup::Window;
+use crate::ingest::derive::Derivation;
+use crate::ingest::derive::Deriver;
+use crate::ingest::derive::recover::LogAgain;
+use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
+use crate::ingest::holes::Holes;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
 use crate::ingest::reread::Rereader;
 use crate::metadata::Metadata;
+use crate::storage::disk::Disk;
 use crate::storage::disk::sim::SimDisk;
+use crate::storage::disk::sim::Survival;
+use crate::storage::store::Store;
 use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::writer::Wal;
 use crate::tasks::Shutdown;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::PlaceLabels;
 
 #[derive(clap::Parser)]
 struct Settings {
     #[command(flatten)]
     config: Config,
+}
+
+/// What a process has at its start, with the log of the one before.
+struct Restarted {
+    wal: Wal,
+    store: Store,
+    publisher: Arc<Mutex<Publisher>>,
+    published: watch::Receiver<Sequence>,
+    _derivations: mpsc::Receiver<Derivation>,
+    rereader: Rereader,
+    holes: Holes,
+    health: Arc<Health>,
+    _directory: tempfile::TempDir,
+}
+
+fn restart(runtime: &Runtime, disk: &SimDisk) -> Restarted {
+    let clock = Clock::test(NOW);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.db");
+    let metadata = runtime.block_on(Metadata::open(&path, clock.clone())).expect("opens");
+    let limits = Limits::within(1 << 20);
+    let identities = Identities::open(&directory.path().join("identity"), limits).expect("opens");
+    let store = runtime.block_on(open_store(disk, &clock)).expect("opens");
+    let settings = WalSettings { dir: Path::new("/data/wal").into(), segment_max_bytes: 1500 };
+    let disk = Arc::new(disk.clone());
+    let (wal, recovered) =
+        Wal::open(disk, settings, Elsewhere::up_to(Sequence(0)), 7).expect("the log opens");
+    let (derivations, inbox) = mpsc::channel(10);
+    let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
+    let (publisher, published) = Publisher::new(
+        store.clone(),
+        Window::new(1000),
+        recovered.last,
+        derivations,
+        Arc::clone(&metrics),
+        Arc::clone(&health),
+    );
+    let config = Settings::parse_from(["weir"]).config;
+    let decoding = Arc::new(Decoding::new(&config, Places::Unknown));
+    Restarted {
+        wal,
+        store,
+        publisher,
+        published,
+        _derivations: inbox,
+        rereader: Rereader { decoding, metadata },
+        holes: Holes { identities, metrics },
+        health,
+        _directory: directory,
+    }
+}
+
+impl Restarted {
+    /// The replay, with persons up to the record `derived` in the identity store.
+    fn replay(&self, derived: u64) -> Replay {
+        Replay {
+            reader: self.wal.files().reader(Sequence(0)),
+            publisher: Arc::clone(&self.publisher),
+            rereader: self.rereader.clone(),
+            store: self.store.clone(),
+            flushed: Sequence(0),
+            derived: Sequence(derived),
+            health: Arc::clone(&self.health),
+            shutdown: Shutdown::new(),
+            holes: self.holes.clone(),
+        }
+    }
+
+    /// Damaged places that were counted.
+    fn counted(&self) -> u64 {
+        self.holes.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).get()
+    }
+
+    fn is_incomplete(&self) -> bool {
+        let is_noted = self.holes.identities.is_incomplete().expect("reads");
+        assert_eq!(self.holes.metrics.identity_incomplete.get() == 1, is_noted);
+        is_noted
+    }
+}
+
+/// A disk with a log of so many records, of which one is damaged. They begin with 1.
+fn damaged(runtime: &Runtime, records: u32, damaged: u32) -> SimDisk {
+    let disk = SimDisk::new();
+    let mut node = start(runtime, &disk).expect("a new disk");
+    for number in 1..=records {
+        let before = segments(&disk);
+        assert_eq!(node.send(number..number + 1).len(), 1);
+        if number != damaged {
+            continue;
+        }
+        let (path, after) = segments(&disk)
+            .into_iter()
+            .find(|(path, bytes)| before.get(path) != Some(bytes))
+            .expect("it was written");
+        let none = Vec::new();
+        let before = before.get(&path).unwrap_or(&none);
+        let is_new = |at: &usize| after[*at] != before.get(*at).copied().unwrap_or(0);
+        // In the middle of what is new: of its payload.
+        let new: Vec<usize> = (0..after.len()).filter(is_new).collect();
+        let at = new[new.len() / 2];
+        let file = disk.open(&path).expect("a segment");
+        let offset = u64::try_from(at).expect("small");
+        file.write_all_at(&[after[at] ^ 0x55], offset).expect("writes");
+        file.sync_data().expect("syncs");
+    }
+    disk
+}
+
+/// What the files of the log hold.
+fn segments(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let listed = disk.list(Path::new("/data/wal")).unwrap_or_default();
+    let files = listed.into_iter().filter(|entry| !entry.is_dir);
+    let read = files.map(|entry| {
+        let file = disk.open(&entry.path).expect("a file");
+        let mut bytes = vec![0; usize::try_from(entry.len_bytes).expect("small")];
+        file.read_at(&mut bytes, 0).expect("reads");
+        (entry.path, bytes)
+    });
+    read.collect()
+}
+
+/// Goal: persons who lack a record because the log does are known to be incomplete.
+#[test]
+fn a_hole_that_persons_have_not_seen_is_noted() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let disk = damaged(&runtime, 3, 2);
+    for (derived, is_incomplete) in [(0, true), (1, true), (2, false)] {
+        let restarted = restart(&runtime, &disk.power_on(Survival::Keep));
+        restarted.replay(derived).run();
+        assert_eq!(*restarted.published.borrow(), Sequence(3), "what is behind it is replayed");
+        assert_eq!(restarted.counted(), 1);
+        assert_eq!(restarted.is_incomplete(), is_incomplete, "with persons up to {derived}");
+    }
+}
+
+/// Goal: the same when the log is read again because the identity store has failed, and nobody waits
+/// for a record that will not come.
+#[test]
+fn a_hole_does_not_keep_persons_from_following() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    for hole in [2, 3] {
+        let disk = damaged(&runtime, 3, hole);
+        let restarted = restart(&runtime, &disk);
+        let Restarted { wal, rereader, holes, health, .. } = &restarted;
+        let room = DiskRoom {
+            disk: Arc::new(disk.clone()),
+            directory: "/data".into(),
+            free_min_bytes: 0,
+            health: Arc::clone(health),
+        };
+        let again = LogAgain::new(&wal.files(), rereader, holes, &room, &Shutdown::new());
+        let (_derivations, inbox) = mpsc::channel(1);
+        let deriver = Deriver::new(
+            (inbox, again),
+            (holes.identities.clone(), rereader.metadata.clone()),
+            Feedback::new(Arc::clone(&holes.metrics)),
+            runtime.handle().clone(),
+            Clock::test(NOW),
+            Arc::clone(health),
+        );
+        let last = Record { sequence: 3, project: PROJECT, ops: Vec::new() };
+        deriver.recover(&IdentityError::Reopening, &last);
+        assert!(!health.is_identity_failed(), "hole {hole}");
+        assert_eq!(holes.identities.applied_sequence(), 3, "hole {hole}");
+        assert_eq!((restarted.counted(), restarted.is_incomplete()), (1, true), "hole {hole}");
+    }
 }
 
 /// Goal: a program that is older than a record in its log, or has a bug, does not lose the record: it
@@ -54,40 +242,9 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
     let (logged, _) = node.log.health.pace().bytes();
     drop(node);
 
-    let clock = Clock::test(NOW);
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("metadata.db");
-    let metadata = runtime.block_on(Metadata::open(&path, clock.clone())).expect("opens");
-    let store = runtime.block_on(open_store(&disk, &clock)).expect("opens");
-    let settings = WalSettings { dir: Path::new("/data/wal").into(), segment_max_bytes: 1500 };
-    let (wal, recovered) = Wal::open(Arc::new(disk), settings, Elsewhere::up_to(Sequence(0)), 7)
-        .expect("the log opens");
-    let (derivations, _inbox) = mpsc::channel(10);
-    let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
-    let (publisher, published) = Publisher::new(
-        store.clone(),
-        Window::new(1000),
-        recovered.last,
-        derivations,
-        Arc::clone(&metrics),
-        Arc::clone(&health),
-    );
-    let config = Settings::parse_from(["weir"]).config;
-    let replay = Replay {
-        reader: wal.files().reader(Sequence(0)),
-        publisher: Arc::clone(&publisher),
-        rereader: Rereader {
-            decoding: Arc::new(Decoding::new(&config, Places::Unknown)),
-            metadata,
-        },
-        store: store.clone(),
-        flushed: Sequence(0),
-        derived: Sequence(0),
-        health: Arc::clone(&health),
-        shutdown: Shutdown::new(),
-        metrics,
-    };
-    replay.run();
+    let restarted = restart(&runtime, &disk);
+    let Restarted { publisher, published, health, store, .. } = &restarted;
+    restarted.replay(0).run();
     assert_eq!(publisher.lock().mode, Mode::Stopped);
     assert_eq!(*published.borrow(), Sequence(1));
     let (_, replayed) = health.pace().bytes();

@@ -15,15 +15,18 @@ enum Harm {
     CutBetweenLines,
     CutInALine,
     NoJson,
+    /// A bit of the last digit is flipped, or of the middle, if there is none.
+    OtherDigit,
 }
 
-const HARMS: [Harm; 6] = [
+const HARMS: [Harm; 7] = [
     Harm::Missing,
     Harm::Empty,
     Harm::Zeroes,
     Harm::CutBetweenLines,
     Harm::CutInALine,
     Harm::NoJson,
+    Harm::OtherDigit,
 ];
 
 fn commit_path(version: u64) -> Path {
@@ -45,6 +48,13 @@ async fn harm(store: &Arc<dyn ObjectStore>, path: &Path, harm: Harm) {
         Harm::Zeroes => vec![0; bytes.len()],
         Harm::CutBetweenLines => bytes[..lines_end + 1].to_vec(),
         Harm::CutInALine => bytes[..bytes.len() - 5].to_vec(),
+        Harm::OtherDigit => {
+            let mut bytes = bytes.to_vec();
+            let digit = bytes.iter().rposition(u8::is_ascii_digit).filter(|_| bytes[0] == b'{');
+            let at = digit.unwrap_or(bytes.len() / 2);
+            bytes[at] ^= 1;
+            bytes
+        }
         Harm::NoJson => b"<html>not found</html>".to_vec(),
     };
     store.put(path, harmed.into()).await.expect("a put");
@@ -187,6 +197,11 @@ async fn a_missing_data_file_costs_its_rows() {
     let [damage] = table.damage() else { panic!("{:?}", table.damage()) };
     assert!(damage.reason.contains("1 live files with 1 rows are missing"), "{}", damage.reason);
     assert_eq!(read_ids(&store, &table.current()).await, [1, 2, 4, 5]);
+    // It is told again, and nothing is written for it: no commit is lost.
+    let version = table.current().version;
+    let again = open(&store, &clock).await.expect("the table");
+    assert_eq!((again.damage(), again.current().version), (table.damage(), version));
+    assert_eq!(version, 6, "that of the last commit");
     let file = written(&store, "after", &[7]).await;
     table.commit(append(vec![file], None)).await.expect("a commit");
     assert_eq!(read_ids(&store, &table.current()).await, [1, 2, 4, 5, 7]);

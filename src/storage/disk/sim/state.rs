@@ -131,6 +131,12 @@ impl State {
         if to_u64(more) > free { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
+    /// How long a file can become.
+    pub(super) fn room(&mut self, id: FileId) -> io::Result<usize> {
+        let free = usize::try_from(self.free_bytes()).unwrap_or(usize::MAX);
+        Ok(self.file_mut(id)?.contents.len().saturating_add(free))
+    }
+
     pub(super) fn free_bytes(&self) -> u64 {
         let named = |id: &FileId| self.names.values().any(|target| *target == Target::File(*id));
         let used = self.files.iter().filter(|(id, _)| named(id));

@@ -133,6 +133,9 @@ fn a_full_disk_refuses_growth() {
     assert_eq!(disk.free_bytes(Path::new("/")).expect("free"), 2);
     let refused = file.allocate(11).map_err(|error| error.kind());
     assert_eq!(refused, Err(io::ErrorKind::StorageFull));
+    let refused = file.write_all_at(b"abcdef", 6).map_err(|error| error.kind());
+    assert_eq!(refused, Err(io::ErrorKind::StorageFull));
+    assert_eq!(contents(&disk, "/a").as_deref(), Some(&b"123456abcd"[..]), "what fits is there");
     disk.remove(Path::new("/a")).expect("remove");
     assert_eq!(disk.free_bytes(Path::new("/")).expect("free"), 10);
 }
