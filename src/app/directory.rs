@@ -27,11 +27,12 @@ use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
 use crate::storage::disk::Disk;
 use crate::storage::store::Store;
+use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
 /// Start of the names of nodes in the tables' transactions.
-pub(super) const NODE_PREFIX: &str = "node/";
+const NODE_PREFIX: &str = "node/";
 
 /// Files named in one line of the log.
 const NAMED_MAX: usize = 20;
@@ -54,8 +55,7 @@ pub(super) async fn open_metadata(
     policy: MetadataPolicy,
 ) -> Result<Metadata, OpenError> {
     let path = data_dir.join("metadata.db");
-    // SQLite removes them in this order when it closes the store.
-    if beside(&path, "-shm").exists() && !beside(&path, "-wal").exists() {
+    if has_lost_wal(&path) {
         metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
         tracing::error!(
             path = %path.display(),
@@ -82,6 +82,12 @@ pub(super) async fn open_metadata(
         }
         (opened, _) => opened,
     }
+}
+
+/// Whether the last transactions of the store `path` were removed with the file beside it that has them. Opening
+/// the store makes an empty one. SQLite removes the files in this order when it closes the store.
+pub(super) fn has_lost_wal(path: &Path) -> bool {
+    beside(path, "-shm").exists() && !beside(path, "-wal").exists()
 }
 
 /// Opens the store, which must have a project if there are events.
@@ -204,6 +210,21 @@ pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, O
     };
     write_node_id(data_dir, &path, &id).map_err(OpenError::io(&path))?;
     Ok(id)
+}
+
+/// The last log record of this node that is in files, by the rules of [`node_id`]; `None` if they do not say which
+/// node it is.
+pub fn flushed(data_dir: &Path, table: &TableVersion) -> Option<Sequence> {
+    let known: Vec<&str> =
+        table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
+    let read = std::fs::read(data_dir.join("node-id")).unwrap_or_default();
+    let read = String::from_utf8_lossy(&read);
+    let node = match (read.trim(), known.as_slice()) {
+        (_, []) => return Some(Sequence(0)),
+        ("", [only]) => only,
+        (read, _) => read,
+    };
+    u64::try_from(table.transaction(node)?).ok().map(Sequence)
 }
 
 fn write_node_id(data_dir: &Path, path: &Path, id: &str) -> io::Result<()> {

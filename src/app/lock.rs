@@ -34,6 +34,8 @@ pub struct ServerAddress {
 #[derive(Debug)]
 pub struct DirectoryLock {
     file: File,
+    /// The directory itself, where that is locked too.
+    _directory: Option<File>,
 }
 
 /// Who has the directory.
@@ -63,9 +65,15 @@ impl DirectoryLock {
             .open(directory.join(FILE_NAME))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
+                // Readers that found no lock file have locked the directory. Not every file system can.
+                let own = File::open(directory)?;
+                let locked = rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive);
+                if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+                    return Ok(Holder::Unknown);
+                }
                 // What an earlier server left is not true any more.
                 file.set_len(0)?;
-                Ok(Holder::Nobody(Self { file }))
+                Ok(Holder::Nobody(Self { file, _directory: Some(own) }))
             }
             // Readers share it. What the file says then is of a server that has ended.
             Err(rustix::io::Errno::WOULDBLOCK) if is_shared(&file) => Ok(Holder::Unknown),
@@ -75,18 +83,20 @@ impl DirectoryLock {
     }
 
     /// Keeps servers out of `directory` as long as the lock lives, and other readers not. Writes nothing; where
-    /// there is no lock file the directory itself is locked, and no server ever ran.
+    /// there is no lock file, as in a copy of a directory, the directory itself is locked.
     ///
     /// # Errors
     ///
     /// The lock file cannot be opened or read.
     pub fn share(directory: &Path) -> io::Result<Holder> {
-        let mut file = match File::open(directory.join(FILE_NAME)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(directory)?,
-            opened => opened?,
+        let (mut file, is_directory) = match File::open(directory.join(FILE_NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (File::open(directory)?, true),
+            opened => (opened?, false),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(Holder::Nobody(Self { file })),
+            Ok(()) => Ok(Holder::Nobody(Self { file, _directory: None })),
+            // A process has made the lock file since.
+            Err(rustix::io::Errno::WOULDBLOCK) if is_directory => Ok(Holder::Unknown),
             Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
             Err(error) => Err(error.into()),
         }
@@ -141,5 +151,24 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(lock);
         assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Nobody(_)));
+    }
+
+    #[test]
+    fn readers_keep_a_server_out_where_there_is_no_lock_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let share = || DirectoryLock::share(directory.path()).unwrap();
+        let (Holder::Nobody(one), Holder::Nobody(other)) = (share(), share()) else {
+            panic!("readers do not keep each other out");
+        };
+        assert!(!directory.path().join("lock").exists(), "a reader writes nothing");
+        assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));
+        drop(one);
+        assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));
+        drop(other);
+        let taken = DirectoryLock::take(directory.path()).unwrap();
+        assert!(matches!(taken, Holder::Nobody(_)));
+        assert!(matches!(share(), Holder::Unknown));
+        std::fs::remove_file(directory.path().join("lock")).unwrap();
+        assert!(matches!(share(), Holder::Unknown), "the directory itself is locked");
     }
 }

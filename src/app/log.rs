@@ -66,7 +66,7 @@ pub(super) async fn note_lost_rows(
 }
 
 /// The log, ready to continue behind what files and persons have. Damage that the replay will meet is
-/// left to it.
+/// left to it, and what is missing before the log to [`note_lost_rows`].
 pub(super) fn open_log(
     config: &Config,
     disk: &Arc<dyn Disk>,
@@ -87,6 +87,8 @@ pub(super) fn open_log(
     for Corruption { path, offset, damage, .. } in recovered.corruptions {
         if !is_replayed(damage) {
             metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+            // Within the data directory: a command reads a copy of it, which is gone afterwards.
+            let path = path.strip_prefix(&config.storage.data_dir).unwrap_or(&path);
             tracing::error!(
                 path = %path.display(),
                 offset,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::app::OpenError;
 use crate::app::copy::WorkingCopy;
+use crate::app::directory::has_lost_wal;
 use crate::clock::Clock;
 use crate::identity::store::Identities;
 use crate::identity::store::Limits;
@@ -38,8 +39,11 @@ pub struct Overview {
     pub applied: u64,
     /// Whether persons of the past were lost.
     pub is_incomplete: bool,
+    /// Whether the last changes of projects, keys and flags were lost with `metadata.db-wal`.
+    #[serde(default)]
+    pub has_lost_changes: bool,
     /// Damaged places that the newest segment of the log has, and gaps at the ends of the log; `None` where a
-    /// server has the log open.
+    /// server has the log open, or it is not known how far it is in files.
     pub log_damages: Option<usize>,
 }
 
@@ -89,32 +93,41 @@ impl Overview {
             logged: logged.0,
             applied: view.applied_sequence()?,
             is_incomplete: identities.is_incomplete()?,
+            has_lost_changes: false,
             log_damages: None,
         })
     }
 
-    /// What a copy holds of which everything up to the record `flushed` is in files. The log is not replayed: its
+    /// What a copy holds of which everything up to the record `flushed` is in files, if that is known. The log is not replayed: its
     /// records after `applied` are not in the persons.
     ///
     /// # Errors
     ///
-    /// An engine does not open.
+    /// There are no projects, or an engine does not open.
     pub async fn of_copy(
         copy: &WorkingCopy,
-        flushed: Sequence,
+        flushed: Option<Sequence>,
         clock: Clock,
     ) -> Result<Self, OpenError> {
-        let metadata = Metadata::open(&copy.path().join("metadata.db"), clock).await?;
+        let path = copy.path().join("metadata.db");
+        // Opening would make an empty one.
+        if !path.is_file() {
+            return Err(OpenError::Incomplete { path, problem: "is missing".to_owned() });
+        }
+        let has_lost_changes = has_lost_wal(&path);
+        let metadata = Metadata::open(&path, clock).await?;
         let identities =
             Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;
         let settings =
             WalSettings { dir: copy.path().join("wal"), segment_max_bytes: SEGMENT_BYTES };
-        let seen = flushed.max(Sequence(identities.applied_sequence()));
-        let elsewhere = Elsewhere { durable: flushed, seen };
+        let durable = flushed.unwrap_or_default();
+        let seen = durable.max(Sequence(identities.applied_sequence()));
+        let elsewhere = Elsewhere { durable, seen };
         let (_, recovered) = Wal::open(Arc::new(OsDisk), settings, elsewhere, 0)?;
         let overview = Self::of(&metadata, &identities, recovered.last)?;
         metadata.close().await;
-        Ok(Self { log_damages: Some(recovered.corruptions.len()), ..overview })
+        let log_damages = flushed.map(|_| recovered.corruptions.len());
+        Ok(Self { has_lost_changes, log_damages, ..overview })
     }
 }
 

@@ -1,11 +1,12 @@
-//! Checks everything in a data directory that has a checksum, and changes nothing in it.
+//! Checks everything in a data directory that has a checksum. Some of it is opened, which writes to it: so where no
+//! server runs, a working copy is checked ([`crate::app::copy`]), and the data directory stays as it is.
 //!
 //! | part | what is checked |
 //! |---|---|
 //! | `wal` | CRC-32C of every record, and that no acknowledged record is missing |
 //! | `tables` | the commits of the Delta logs; size and checksums of every live file |
-//! | `identity` | the checksums of all blocks, on a copy that shares the files |
-//! | `metadata.db` | tables and indexes against each other; SQLite has no checksums |
+//! | `identity` | the checksums of all blocks |
+//! | `metadata.db` | tables and indexes against each other, for SQLite has no checksums; and that its log was not lost |
 //!
 //! `person-columns` is a cache, which is made anew where it is damaged.
 
@@ -21,7 +22,8 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use crate::app::OpenError;
-use crate::app::directory::NODE_PREFIX;
+use crate::app::directory::flushed;
+use crate::app::directory::has_lost_wal;
 use crate::app::events_spec;
 use crate::app::persons_spec;
 use crate::clock::Clock;
@@ -39,16 +41,13 @@ use crate::storage::parquet::read_columns;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::verify::verify as verify_log;
 
-/// Directory of the copy of the identity store, in the data directory; removed at the end.
-const COPY: &str = ".verify";
-
 /// Findings of SQLite that are told.
 const METADATA_FINDINGS_MAX: u32 = 100;
 
 /// Whether another process writes to the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Nobody does.
+    /// Nobody does: it is a working copy.
     Idle,
     /// A server does. The identity store and the end of the log change all the time, and are not
     /// checked.
@@ -69,7 +68,7 @@ pub enum Line {
 /// Takes the lines.
 type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 
-/// Checks the directory and says what was found.
+/// Checks the directory and says what was found. Of one that is idle it opens the engines, which write to it.
 ///
 /// # Errors
 ///
@@ -103,17 +102,21 @@ impl Findings<'_, '_> {
     }
 
     fn all(&mut self, directory_use: Use, with: (&Handle, &Clock)) -> io::Result<()> {
-        let flushed = self.tables(with)?;
+        let flushed = self.tables(directory_use, with)?;
         let applied = self.identity(directory_use, flushed)?;
         self.log(directory_use, flushed, applied)?;
         self.metadata(with.0)
     }
 
     /// Checks both tables. Returns how far the log is in files; `None` if that is not known.
-    fn tables(&mut self, (runtime, clock): (&Handle, &Clock)) -> io::Result<Option<Sequence>> {
-        let mut flushed = None;
-        for spec in [events_spec(), persons_spec()] {
-            let name = spec.name;
+    fn tables(
+        &mut self,
+        directory_use: Use,
+        (runtime, clock): (&Handle, &Clock),
+    ) -> io::Result<Option<Sequence>> {
+        let mut in_files = None;
+        for spec in [events_spec, persons_spec] {
+            let name = spec().name;
             let place = format!("tables/{name}");
             let directory = self.data_dir.join(&place);
             if !directory.is_dir() {
@@ -122,8 +125,11 @@ impl Findings<'_, '_> {
             }
             let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), &directory));
             let objects = CheckedStore::new(objects, &place);
-            let opened = runtime.block_on(opened(&objects, &directory, spec, clock.clone()));
-            let table = match opened {
+            let open = || {
+                let opening = opened(&objects, &directory, spec(), clock.clone());
+                runtime.block_on(opening)
+            };
+            let table = match open() {
                 Ok(Some(table)) => table,
                 Ok(None) => {
                     self.found(format!("{place}/_delta_log: there is no commit"))?;
@@ -139,16 +145,29 @@ impl Findings<'_, '_> {
             }
             let version = table.current();
             if name == "events" {
-                flushed = self.flushed(&version);
+                in_files = flushed(self.data_dir, &version);
             }
             let mut bytes = 0;
             let mut without = 0;
+            let mut problems = Vec::new();
             for file in &version.files {
                 match runtime.block_on(verify_file(&objects, &version, file)) {
                     Ok(has_checksums) => without += u64::from(!has_checksums),
-                    Err(problem) => self.found(format!("{place}/{}: {problem}", file.path))?,
+                    Err(problem) => problems.push((&file.path, problem)),
                 }
                 bytes += file.size_bytes;
+            }
+            // A merge may have replaced the file in the meantime, and a server removed it.
+            let now = match directory_use {
+                Use::Served if !problems.is_empty() => open().ok().flatten(),
+                _ => None,
+            };
+            let now = now.map(|table| table.current());
+            for (path, problem) in problems {
+                let is_live = |now: &TableVersion| now.files.iter().any(|file| file.path == *path);
+                if now.as_deref().is_none_or(is_live) {
+                    self.found(format!("{place}/{path}: {problem}"))?;
+                }
             }
             let files = version.files.len();
             let number = version.version;
@@ -159,19 +178,10 @@ impl Findings<'_, '_> {
                 ))?;
             }
         }
-        Ok(flushed)
+        Ok(in_files)
     }
 
-    fn flushed(&self, version: &TableVersion) -> Option<Sequence> {
-        if !version.applications().any(|name| name.starts_with(NODE_PREFIX)) {
-            return Some(Sequence(0));
-        }
-        let node = fs::read_to_string(self.data_dir.join("node-id")).ok()?;
-        let position = version.transaction(node.trim())?;
-        u64::try_from(position).ok().map(Sequence)
-    }
-
-    /// Checks a copy of the identity store. Returns how far the log is in it.
+    /// Checks the identity store. Returns how far the log is in it.
     fn identity(
         &mut self,
         directory_use: Use,
@@ -189,31 +199,20 @@ impl Findings<'_, '_> {
             }
             return Ok(None);
         }
-        // Opening the store writes to it. Its table files never change, so the copy shares them.
-        let copy = self.data_dir.join(COPY);
-        remove_all(&copy)?;
-        if let Err(error) = copied(&directory, &copy) {
-            remove_all(&copy)?;
-            let text = format!("identity: it cannot be copied to {}: {error}", copy.display());
-            return self.skipped(text).map(|()| None);
-        }
-        let verified = identity::verify::verify(&copy);
-        let removed = remove_all(&copy);
-        let applied = match verified {
+        match identity::verify::verify(&directory) {
             Ok(verified) => {
                 let rows = verified.rows;
                 for (keyspace, error) in verified.damaged {
                     self.found(format!("identity, keyspace {keyspace}: {}", chain(&error)))?;
                 }
                 self.checked(format!("identity: {rows} rows"))?;
-                Some(Sequence(verified.applied))
+                Ok(Some(Sequence(verified.applied)))
             }
             Err(error) => {
                 self.found(format!("identity: it cannot be opened: {}", chain(&error)))?;
-                None
+                Ok(None)
             }
-        };
-        removed.map(|()| applied)
+        }
     }
 
     fn log(
@@ -233,10 +232,11 @@ impl Findings<'_, '_> {
             let path = path.display();
             self.found(format!("{path}, byte {}: {}", finding.offset, finding.damage))?;
         }
-        match flushed {
+        // What a server has written into files since the tables were read may be cut off the log.
+        match flushed.filter(|_| !is_written) {
             Some(flushed) => {
                 let seen = applied.unwrap_or_default().max(flushed);
-                for (first, last) in missing(verified.range, flushed, seen, is_written) {
+                for (first, last) in missing(verified.range, flushed, seen) {
                     let text =
                         format!("wal: records {first} to {last} are missing, and in no file");
                     self.found(text)?;
@@ -254,6 +254,11 @@ impl Findings<'_, '_> {
 
     fn metadata(&mut self, runtime: &Handle) -> io::Result<()> {
         let path = self.data_dir.join("metadata.db");
+        // Before it is opened, which makes an empty one.
+        if has_lost_wal(&path) {
+            let text = "metadata.db-wal: it was removed, and the last changes with it";
+            self.found(text.to_owned())?;
+        }
         let bytes = match fs::metadata(&path) {
             Ok(file) => file.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -274,29 +279,18 @@ impl Findings<'_, '_> {
     }
 }
 
-/// Records that are neither in files nor in the log, before its first record and behind its last. Behind
-/// that of a log that is written to, nothing is missing.
+/// Records that are neither in files nor in the log, before its first record and behind its last.
 fn missing(
     range: Option<(Sequence, Sequence)>,
     flushed: Sequence,
     seen: Sequence,
-    is_written: bool,
 ) -> impl Iterator<Item = (Sequence, Sequence)> {
     let (before, behind) = match range {
         None => (None, (flushed, seen)),
         Some((first, last)) => (Some((flushed, first.previous())), (last.max(flushed), seen)),
     };
-    let behind = Some(behind).filter(|_| !is_written);
-    let gaps = before.into_iter().chain(behind).map(|(after, last)| (after.next(), last));
+    let gaps = before.into_iter().chain([behind]).map(|(after, last)| (after.next(), last));
     gaps.filter(|(first, last)| first <= last)
-}
-
-/// Removes a directory, if there is one.
-fn remove_all(directory: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// An error with its causes.
@@ -344,22 +338,4 @@ async fn verify_file(
         batch.map_err(|error| chain(&error))?;
     }
     Ok(false)
-}
-
-/// Copies a directory of the identity store. Its tables are links: they are never changed, only removed.
-fn copied(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir(to)?;
-    let is_tables = from.file_name().is_some_and(|name| name == "tables");
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copied(&entry.path(), &target)?;
-        } else if is_tables {
-            fs::hard_link(entry.path(), target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

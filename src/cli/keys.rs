@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::bail;
 
+use crate::app::lock::DirectoryLock;
+use crate::app::lock::Holder;
 use crate::clock::Clock;
 use crate::http::routes::personal_api_keys::is_scope;
 use crate::metadata::Metadata;
@@ -53,10 +55,17 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     let path = args.data_dir.join("metadata.db");
     if !path.is_file() {
         bail!(
-            "{} is not a Weir data directory: there is no file {}",
-            args.data_dir.display(),
+            "there is no file {}: start the server once first, or restore the file from a backup",
             path.display()
         );
+    }
+    // Held to the end: who copies the files meanwhile would get a store that never was. A server and this command
+    // know of each other's changes.
+    let name = args.data_dir.display();
+    let holder = DirectoryLock::take(&args.data_dir);
+    let holder = holder.with_context(|| format!("cannot lock {name}"))?;
+    if matches!(holder, Holder::Unknown) {
+        bail!("{name} is in use by a command that reads it, or a server that starts; try again");
     }
     let mut out = std::io::stdout().lock();
     runtime.block_on(async {
@@ -88,6 +97,8 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
             }
         }
         metadata.close().await;
-        Ok(())
-    })
+        anyhow::Ok(())
+    })?;
+    drop(holder);
+    Ok(())
 }

@@ -6,19 +6,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use anyhow::anyhow;
 use anyhow::bail;
 use bytes::Bytes;
 use clap::Parser;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::Signal;
+use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
 
 use crate::app::App;
 use crate::app::Runtimes;
 use crate::app::copy::Source;
 use crate::app::copy::WorkingCopy;
+use crate::cli::explain;
 use crate::cli::serve::ServeArgs;
 use crate::cli::server;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::config::telemetry::LogFormat;
 use crate::config::telemetry::TelemetryConfig;
 use crate::query::complexity;
@@ -77,31 +84,50 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
             let answer = runtime.block_on(asking);
             answer.with_context(|| format!("project {} of {url}", args.project))?
         }
-        None => match Source::find(&args.data_dir)? {
-            Source::Server(server) => {
-                let path = format!("{}/_internal/query", server.url);
-                runtime.block_on(server::ask(&path, &server.secret, &question))?
+        None => {
+            // A process that ends at once leaves a copy behind: signals are caught before there is one, and bad
+            // variables are told as errors are.
+            let ends = {
+                let _entered = runtime.enter();
+                Ends::catch()?
+            };
+            let settings = Settings::try_parse_from(["weir"]);
+            match Source::find(&args.data_dir)? {
+                Source::Server(server) => {
+                    let path = format!("{}/_internal/query", server.url);
+                    let asking = server::ask(&path, &server.secret, &question);
+                    runtime.block_on(ends.unless(asking))?
+                }
+                Source::Copy(copy) => {
+                    let settings = settings.map_err(|error| {
+                        let text = error.render().to_string();
+                        anyhow!("{}", text.trim_start_matches("error: ").trim_end())
+                    });
+                    let answer = settings.and_then(|settings| {
+                        read(&args, (&copy, settings.serve.settings), (&runtime, ends), clock)
+                    });
+                    // In the words of the directory: the copy is gone when they are read.
+                    answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?
+                }
             }
-            Source::Copy(copy) => read(&args, &copy, &runtime, clock)?,
-        },
+        }
     };
     std::io::stdout().lock().write_all(&answer)?;
     runtime.shutdown_timeout(THREADS_END);
     Ok(())
 }
 
-/// Replays the log in the working copy, and answers. An interrupt ends it as an error does, so that the copy
-/// is removed.
+/// Replays the log in the working copy, and answers. A signal ends it as an error does, so that the copy is
+/// removed.
 fn read(
     args: &QueryArgs,
-    copy: &WorkingCopy,
-    runtime: &tokio::runtime::Runtime,
+    (copy, settings): (&WorkingCopy, Config),
+    (runtime, ends): (&Runtime, Ends),
     clock: Clock,
 ) -> anyhow::Result<Bytes> {
     // Damage in the directory is told on standard error.
     let telemetry = TelemetryConfig { log: "error".to_owned(), log_format: LogFormat::Text };
     logs::start(&telemetry)?;
-    let settings = Settings::parse_from(["weir"]).serve.settings;
     let tasks = Tasks::new(runtime.handle().clone());
     let runtimes = Runtimes { main: runtime.handle().clone(), query: runtime.handle().clone() };
     let answering = async {
@@ -112,8 +138,7 @@ fn read(
     };
     let answer = runtime.block_on(async {
         tokio::select! {
-            answer = answering => answer,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            answer = ends.unless(answering) => answer,
             thread = tasks.failed() => bail!("the thread {thread:?} panicked, which is a bug; no file has changed"),
         }
     });
@@ -123,9 +148,57 @@ fn read(
     answer
 }
 
-/// The settings of a server that was told nothing.
+/// The settings that environment variables make; others have their defaults.
 #[derive(Debug, Parser)]
 struct Settings {
     #[command(flatten)]
     serve: ServeArgs,
+}
+
+/// The signals that end a command.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` where the command is to outlive its terminal, as `nohup` says.
+    hangup: Option<Signal>,
+}
+
+impl Ends {
+    /// From now on they do not end the process by themselves. Call it within a runtime.
+    fn catch() -> std::io::Result<Self> {
+        let hangup = Some(SignalKind::hangup()).filter(|_| !is_hangup_ignored());
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: hangup.map(signal).transpose()?,
+        })
+    }
+
+    /// What `future` comes to, unless there is or was a signal.
+    async fn unless<T>(
+        mut self,
+        future: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            result = future => result,
+            _ = self.interrupt.recv() => bail!("interrupted"),
+            _ = self.terminate.recv() => bail!("terminated"),
+            _ = hung_up => bail!("the terminal has gone"),
+        }
+    }
+}
+
+/// Whether the process was started with hangups ignored.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, the lowest bit.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }

@@ -152,24 +152,24 @@ impl Replay {
     }
 }
 
-/// Where a replay begins: behind what files and persons both have. The log may have been cut up to
-/// what is in files; if the identity store lacks some of that, it was removed or is older, and what
-/// the log still has is the best there is. Records missing behind it are lost, and the reader says so.
+/// Where a replay begins: behind what files and persons both have, or where the log begins. The log may have been
+/// cut up to what is in files; if the identity store lacks some of that, it was removed or is older, and what
+/// the log still has is the best there is. If files lack some of it, those events were named and counted when the
+/// log was opened.
 pub(super) fn begins_after(
     before_oldest: Sequence,
     flushed: Sequence,
     derived: Sequence,
 ) -> Sequence {
-    let cut = before_oldest.min(flushed);
-    if derived < cut {
+    if derived < before_oldest {
         tracing::error!(
             wanted = derived.next().0,
-            oldest = cut.next().0,
+            oldest = before_oldest.next().0,
             "the identity store is older than the log: what it lacks of the persons before is lost; \
              restore the directory identity from a backup"
         );
     }
-    derived.min(flushed).max(cut)
+    derived.min(flushed).max(before_oldest)
 }
 
 #[cfg(test)]
@@ -188,10 +188,10 @@ mod tests {
             (30, 40, 35, 35),
             // The identity store is gone: what the log has.
             (30, 40, 0, 30),
-            // Segments are gone that nothing else has: the reader is to find that out.
-            (60, 40, 50, 40),
-            (60, 40, 0, 40),
-            (60, 0, 60, 0),
+            // Segments are gone that nothing else has: what the log still has.
+            (60, 40, 50, 60),
+            (60, 40, 0, 60),
+            (60, 0, 60, 60),
         ];
         for (before_oldest, flushed, derived, expected) in cases {
             let given = [before_oldest, flushed, derived].map(Sequence);

@@ -27,7 +27,8 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
     /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens an existing file for reading and writing; a symbolic link to one for reading only.
+    /// Opens an existing file for reading and writing; for reading only if it is a symbolic link to one, or
+    /// nothing else is allowed.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Creates a directory and its parents. Existing ones are fine.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -111,8 +112,11 @@ impl Disk for OsDisk {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(file) => Ok(Box::new(OsFile(file.into()))),
-            // A working copy of a data directory has links to files that it must not change.
-            Err(Errno::LOOP) => Ok(Box::new(OsFile(fs::File::open(path)?))),
+            // A working copy of a data directory has links to files that it must not change. And commands read
+            // what is on a file system, or of an owner, that lets nobody write.
+            Err(Errno::LOOP | Errno::ROFS | Errno::ACCESS) => {
+                Ok(Box::new(OsFile(fs::File::open(path)?)))
+            }
             Err(error) => Err(error.into()),
         }
     }

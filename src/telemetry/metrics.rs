@@ -148,8 +148,9 @@ pub struct Metrics {
     /// `failed`.
     pub scheduled_changes: Family<OutcomeLabels, Counter>,
     /// `weir_corruptions_total{place}`: damage that was found: `wal`, records of the log that are missing or
-    /// damaged; `table`, files of the events table, once at start or by a merge and by each query; `metadata`, a store
-    /// without its last changes.
+    /// damaged; `events`, commits of the events table, and records that neither it nor the log has; `table`, files
+    /// of the events table, once at start or by a merge and by each query; `persons`, commits of the persons table;
+    /// `metadata`, a store without its last changes.
     pub corruptions: Family<PlaceLabels, Counter>,
 }
 

@@ -176,7 +176,8 @@ impl Decoder {
         hints: &Hints,
         limit_bytes: u64,
     ) -> Result<Decoded, DecodeError> {
-        if body.is_empty() {
+        // A message without a field is one in protobuf: an export of nothing.
+        if body.is_empty() && form == otlp::Form::Json {
             return Err(DecodeError::Empty);
         }
         let plain_max_bytes = limit_bytes.min(otlp::BODY_PLAIN_MAX_BYTES);

@@ -7,8 +7,10 @@
 //! # Bounds
 //!
 //! Every span repeats what its resource says, so the batch can be larger than the body: it ends at
-//! [`BATCH_MAX_BYTES`]. What is no attribute of a span of AI is not kept while reading, and of attributes
-//! only [`ATTRIBUTES_MAX`] in one place.
+//! [`BATCH_MAX_BYTES`]. Spans that are not about AI are not kept while reading, and of attributes in one
+//! place [`ATTRIBUTES_MAX`] in the end; JSON is read up to the end of a list of attributes before. A span of
+//! protobuf can have 9 bytes and takes some hundred in memory, so reading ends at as many as fit into a
+//! batch; one of JSON has 50 bytes at least.
 
 mod json;
 mod mapping;
@@ -23,6 +25,9 @@ pub const BODY_PLAIN_MAX_BYTES: u64 = 4 << 20;
 
 /// Largest batch that the spans of one body may become.
 const BATCH_MAX_BYTES: u64 = 16 << 20;
+
+/// What every event of a batch has at least: its names, and the properties that all of them get.
+const EVENT_MIN_BYTES: u64 = 128;
 
 /// Attributes of one span, event or resource that are kept; the SDKs of OpenTelemetry send 128.
 const ATTRIBUTES_MAX: usize = 256;
@@ -84,11 +89,15 @@ impl Form {
 /// The body is not of this form, or the batch would have more than `limit_bytes` or [`BATCH_MAX_BYTES`].
 pub fn to_batch(form: Form, body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     let limit_bytes = limit_bytes.min(BATCH_MAX_BYTES);
+    let mut room = Room { spans: limit_bytes / EVENT_MIN_BYTES, is_over: false };
     let read = match form {
-        Form::Protobuf => protobuf::read(body),
+        Form::Protobuf => protobuf::read(body, &mut room),
         Form::Json => json::read(body),
     };
-    let resources = read.ok_or(DecodeError::Malformed("the body is no export of traces"))?;
+    let resources = read.ok_or(match room.is_over {
+        true => DecodeError::TooLarge { limit_bytes },
+        false => DecodeError::Malformed("the body is no export of traces"),
+    })?;
     let mut batch = br#"{"token":"","batch":["#.to_vec();
     let mut is_first = true;
     for resource in &resources {
@@ -107,6 +116,24 @@ pub fn to_batch(form: Form, body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, De
     }
     batch.extend(b"]}");
     Ok(batch)
+}
+
+/// How much more may be kept while reading.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Spans whose events may still fit into the batch.
+    spans: u64,
+    /// Whether there was one more.
+    is_over: bool,
+}
+
+impl Room {
+    /// Takes the room of one span; `None` if there is none.
+    fn take(&mut self) -> Option<()> {
+        self.is_over = self.spans == 0;
+        self.spans = self.spans.checked_sub(1)?;
+        Some(())
+    }
 }
 
 /// A process, and what it traced.
@@ -144,6 +171,10 @@ struct Span {
 impl Span {
     /// Takes note of an event of the span: only exceptions matter.
     fn note_event(&mut self, name: &str, attributes: Attributes) {
+        // One that says nothing leaves what was said before.
+        if attributes.0.is_empty() {
+            return;
+        }
         let is_exception = name == "exception"
             || attributes.text("exception.type").or(attributes.text("exception.message")).is_some();
         if is_exception {
@@ -196,5 +227,10 @@ enum Value {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
+    let mut text = String::with_capacity(2 * bytes.len());
+    text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
+    text
 }

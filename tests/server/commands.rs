@@ -170,6 +170,10 @@ fn check(server: &TestServer, expected: &[Vec<Value>], state: &str) {
         }
         run(&["inspect"]);
         run(&["inspect", "--files"]);
+        let said = run(&["inspect", "--verify"]);
+        for part in ["checked   identity", "checked   tables/persons", "checked   metadata.db"] {
+            assert!(said.contains(part), "{state}: {said}");
+        }
     }
 }
 
@@ -188,6 +192,7 @@ fn directories_of_others_are_refused_as_they_are() {
             &["query", "SELECT 1"][..],
             &["inspect"],
             &["inspect", "--files"],
+            &["inspect", "--verify"],
             &["flush"],
             &["keys", "list"],
         ] {
@@ -213,8 +218,92 @@ fn readers_keep_servers_out_and_not_each_other() {
     let refused = server.weir(&["serve", "--listen", "127.0.0.1:0"]).output().expect("weir");
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("in use by another process"), "{}", stderr(&refused));
+    // Nor does what changes the metadata, which a reader may be copying.
+    let refused = server.weir(&["keys", "list"]).output().expect("weir");
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("in use by a command that reads it"), "{}", stderr(&refused));
+    drop(lock);
+    assert!(server.weir(&["keys", "list"]).output().expect("weir").status.success());
+    // A server that has not said yet where it is.
+    let lock = fs::File::open(server.data_dir().join("lock")).expect("the lock file");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("a lock");
+    let inspected = server.weir(&["inspect"]).output().expect("weir");
+    let text = String::from_utf8_lossy(&inspected.stdout);
+    assert!(text.contains("which another process has open"), "{text}");
+    drop(lock);
+    // Where there is no lock file, as in a backup, the directory itself is locked.
+    fs::remove_file(server.data_dir().join("lock")).expect("the lock file");
+    let lock = fs::File::open(server.data_dir()).expect("the directory");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).expect("a lock");
+    let refused = server.weir(&["serve", "--listen", "127.0.0.1:0"]).output().expect("weir");
+    assert!(stderr(&refused).contains("in use by another process"), "{}", stderr(&refused));
     drop(lock);
     server.restart();
+}
+
+/// Goal: however a query ends, its copy does not stay. Method: a question that takes minutes, and signals as soon
+/// as there is a copy; and settings in the environment that are none.
+#[test]
+fn a_query_that_is_ended_removes_its_copy() {
+    let mut server = TestServer::start();
+    assert_eq!(server.capture(&events(0, 500, 10)).status, 200);
+    server.kill();
+    let own = tempfile::tempdir().expect("a directory");
+    let copies = || fs::read_dir(own.path()).expect("a directory").count();
+    let slow = "SELECT count(*) FROM events a, events b, events c, events d \
+                WHERE a.uuid < b.uuid AND b.uuid < c.uuid AND c.uuid < d.uuid";
+    for signal in
+        [rustix::process::Signal::INT, rustix::process::Signal::TERM, rustix::process::Signal::HUP]
+    {
+        let mut command = server.weir(&["query", slow]);
+        let mut process = command.env("TMPDIR", own.path()).spawn().expect("weir");
+        patiently(|| (copies() > 0).then_some(())).expect("a copy");
+        let id = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(id, signal).expect("a signal");
+        let status = process.wait().expect("the end");
+        assert_eq!((status.code(), copies()), (Some(1), 0), "{signal:?}");
+    }
+    let mut command = server.weir(&["query", "SELECT 1"]);
+    let output = command.env("TMPDIR", own.path()).env("WEIR_QUERIES_MAX", "0").output();
+    let output = output.expect("weir");
+    assert!(!output.status.success() && stderr(&output).contains("0"), "{}", stderr(&output));
+    assert_eq!(copies(), 0);
+    let mut command = server.weir(&["query", "SELECT 1"]);
+    let output = command.env("TMPDIR", own.path().join("missing")).output().expect("weir");
+    assert!(stderr(&output).contains("missing; TMPDIR names another place"), "{}", stderr(&output));
+}
+
+/// A store whose last transactions were removed opens as if nothing had been in them, and the first look would
+/// remove what tells.
+#[test]
+fn lost_changes_of_the_metadata_are_told_by_every_reader() {
+    let mut server = TestServer::start();
+    assert_eq!(server.capture(&events(0, 10, 10)).status, 200);
+    server.stop();
+    // Whoever closes the store as the last one writes its log into it.
+    age_warnings(&server.data_dir());
+    server.restart();
+    server.post("/api/projects/1/feature_flags/", &json!({"key": "late"})).created();
+    server.kill();
+    fs::remove_file(server.data_dir().join("metadata.db-wal")).expect("its log");
+    let before = tree(&server.data_dir());
+    for _ in 0..2 {
+        let run = |arguments: &[&str]| {
+            let output = server.weir(arguments).output().expect("weir");
+            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+            assert!(text.contains("metadata.db-wal"), "{arguments:?}: {text}");
+            assert_same(&before, &tree(&server.data_dir()), &format!("{arguments:?}"));
+            (output.status.success(), text)
+        };
+        for (arguments, is_fine) in [
+            (&["query", "SELECT count(*) FROM events"][..], true),
+            (&["inspect"], true),
+            (&["inspect", "--verify"], false),
+        ] {
+            let (succeeds, text) = run(arguments);
+            assert_eq!(succeeds, is_fine, "{arguments:?}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -321,6 +410,17 @@ fn inspect_shows_what_there_is_with_a_server_and_without() {
     assert!(!is_fine, "{text}");
     assert!(shown(&text, "projects", "cannot be read").contains("metadata.db"), "{text}");
     assert_eq!(shown(&text, "table events", "rows"), "60");
+    // It is a data directory all the same, and messages name its files.
+    let path = server.data_dir().join("metadata.db");
+    for arguments in [&["query", "SELECT 1"][..], &["inspect"], &["keys", "list"]] {
+        let output = server.weir(arguments).output().expect("weir");
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+        assert!(text.contains(path.to_str().unwrap()), "{arguments:?}: {text}");
+        for wrong in ["is not a Weir data directory", "weir-copy-"] {
+            assert!(!text.contains(wrong), "{arguments:?}: {text}");
+        }
+        assert!(!path.exists(), "{arguments:?}");
+    }
 }
 
 #[test]

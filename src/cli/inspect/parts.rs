@@ -5,15 +5,18 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use bytesize::ByteSize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::app::copy::CopyError;
 use crate::app::copy::Source;
+use crate::app::directory::flushed;
 use crate::app::events_spec;
 use crate::app::overview::Overview;
 use crate::app::persons_spec;
+use crate::cli::explain;
 use crate::cli::inspect::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;
@@ -30,6 +33,8 @@ pub(super) struct Parts {
     data_dir: PathBuf,
     /// The process that serves the directory, and its address.
     server: Option<(u32, String)>,
+    /// Whether a process has it open that does not say where it is.
+    is_busy: bool,
     overview: anyhow::Result<Overview>,
     log: io::Result<LogFiles>,
     events: anyhow::Result<Option<DeltaTable>>,
@@ -56,12 +61,10 @@ impl Parts {
         let table =
             |name: &str, spec| runtime.block_on(open_table(&data_dir.join(name), spec, clock));
         let source = match Source::find(data_dir) {
-            // Without the metadata there may still be events.
-            Err(CopyError::Foreign(path)) if !data_dir.join("tables").is_dir() => {
-                return Err(CopyError::Foreign(path).into());
-            }
+            Err(error @ CopyError::Foreign(_)) => return Err(error.into()),
             source => source,
         };
+        let is_busy = matches!(source, Err(CopyError::Busy(_)));
         let events = table("tables/events", events_spec());
         let mut server = None;
         let overview = match source {
@@ -73,12 +76,17 @@ impl Parts {
                 answer.and_then(|body| Ok(serde_json::from_slice(&body)?))
             }
             Ok(Source::Copy(_)) if !data_dir.join("identity").is_dir() => {
-                Err(anyhow::anyhow!("there is no directory identity, which has the persons"))
+                Err(anyhow!("there is no directory identity, which has the persons"))
             }
             Ok(Source::Copy(copy)) => {
-                let flushed = flushed(data_dir, events.as_ref().ok());
+                let flushed = match &events {
+                    Ok(Some(table)) => flushed(data_dir, &table.current()),
+                    Ok(None) => Some(Sequence(0)),
+                    Err(_) => None,
+                };
                 let overview = Overview::of_copy(&copy, flushed, clock.clone());
-                runtime.block_on(overview).map_err(anyhow::Error::from)
+                let overview = runtime.block_on(overview);
+                overview.map_err(|error| anyhow!(copy.named(&explain(&error.into()))))
             }
             Err(error) => Err(error.into()),
         };
@@ -86,6 +94,7 @@ impl Parts {
         Ok(Self {
             data_dir: data_dir.to_path_buf(),
             server,
+            is_busy,
             overview,
             log: LogFiles::of(&data_dir.join("wal")),
             events,
@@ -111,6 +120,7 @@ impl Parts {
         let name = self.data_dir.display();
         match &self.server {
             Some((process, url)) => writeln!(out, "{name}, served by process {process} at {url}")?,
+            None if self.is_busy => writeln!(out, "{name}, which another process has open")?,
             None => writeln!(out, "{name}, which no server has open")?,
         }
         writeln!(out, "\nprojects")?;
@@ -165,14 +175,6 @@ impl LogFiles {
     }
 }
 
-/// The last record of the log that is in files.
-fn flushed(data_dir: &Path, events: Option<&Option<DeltaTable>>) -> Sequence {
-    let node = std::fs::read_to_string(data_dir.join("node-id")).unwrap_or_default();
-    let version = events.and_then(Option::as_ref).map(DeltaTable::current);
-    let last = version.and_then(|version| version.transaction(node.trim()));
-    Sequence(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
-}
-
 fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     let head = ["id", "project API key", "persons", "flags", "cohorts", "name"].map(str::to_owned);
     let mut rows = vec![head];
@@ -196,6 +198,12 @@ fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
         writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     line(out, "personal API keys", &overview.keys.to_string())?;
+    if overview.has_lost_changes {
+        writeln!(
+            out,
+            "  metadata.db-wal was removed, and the last changes with it: restore both from a backup"
+        )?;
+    }
     if overview.is_incomplete {
         writeln!(out, "  persons of the past are missing: restore identity/ from a backup")?;
     }

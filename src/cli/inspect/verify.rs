@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::path::Path;
 
+use anyhow::anyhow;
 use anyhow::bail;
 
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
+use crate::app::copy::CopyError;
+use crate::app::copy::Source;
 use crate::app::verify::Line;
 use crate::app::verify::Use;
 use crate::app::verify::verify;
+use crate::cli::explain;
 use crate::cli::small_runtime;
 use crate::clock::Clock;
 
@@ -19,24 +21,36 @@ use crate::clock::Clock;
 ///
 /// There is damage, or the directory cannot be read.
 pub(super) fn run(data_dir: &Path, clock: &Clock) -> anyhow::Result<()> {
-    // Held until the end: nobody begins to write meanwhile.
-    let holder = DirectoryLock::take(data_dir)?;
-    let directory_use = match &holder {
-        Holder::Nobody(_) => Use::Idle,
-        Holder::Server(_) | Holder::Unknown => Use::Served,
+    let source = match Source::find(data_dir) {
+        // A server that starts or ends.
+        Err(CopyError::Busy(_)) => None,
+        found => Some(found?),
+    };
+    // Engines write to what they open.
+    let copy = match &source {
+        Some(Source::Copy(copy)) => Some(copy),
+        Some(Source::Server(_)) | None => None,
+    };
+    let (root, directory_use) = match copy {
+        Some(copy) => (copy.path(), Use::Idle),
+        None => (data_dir, Use::Served),
+    };
+    let named = |text: String| match copy {
+        Some(copy) => copy.named(&text),
+        None => text,
     };
     let runtime = small_runtime()?;
     let mut out = std::io::stdout().lock();
     let mut findings = 0_u64;
-    verify(data_dir, directory_use, (runtime.handle(), clock), &mut |line| match line {
-        Line::Checked(text) => writeln!(out, "checked   {text}"),
-        Line::Skipped(text) => writeln!(out, "skipped   {text}"),
+    let verified = verify(root, directory_use, (runtime.handle(), clock), &mut |line| match line {
+        Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
+        Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
         Line::Finding(text) => {
             findings += 1;
-            writeln!(out, "DAMAGED   {text}")
+            writeln!(out, "DAMAGED   {}", named(text))
         }
-    })?;
-    drop(holder);
+    });
+    verified.map_err(|error| anyhow!(named(explain(&error.into()))))?;
     if findings > 0 {
         bail!("{findings} findings of damage in {}", data_dir.display());
     }

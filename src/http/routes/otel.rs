@@ -25,7 +25,8 @@ use crate::wire::otlp::Form;
 /// `POST /i/v0/ai/otel`: an `ExportTraceServiceRequest` as protobuf or JSON. The token stands in `?token=`
 /// or in `Authorization`, and is checked before the body is read. The answer has the form of the request.
 pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
-    let in_query = request.query("token").or_else(|| request.query("api_key"));
+    let named = |name| request.query(name).filter(|token| !token.trim().is_empty());
+    let in_query = named("token").or_else(|| named("api_key"));
     let token = in_query.as_deref().or_else(|| auth::project_token(&request));
     let token = token.unwrap_or_default().trim().to_owned();
     if app.metadata.snapshot().project_by_token(&token).is_none() {

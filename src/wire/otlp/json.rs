@@ -12,6 +12,7 @@ use serde::de::MapAccess;
 use serde::de::SeqAccess;
 use serde::de::Visitor;
 
+use crate::wire::otlp::ATTRIBUTES_MAX;
 use crate::wire::otlp::Attributes;
 use crate::wire::otlp::DEPTH_MAX;
 use crate::wire::otlp::Resource;
@@ -20,12 +21,18 @@ use crate::wire::otlp::Span;
 use crate::wire::otlp::Value;
 use crate::wire::otlp::hex;
 use crate::wire::otlp::mapping::is_of_ai;
+use crate::wire::repair::repair;
 
 /// Reads a request; `None` if it is none.
 pub(super) fn read(body: &[u8]) -> Option<Vec<Resource>> {
+    // What JavaScript cut in the middle of a pair, and its like, does not cost the whole export.
+    parsed(body).or_else(|| parsed(&repair(body)?))
+}
+
+fn parsed(body: &[u8]) -> Option<Vec<Resource>> {
     // Structures are read from arrays too, which no exporter sends.
-    let body = body.trim_ascii_start();
-    let request: Request = serde_json::from_slice(body).ok().filter(|_| body.starts_with(b"{"))?;
+    let body = Some(body.trim_ascii_start()).filter(|body| body.starts_with(b"{"))?;
+    let request: Request = serde_json::from_slice(body).ok()?;
     Some(request.resource_spans.0)
 }
 
@@ -74,6 +81,8 @@ impl<'de, T: Item> Deserialize<'de> for Kept<T> {
                 while let Some(wire) = list.next_element()? {
                     kept.extend(T::of(wire));
                 }
+                // A list begins with room for four, and there may be one in every object.
+                kept.shrink_to_fit();
                 Ok(Kept(kept))
             }
 
@@ -228,7 +237,7 @@ impl Item for Value {
 }
 
 fn attributes(pairs: Kept<Pair>) -> Attributes {
-    let mut attributes = Attributes::default();
+    let mut attributes = Attributes(Vec::with_capacity(pairs.0.len().min(ATTRIBUTES_MAX)));
     for Pair(key, value) in pairs.0 {
         attributes.add(key, Some(value).filter(|value| depth(value) <= DEPTH_MAX));
     }
@@ -301,8 +310,7 @@ fn map_of(pairs: Values<Pair>) -> Value {
 }
 
 /// A number, or a text that says one or names one.
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
+#[derive(Default)]
 enum Number {
     Unsigned(u64),
     Signed(i64),
@@ -310,6 +318,42 @@ enum Number {
     Text(String),
     #[default]
     None,
+}
+
+/// Not derived as an untagged one: that keeps whatever stands there, in many times its bytes, before it looks
+/// what it is.
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Kinds;
+        impl Visitor<'_> for Kinds {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or a text that says one")
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Number, E> {
+                Ok(Number::Unsigned(number))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Number, E> {
+                Ok(Number::Signed(number))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Number, E> {
+                Ok(Number::Double(number))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Number, E> {
+                Ok(Number::Text(text.to_owned()))
+            }
+
+            fn visit_unit<E>(self) -> Result<Number, E> {
+                Ok(Number::None)
+            }
+        }
+        deserializer.deserialize_any(Kinds)
+    }
 }
 
 impl Number {

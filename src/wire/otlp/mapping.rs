@@ -1,7 +1,10 @@
 //! One span as an event: which name it gets, whose it is, and what its attributes are called.
 //!
-//! Source of the rules: `rust/capture/src/otel` and `nodejs/src/ingestion/ai/otel` of PostHog. Attributes
-//! that they give no other name stay as they are.
+//! Source of the rules: `rust/capture/src/otel` and `nodejs/src/ingestion/ai/otel` of PostHog, but for the
+//! names that single libraries have (Vercel's, Traceloop, Pydantic AI), which stay as they are, as everything
+//! does that the rules give no other name: see `schemas/compatibility.md`.
+
+use std::borrow::Cow;
 
 use chrono::DateTime;
 use chrono::SecondsFormat;
@@ -70,6 +73,9 @@ const SESSION_IDS: [&str; 4] = [
     "gen_ai.conversation.id",
 ];
 
+/// Longest session that a distinct id is made of. Ids of sessions are short, and each span asks again.
+const SESSION_MAX_BYTES: usize = 1024;
+
 /// Where the status of a failed call to a model stands.
 const HTTP_STATUSES: [&str; 4] =
     ["$ai_http_status", "http.response.status_code", "http.status_code", "error.status_code"];
@@ -85,50 +91,58 @@ pub(super) fn is_of_ai(attributes: &Attributes) -> bool {
     PREFIXES.iter().any(|prefix| attributes.has_prefix(prefix))
 }
 
-/// The properties of an event under construction.
+/// The properties of an event under construction. What is of the resource is there once for all its spans:
+/// a body of a few kilobytes would keep a core busy for minutes if each of them had a copy.
 #[derive(Default)]
-struct Properties(Vec<(String, Value)>);
+struct Properties<'a>(Vec<(&'a str, Cow<'a, Value>)>);
 
-impl Properties {
+impl<'a> Properties<'a> {
     fn place(&self, key: &str) -> Option<usize> {
-        self.0.iter().position(|(own, _)| own == key)
+        self.0.iter().position(|(own, _)| *own == key)
     }
 
     fn has(&self, key: &str) -> bool {
         self.place(key).is_some()
     }
 
-    fn set(&mut self, key: &str, value: Value) {
+    fn set(&mut self, key: &'a str, value: Value) {
+        self.put(key, Cow::Owned(value));
+    }
+
+    fn put(&mut self, key: &'a str, value: Cow<'a, Value>) {
         match self.place(key).and_then(|place| self.0.get_mut(place)) {
             Some((_, own)) => *own = value,
-            None => self.0.push((key.to_owned(), value)),
+            None => self.0.push((key, value)),
         }
     }
 
-    fn remove(&mut self, key: &str) -> Option<Value> {
+    fn remove(&mut self, key: &str) -> Option<Cow<'a, Value>> {
         Some(self.0.remove(self.place(key)?).1)
     }
 }
 
 /// Writes the event of a span as JSON.
-pub(super) fn write_event(out: &mut Vec<u8>, resource: &Resource, scope: &Scope, span: &Span) {
+pub(super) fn write_event<'a>(
+    out: &mut Vec<u8>,
+    resource: &'a Resource,
+    scope: &Scope,
+    span: &'a Span,
+) {
     let mut properties = Properties::default();
     let is_noise = |key: &str| NOISE.iter().any(|prefix| key.starts_with(prefix));
     for (key, value) in resource.attributes.0.iter().filter(|(key, _)| !is_noise(key)) {
-        properties.set(key, value.clone());
+        properties.put(key, Cow::Borrowed(value));
     }
     for (key, value) in &span.attributes.0 {
-        properties.set(key, value.clone());
+        properties.put(key, Cow::Borrowed(value));
     }
-    let of_both = |keys: &[&str]| -> Option<String> {
-        let of = |attributes: &Attributes| {
-            keys.iter().find_map(|key| attributes.text(key)).map(str::to_owned)
-        };
+    let of_both = |keys: &[&str]| {
+        let of = |attributes: &'a Attributes| keys.iter().find_map(|key| attributes.text(key));
         of(&span.attributes).or_else(|| of(&resource.attributes))
     };
     let session = of_both(&SESSION_IDS);
     let text = |text: &str| Value::Text(text.to_owned());
-    if let Some(session) = session.as_deref().filter(|_| !properties.has("$ai_session_id")) {
+    if let Some(session) = session.filter(|_| !properties.has("$ai_session_id")) {
         properties.set("$ai_session_id", text(session));
     }
     let named = of_both(&DISTINCT_IDS);
@@ -136,10 +150,11 @@ pub(super) fn write_event(out: &mut Vec<u8>, resource: &Resource, scope: &Scope,
         // A trace is nobody.
         properties.set("$process_person_profile", Value::Boolean(false));
     }
-    let distinct_id = named.unwrap_or_else(|| derived_id(session.as_deref(), span));
+    let distinct_id = named.map_or_else(|| Cow::Owned(derived_id(session, span)), Cow::Borrowed);
     let disabled = properties.remove("posthog.geoip_disable");
     if !properties.has("$geoip_disable") {
-        properties.set("$geoip_disable", disabled.unwrap_or(Value::Boolean(true)));
+        let disabled = disabled.unwrap_or(Cow::Owned(Value::Boolean(true)));
+        properties.put("$geoip_disable", disabled);
     }
     properties.set("$ai_trace_id", text(&span.trace_id));
     properties.set("$ai_span_id", text(&span.span_id));
@@ -200,7 +215,7 @@ fn event_name(attributes: &Attributes) -> &'static str {
 
 /// The distinct id of a span that names nobody: one for each session, else for each trace.
 fn derived_id(session: Option<&str>, span: &Span) -> String {
-    let name = match session {
+    let name = match session.filter(|session| session.len() <= SESSION_MAX_BYTES) {
         Some(session) => format!("session:{session}"),
         None if is_id(&span.trace_id) => format!("trace:{}", span.trace_id),
         None => format!("span:{}", span.span_id),
@@ -220,7 +235,7 @@ fn seconds(span: &Span) -> Option<f64> {
 }
 
 /// What went wrong, if the span says that something did: the last exception, else the status.
-fn note_error(properties: &mut Properties, span: &Span) {
+fn note_error(properties: &mut Properties<'_>, span: &Span) {
     if !span.is_error {
         return;
     }
@@ -238,32 +253,34 @@ fn note_error(properties: &mut Properties, span: &Span) {
         };
         properties.set("$ai_error", Value::Text(error));
     }
-    let found = HTTP_STATUSES.iter().find_map(|key| match exception.get(key) {
-        Some(Value::Integer(status)) => Some(*status),
-        _ => match span.attributes.get(key) {
-            Some(Value::Integer(status)) => Some(*status),
-            Some(Value::Text(status)) => status.parse().ok(),
-            _ => None,
-        },
-    });
-    if let Some(status) = found.filter(|status| (100..=599).contains(status)) {
+    // What is no status hides no other.
+    let status = |attributes: &Attributes, key: &str| {
+        let status = match attributes.get(key)? {
+            Value::Integer(status) => *status,
+            Value::Text(status) => status.parse().ok()?,
+            _ => return None,
+        };
+        Some(status).filter(|status| (100..=599).contains(status))
+    };
+    let of_either = |key| status(exception, key).or_else(|| status(&span.attributes, key));
+    if let Some(status) = HTTP_STATUSES.into_iter().find_map(of_either) {
         properties.set("$ai_http_status", Value::Integer(status));
     }
 }
 
 /// Gives attributes the names of properties.
-fn rename(properties: &mut Properties) {
+fn rename(properties: &mut Properties<'_>) {
     for (from, to) in RENAMED {
         if let Some(value) = properties.remove(from) {
             let is_messages = matches!(to, "$ai_input" | "$ai_output_choices");
-            properties.set(to, if is_messages { messages(value) } else { value });
+            properties.put(to, if is_messages { messages(value) } else { value });
         }
     }
     for (from, to) in FALLBACKS {
         if let Some(value) = properties.remove(from)
             && !properties.has(to)
         {
-            properties.set(to, value);
+            properties.put(to, value);
         }
     }
     for key in STRIPPED {
@@ -272,10 +289,13 @@ fn rename(properties: &mut Properties) {
 }
 
 /// Messages, which come as JSON in a text.
-fn messages(value: Value) -> Value {
-    match value {
-        Value::Text(text) if super::json::is_json(&text) => Value::Json(text),
-        other => other,
+fn messages(value: Cow<'_, Value>) -> Cow<'_, Value> {
+    match &*value {
+        Value::Text(text) if super::json::is_json(text) => match value.into_owned() {
+            Value::Text(text) => Cow::Owned(Value::Json(text)),
+            other => Cow::Owned(other),
+        },
+        _ => value,
     }
 }
 
@@ -283,7 +303,7 @@ fn write(
     out: &mut Vec<u8>,
     (name, distinct_id): (&str, &str),
     span: &Span,
-    properties: &Properties,
+    properties: &Properties<'_>,
 ) {
     let mut head = Map::from_iter([
         ("event".to_owned(), name.into()),
@@ -301,13 +321,13 @@ fn write(
     }
     out.extend(serde_json::Value::Object(head).to_string().trim_end_matches('}').as_bytes());
     out.extend(b",\"properties\":");
-    write_map(out, &properties.0);
+    write_map(out, properties.0.iter().map(|(key, value)| (*key, &**value)));
     out.push(b'}');
 }
 
-fn write_map(out: &mut Vec<u8>, members: &[(String, Value)]) {
+fn write_map<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, &'a Value)>) {
     out.push(b'{');
-    for (place, (key, value)) in members.iter().enumerate() {
+    for (place, (key, value)) in members.enumerate() {
         if place > 0 {
             out.push(b',');
         }
@@ -321,7 +341,9 @@ fn write_map(out: &mut Vec<u8>, members: &[(String, Value)]) {
 fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Json(text) => out.extend(text.as_bytes()),
-        Value::Map(members) => write_map(out, members),
+        Value::Map(members) => {
+            write_map(out, members.iter().map(|(key, value)| (key.as_str(), value)));
+        }
         Value::List(items) => {
             out.push(b'[');
             for (place, item) in items.iter().enumerate() {

@@ -4,6 +4,7 @@
 use crate::wire::otlp::Attributes;
 use crate::wire::otlp::DEPTH_MAX;
 use crate::wire::otlp::Resource;
+use crate::wire::otlp::Room;
 use crate::wire::otlp::Scope;
 use crate::wire::otlp::Span;
 use crate::wire::otlp::Value;
@@ -67,22 +68,32 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Reads a request; `None` if it is none.
-pub(super) fn read(body: &[u8]) -> Option<Vec<Resource>> {
-    let mut resources = Vec::new();
-    each(body, |number, field| {
+/// What `one` makes of each message of field 1; the inner `None` is not kept.
+fn repeated<'a, T>(
+    bytes: &'a [u8],
+    mut one: impl FnMut(&'a [u8]) -> Option<Option<T>>,
+) -> Option<Vec<T>> {
+    let mut items = Vec::new();
+    each(bytes, |number, field| {
         if let (1, Field::Bytes(bytes)) = (number, field) {
-            let resource = resource_spans(bytes)?;
-            if !resource.scopes.is_empty() {
-                resources.push(resource);
-            }
+            items.extend(one(bytes)?);
         }
         Some(())
     })?;
-    Some(resources)
+    // A list begins with room for four, and a message may have one in each of its lists.
+    items.shrink_to_fit();
+    Some(items)
 }
 
-fn resource_spans(bytes: &[u8]) -> Option<Resource> {
+/// Reads a request; `None` if it is none, or there are more spans than there is room for.
+pub(super) fn read(body: &[u8], room: &mut Room) -> Option<Vec<Resource>> {
+    repeated(body, |bytes| {
+        let resource = resource_spans(bytes, room)?;
+        Some(Some(resource).filter(|resource| !resource.scopes.is_empty()))
+    })
+}
+
+fn resource_spans(bytes: &[u8], room: &mut Room) -> Option<Resource> {
     let mut resource = Resource::default();
     each(bytes, |number, field| {
         match (number, field) {
@@ -91,7 +102,7 @@ fn resource_spans(bytes: &[u8]) -> Option<Resource> {
                 _ => Some(()),
             })?,
             (2, Field::Bytes(bytes)) => {
-                let scope = scope_spans(bytes)?;
+                let scope = scope_spans(bytes, room)?;
                 if !scope.spans.is_empty() {
                     resource.scopes.push(scope);
                 }
@@ -100,10 +111,12 @@ fn resource_spans(bytes: &[u8]) -> Option<Resource> {
         }
         Some(())
     })?;
+    resource.attributes.0.shrink_to_fit();
+    resource.scopes.shrink_to_fit();
     Some(resource)
 }
 
-fn scope_spans(bytes: &[u8]) -> Option<Scope> {
+fn scope_spans(bytes: &[u8], room: &mut Room) -> Option<Scope> {
     let mut scope = Scope::default();
     each(bytes, |number, field| {
         match (number, field) {
@@ -116,6 +129,7 @@ fn scope_spans(bytes: &[u8]) -> Option<Scope> {
             (2, Field::Bytes(bytes)) => {
                 let span = span(bytes)?;
                 if is_of_ai(&span.attributes) {
+                    room.take()?;
                     scope.spans.push(span);
                 }
             }
@@ -123,6 +137,7 @@ fn scope_spans(bytes: &[u8]) -> Option<Scope> {
         }
         Some(())
     })?;
+    scope.spans.shrink_to_fit();
     Some(scope)
 }
 
@@ -153,6 +168,7 @@ fn span(bytes: &[u8]) -> Option<Span> {
         }
         Some(())
     })?;
+    span.attributes.0.shrink_to_fit();
     Some(span)
 }
 
@@ -166,6 +182,7 @@ fn event(bytes: &[u8]) -> Option<(String, Attributes)> {
         }
         Some(())
     })?;
+    attributes.0.shrink_to_fit();
     Some((name, attributes))
 }
 
@@ -198,38 +215,19 @@ fn value(bytes: &[u8], levels: usize) -> Option<Option<Value>> {
             (3, Field::Varint(number)) => Some(Value::Integer(number.cast_signed())),
             (4, Field::Fixed64(bits)) => Some(Value::Double(f64::from_bits(bits))),
             (5 | 6, Field::Bytes(_)) if levels == 0 => None,
-            (5, Field::Bytes(bytes)) => Some(Value::List(list(bytes, levels - 1)?)),
-            (6, Field::Bytes(bytes)) => Some(Value::Map(map(bytes, levels - 1)?)),
+            (5, Field::Bytes(bytes)) => {
+                Some(Value::List(repeated(bytes, |bytes| value(bytes, levels - 1))?))
+            }
+            (6, Field::Bytes(bytes)) => Some(Value::Map(repeated(bytes, |bytes| {
+                let (key, value) = key_value(bytes, levels - 1)?;
+                Some(value.map(|value| (key, value)))
+            })?)),
             (7, Field::Bytes(bytes)) => Some(Value::Text(hex(bytes))),
             _ => return Some(()),
         };
         Some(())
     })?;
     Some(found)
-}
-
-fn list(bytes: &[u8], levels: usize) -> Option<Vec<Value>> {
-    let mut items = Vec::new();
-    each(bytes, |number, field| {
-        if let (1, Field::Bytes(bytes)) = (number, field) {
-            items.extend(value(bytes, levels)?);
-        }
-        Some(())
-    })?;
-    Some(items)
-}
-
-fn map(bytes: &[u8], levels: usize) -> Option<Vec<(String, Value)>> {
-    let mut members = Vec::new();
-    each(bytes, |number, field| {
-        if let (1, Field::Bytes(bytes)) = (number, field)
-            && let (key, Some(value)) = key_value(bytes, levels)?
-        {
-            members.push((key, value));
-        }
-        Some(())
-    })?;
-    Some(members)
 }
 
 /// An `ExportTraceServiceResponse` with a `partial_success`.

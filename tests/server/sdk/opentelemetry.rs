@@ -119,6 +119,8 @@ fn exports_by_hand_are_answered_as_the_protocol_says() {
         (format!("{PATH}/"), Some(TOKEN)),
         (format!("{PATH}?token={TOKEN}"), None),
         (format!("{PATH}?api_key={TOKEN}"), None),
+        (format!("{PATH}?token=&api_key={TOKEN}"), None),
+        (format!("{PATH}?token="), Some(&*bearer)),
     ] {
         let headers: Vec<_> = authorization
             .map(|value| ("authorization", value))
@@ -146,9 +148,11 @@ fn exports_by_hand_are_answered_as_the_protocol_says() {
     );
     assert_eq!(server.count("SELECT count(*) AS n FROM events"), 2);
     // Nothing about AI is no error; neither form has anything to say then.
-    for (media_type, body) in
-        [("application/json", request(json!([]))), ("application/x-protobuf", "\u{a}\0".to_owned())]
-    {
+    for (media_type, body) in [
+        ("application/json", request(json!([]))),
+        ("application/x-protobuf", "\u{a}\0".to_owned()),
+        ("application/x-protobuf", String::new()),
+    ] {
         let headers = [headers[0], ("content-type", media_type)];
         let answer = export(&server, &headers, &body);
         let expected = if media_type == "application/json" { &b"{}"[..] } else { b"" };
