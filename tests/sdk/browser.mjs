@@ -160,9 +160,12 @@ const capture = async (event, properties, { options, said, leave } = {}) => {
   told.uuid = await page.evaluate(
     ([event, properties, options, leave]) => {
       // The SDK loses what it is just compressing when a page closes, and on a busy machine a page takes longer to
-      // close than the SDK waits for more events: what is left here is sent by the end of the page alone.
+      // close than the SDK waits for more events. So its timers end here, and the end of the page alone sends.
       const later = window.setTimeout
-      if (leave) window.setTimeout = (work, millis) => (millis >= 250 ? 0 : later(work, millis))
+      if (leave) {
+        for (let timer = later(() => {}); timer > 0; timer--) clearTimeout(timer)
+        window.setTimeout = () => 0
+      }
       const { uuid } = posthog.capture(event, properties, options)
       if (leave === 'reload') later(() => location.reload())
       else if (leave) later(() => (location.href = leave))

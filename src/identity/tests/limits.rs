@@ -85,9 +85,9 @@ fn deletions_of_persons_with_one_id_leave_no_splits() {
     };
     let both = vec![op("a", OpKind::Touch), delete("a"), op("a", OpKind::Touch)];
     identities.apply(&[record(1, both)]).expect("applies");
-    assert!(!identities.overrides().has_splits());
+    assert!(!identities.overrides().has_splits(PROJECTS[0]));
     identities.apply(&[record(2, vec![merge("a", "b"), delete("a")])]).expect("applies");
-    assert!(identities.overrides().has_splits());
+    assert!(identities.overrides().has_splits(PROJECTS[0]));
 }
 
 /// Goal: a chain of merges, each of which would move all ids of before, ends within one record, and the
