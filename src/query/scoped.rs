@@ -169,8 +169,9 @@ impl ExecutionPlan for ScopedExec {
         &self.properties
     }
 
+    /// It does, but what asks for an order stays above: a sort below would evaluate it on rows of others.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {

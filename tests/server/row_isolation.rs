@@ -31,6 +31,18 @@ fn questions() -> Vec<(String, Value)> {
             all.clone(),
         ),
         (
+            format!("SELECT count(*) AS n FROM (SELECT lag(event) OVER (ORDER BY {FAILING}) AS r FROM events) WHERE r IS NULL OR r = 'mine'"),
+            all.clone(),
+        ),
+        (
+            format!("SELECT array_length(array_agg(event ORDER BY {FAILING})) AS n FROM events"),
+            all.clone(),
+        ),
+        (
+            format!("SELECT max(n) AS n FROM (SELECT row_number() OVER (PARTITION BY {FAILING} ORDER BY {FAILING}) AS n FROM events)"),
+            all.clone(),
+        ),
+        (
             "SELECT count(*) AS n FROM events WHERE 1 / (CASE event WHEN 'mine' THEN 1 ELSE 0 END) > 0"
                 .to_owned(),
             all.clone(),

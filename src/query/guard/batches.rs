@@ -120,7 +120,7 @@ impl BoundBatches {
         });
         let is_narrow = row_bytes.is_some_and(|bytes| bytes <= NARROW_BYTES);
         if input.is::<BoundedExec>()
-            || (is_narrow && !matches!(used, Use::Window { .. } | Use::Sorted))
+            || (is_narrow && !matches!(used, Use::Gathered(_) | Use::Sorted))
         {
             return Arc::clone(input);
         }
@@ -129,7 +129,7 @@ impl BoundBatches {
 }
 
 /// What an operator does with the rows of an input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Use {
     /// It copies them, batch by batch.
     Copied,
@@ -137,10 +137,12 @@ enum Use {
     Repeated(Views),
     /// It makes a row for each element of the lists in these columns, at these depths.
     Unnested(Vec<(usize, usize)>),
-    /// It copies values of one of them, which may be of an earlier batch, into each row of a batch.
-    Carried,
-    /// It keeps all of them until the end, and does not account for it; it may copy one of them into each.
-    Window { is_wide: bool },
+    /// It copies arguments of these windows in one of them, which may be of an earlier batch, into each row
+    /// of a batch.
+    Carried(Vec<Arc<dyn WindowExpr>>),
+    /// It keeps all of them until the end, and does not account for it; and it copies arguments of these
+    /// windows in one of them into each.
+    Gathered(Vec<Arc<dyn WindowExpr>>),
     /// It keeps values until the end, and accounts for the views alone.
     Collected,
     /// It keeps batches until it spills them, and accounts for all of their buffers.
@@ -155,14 +157,15 @@ impl Use {
             return Self::Unnested(columns.collect());
         }
         if let Some(window) = operator.downcast_ref::<WindowAggExec>() {
-            return Self::Window { is_wide: is_wide(window.window_expr()) };
+            return Self::Gathered(wide(window.window_expr()));
         }
         if let Some(window) = operator.downcast_ref::<BoundedWindowAggExec>() {
             let windows = window.window_expr();
-            return match windows.iter().all(|window| is_near(window)) {
-                true if is_wide(windows) => Self::Carried,
-                true => Self::Copied,
-                false => Self::Window { is_wide: is_wide(windows) },
+            let wide = wide(windows);
+            return match windows.iter().all(is_near) {
+                true if wide.is_empty() => Self::Copied,
+                true => Self::Carried(wide),
+                false => Self::Gathered(wide),
             };
         }
         if let Some(aggregate) = operator.downcast_ref::<AggregateExec>() {
@@ -250,7 +253,7 @@ impl ExecutionPlan for BoundedExec {
         let kept = MemoryConsumer::new(self.name()).register(&self.pool);
         let batches = self.input.execute(partition, context)?;
         let used = self.used.clone();
-        // Of the batches so far: bytes of the widest row, rows, and bytes of the output of a window.
+        // Of the batches so far: bytes of the widest arguments of windows, rows, and bytes of their output.
         let (mut widest, mut rows, mut outputs) = (0_usize, 0_usize, 0_usize);
         let pieces = batches.map(move |batch| {
             let batch = batch?;
@@ -262,23 +265,18 @@ impl ExecutionPlan for BoundedExec {
                 }
                 Use::Repeated(views) => check_widest(&batch, *views, rows_max)?,
                 Use::Unnested(columns) => return unnestable(&batch, columns),
-                Use::Carried => {
-                    let bytes = bytes_of_rows(batch.num_rows(), batch.columns(), Views::Expanded);
-                    widest = bytes.into_iter().fold(widest, usize::max);
+                Use::Carried(windows) => {
+                    widest = widest.max(widest_argument(&batch, windows)?);
                     return Ok(cut(&batch, &vec![widest; batch.num_rows()], rows_max));
                 }
-                Use::Window { is_wide } => {
-                    let bytes = batch.get_array_memory_size().saturating_mul(WINDOW_COPIES);
-                    let mut more = bytes;
-                    if *is_wide {
-                        // As much again as if all rows so far had the value of the widest one.
-                        let own = bytes_of_rows(batch.num_rows(), batch.columns(), Views::Expanded);
-                        widest = own.into_iter().fold(widest, usize::max);
-                        rows = rows.saturating_add(batch.num_rows());
-                        let made = widest.saturating_mul(rows);
-                        more = more.saturating_add(made.saturating_sub(outputs));
-                        outputs = outputs.max(made);
-                    }
+                Use::Gathered(windows) => {
+                    let kept_bytes = batch.get_array_memory_size().saturating_mul(WINDOW_COPIES);
+                    // As if all rows so far got the widest of all arguments so far.
+                    widest = widest.max(widest_argument(&batch, windows)?);
+                    rows = rows.saturating_add(batch.num_rows());
+                    let made = widest.saturating_mul(rows);
+                    let more = kept_bytes.saturating_add(made.saturating_sub(outputs));
+                    outputs = made;
                     kept.try_grow(more).map_err(|_| exhausted("windows", &kept))?;
                 }
                 Use::Collected => {
@@ -294,13 +292,25 @@ impl ExecutionPlan for BoundedExec {
     }
 }
 
-/// Whether windows make values of no fixed width, for each row one.
-fn is_wide(windows: &[Arc<dyn WindowExpr>]) -> bool {
-    let wide = |window: &Arc<dyn WindowExpr>| {
+/// Those of the windows that make values of no fixed width, for each row one.
+fn wide(windows: &[Arc<dyn WindowExpr>]) -> Vec<Arc<dyn WindowExpr>> {
+    let is_wide = |window: &&Arc<dyn WindowExpr>| {
         let field = window.field();
         field.map_or(true, |field| sizes::width(field.data_type()).is_none())
     };
-    windows.iter().any(wide)
+    windows.iter().filter(is_wide).cloned().collect()
+}
+
+/// Bytes of the widest arguments of windows in a batch, together.
+fn widest_argument(batch: &RecordBatch, windows: &[Arc<dyn WindowExpr>]) -> Result<usize> {
+    let mut sum: usize = 0;
+    for window in windows {
+        for argument in window.evaluate_args(batch)? {
+            let widest = sizes::rows(&argument, Views::Expanded).into_iter().max();
+            sum = sum.saturating_add(widest.unwrap_or(0));
+        }
+    }
+    Ok(sum)
 }
 
 /// Whether a window looks no further than some rows back or ahead, or at sums of all before: by its frame

@@ -189,6 +189,8 @@ async fn answers_are_as_without_limits() {
         "SELECT s ~ 'x{2}' AS v, CAST(s AS VARCHAR) AS w, count(*) AS x FROM t WHERE n < 9 \
          GROUP BY CUBE(s ~ 'x{2}', CAST(s AS VARCHAR)) ORDER BY 1, 2, 3",
         "SELECT approx_percentile_cont(n, 0.5, 100) AS v FROM t",
+        "SELECT n, max(upper(s)) OVER (ORDER BY n) AS v, first_value(s) OVER (PARTITION BY n % 3 ORDER BY n \
+         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS w FROM t ORDER BY n",
         "SELECT n, max(s) OVER (ORDER BY n) AS v, lead(s, 3) OVER (ORDER BY n) AS w, \
          sum(n) OVER (ORDER BY n ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) AS x, \
          sum(n) OVER (ORDER BY n ROWS BETWEEN CURRENT ROW AND 1500 FOLLOWING) AS y FROM t ORDER BY n",
@@ -253,6 +255,8 @@ async fn what_takes_too_much_is_refused() {
          (SELECT repeat(s, 2000) AS s, n FROM t))",
         "SELECT max(length(v)) FROM (SELECT max(a) OVER () AS v FROM \
          (SELECT CASE WHEN n = 5 THEN repeat('z', 1000000) ELSE s END AS a FROM t))",
+        "SELECT max(length(v)) FROM (SELECT max(CASE WHEN n = 5 THEN repeat('z', 1000000) ELSE s END) OVER () \
+         AS v FROM t)",
         "SELECT CAST(NULL AS VARCHAR[1000][1000][1000])",
         "SELECT CAST(NULL AS VARCHAR[100])",
         "SELECT TRY_CAST(s AS VARCHAR[1000][1000][1000][1000][1000]) FROM t",
