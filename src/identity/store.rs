@@ -559,11 +559,11 @@ impl Identities {
 
     /// Has the state lost what the one in another directory has not, as a disk may that was full.
     #[cfg(test)]
-    pub(super) fn fall_back_to(&self, other: &Path) {
+    pub(super) fn fall_back_to(&self, other: &Path) -> Result<(), IdentityError> {
         self.close(&mut self.shared.writer.lock());
-        std::fs::remove_dir_all(&self.shared.directory).expect("removes");
-        std::fs::rename(other, &self.shared.directory).expect("renames");
-        self.reopen().expect("opens again");
+        std::fs::remove_dir_all(&self.shared.directory).map_err(fjall::Error::from)?;
+        std::fs::rename(other, &self.shared.directory).map_err(fjall::Error::from)?;
+        self.reopen()
     }
 
     /// Writes all buffers to files, as the database does when they are full.

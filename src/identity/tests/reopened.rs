@@ -41,7 +41,7 @@ fn survivors_of_what_was_lost_are_forgotten() {
     identities.apply(&later).expect("applies");
     let lost = identities.overrides();
     assert_eq!(lost.get(project, b).expect("reads"), Some(c));
-    identities.fall_back_to(&saved);
+    identities.fall_back_to(&saved).expect("opens again");
     assert_eq!(identities.overrides().get(project, b).expect("reads"), Some(a));
     assert_eq!(identities.overrides().get(project, a).expect("reads"), None);
     let late = lost.get(project, b);
@@ -81,7 +81,7 @@ fn deletions_are_of_the_record_that_they_are_said_to_be_of() {
         is_seen(0);
         identities.apply(deletion).expect("applies");
         is_seen(1);
-        identities.fall_back_to(&saved);
+        identities.fall_back_to(&saved).expect("opens again");
         is_seen(0);
         identities.apply(deletion).expect("applies");
         is_seen(1);

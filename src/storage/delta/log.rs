@@ -3,11 +3,12 @@
 //!
 //! # Damage
 //!
-//! A commit that cannot be read, or that is missing although later ones are there, is passed over as
-//! a whole, and a checkpoint that cannot be read gives way to an older one: the rest of the table is
+//! A commit that cannot be read, or that is missing although later ones are there, is passed over as a
+//! whole, and a checkpoint that cannot be read gives way to an older one: the rest of the table is
 //! served. Commits and checkpoints of this program have checksums: a flipped digit would be another
-//! version or another bound, and hide rows. Our own crashes leave no such file. A commit gets its name only after its bytes are synced
-//! (`storage::durable`), so it is whole or absent, also the last one after a power cut.
+//! version or another bound, and hide rows. Our own crashes leave no such file. A commit gets its name
+//! only after its bytes are synced (`storage::durable`), so it is whole or absent, also the last one
+//! after a power cut.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
