@@ -40,12 +40,14 @@ pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(batch.schema(), columns.collect::<Result<_, _>>()?)
 }
 
+/// First the rows, since values that fit into their views have no buffers to collect.
 fn copied(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, ArrowError> {
-    match column.data_type() {
-        DataType::Utf8View => Ok(Arc::new(column.as_string_view().gc())),
-        DataType::BinaryView => Ok(Arc::new(column.as_binary_view().gc())),
-        _ => take(column, rows, None),
-    }
+    let column = take(column, rows, None)?;
+    Ok(match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column,
+    })
 }
 
 #[cfg(test)]
