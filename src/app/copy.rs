@@ -272,7 +272,6 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
-    use std::time::SystemTime;
 
     use super::CopyError;
     use super::Source;
@@ -342,8 +341,9 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let at = |name: &str| temporary.path().join(name);
         let age = |name: &str| {
-            let before = SystemTime::now() - Duration::from_secs(120);
-            File::open(at(name)).unwrap().set_modified(before).unwrap();
+            let file = File::open(at(name)).unwrap();
+            let made = file.metadata().unwrap().modified().unwrap();
+            file.set_modified(made - Duration::from_secs(120)).unwrap();
         };
         for name in ["weir-copy-left", "weir-copy-used", "weir-copy-new", "weir-other"] {
             fs::create_dir_all(at(name).join("wal")).unwrap();

@@ -57,8 +57,8 @@ pub(super) async fn open_metadata(
     let path = data_dir.join("metadata.db");
     if has_lost_wal(&path) {
         metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
+        // Without the whole path: a command reads a copy, which is gone afterwards.
         tracing::error!(
-            path = %path.display(),
             "metadata.db-wal was removed: changes of projects, keys and flags since it was last \
              written into metadata.db are lost; restore both from a backup of the same time"
         );

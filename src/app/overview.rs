@@ -98,8 +98,8 @@ impl Overview {
         })
     }
 
-    /// What a copy holds of which everything up to the record `flushed` is in files, if that is known. The log is not replayed: its
-    /// records after `applied` are not in the persons.
+    /// What a copy holds of which everything up to the record `flushed` is in files, if that is known. The log is
+    /// not replayed: its records after `applied` are not in the persons.
     ///
     /// # Errors
     ///

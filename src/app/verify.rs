@@ -6,7 +6,7 @@
 //! | `wal` | CRC-32C of every record, and that no acknowledged record is missing |
 //! | `tables` | the commits of the Delta logs; size and checksums of every live file |
 //! | `identity` | the checksums of all blocks |
-//! | `metadata.db` | tables and indexes against each other, for SQLite has no checksums; and that its log was not lost |
+//! | `metadata.db` | tables and indexes against each other, as SQLite has no checksums; whether its log was removed |
 //!
 //! `person-columns` is a cache, which is made anew where it is damaged.
 
