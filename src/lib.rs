@@ -126,7 +126,7 @@
 //! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/shelves/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
-//! | No project sees anything of another, by no endpoint of the table. | `tests/server/isolation.rs` |
+//! | No project sees anything of another, by no endpoint of the table, and by no error of a question. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
@@ -145,7 +145,7 @@
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
 //! | Values of senders are as they wrote them, whatever their keys, and what was stored can be read again, however deep it is. | `event/json.rs`, `tests/server/nested_json.rs` with `kill -9` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
-//! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs` |
+//! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |
 //! | A start that fails leaves nothing of which the operator is not told: the socket comes first, keys are made last and shown at once. | `tests/server/starts.rs` |

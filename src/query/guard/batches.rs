@@ -119,9 +119,8 @@ impl BoundBatches {
             Some(sum.saturating_add(sizes::width(data_type)?))
         });
         let is_narrow = row_bytes.is_some_and(|bytes| bytes <= NARROW_BYTES);
-        if input.is::<BoundedExec>()
-            || (is_narrow && !matches!(used, Use::Gathered(_) | Use::Sorted))
-        {
+        let is_kept = matches!(used, Use::Carried(_) | Use::Gathered(_) | Use::Sorted);
+        if input.is::<BoundedExec>() || (is_narrow && !is_kept) {
             return Arc::clone(input);
         }
         Arc::new(BoundedExec { input: Arc::clone(input), used, pool: Arc::clone(&self.pool) })
