@@ -35,7 +35,7 @@ pub struct IngestConfig {
     #[arg(long, env = "WEIR_DEDUP_WINDOW_EVENTS", default_value_t = 1_000_000, value_parser = number(1_usize, 1_000_000_000))]
     pub dedup_window_events: usize,
     /// Memory for recently used persons and distinct ids; as much again is for persons that were merged,
-    /// 8,000 per MiB [range: 1MiB to 1TiB]
+    /// 6,500 per MiB [range: 1MiB to 1TiB]
     #[arg(long, env = "WEIR_IDENTITY_CACHE_MAX_BYTES", default_value = "64MiB", value_parser = bytes("1MiB", "1TiB"))]
     pub identity_cache_max_bytes: ByteSize,
     /// Age at which ingestion warnings are removed, by the day [range: 1d to 3650d]

@@ -12,7 +12,6 @@ use super::Form;
 use super::Room;
 use super::protobuf::read;
 use super::to_batch;
-use crate::clock::Clock;
 use crate::wire::encoding::DecodeError;
 
 fn varint(mut value: usize) -> Vec<u8> {
@@ -434,8 +433,8 @@ fn reading_ends_at_as_many_spans_as_fit_into_a_batch() {
     assert!(event.len() >= usize::try_from(EVENT_MIN_BYTES).unwrap(), "{event}");
 }
 
-/// Goal: what a resource says and no event has is not paid for by each span. Method: 3 MB of a body, which took
-/// minutes with a copy for each span; without, a second in a build that is not optimized.
+/// Goal: what a resource says and no event has is not paid for by each span. Method: 3 MB of a body. What fails:
+/// with a copy for each span it takes minutes and gigabytes.
 #[test]
 fn what_is_not_written_costs_nothing_for_each_span() {
     let truths = bytes(5, &bytes(1, &[2 << 3, 1]).repeat(500_000));
@@ -455,11 +454,7 @@ fn what_is_not_written_costs_nothing_for_each_span() {
     let spans = bytes(2, &span).repeat(10_000);
     let body = bytes(1, &[bytes(1, &resource), bytes(2, &spans)].concat());
     assert!(body.len() < 4 << 20);
-    let clock = Clock::system();
-    let begun = clock.monotonic();
     assert_eq!(events(Form::Protobuf, &body).len(), 10_000);
-    let elapsed = clock.monotonic().saturating_sub(begun);
-    assert!(elapsed < std::time::Duration::from_secs(20), "{elapsed:?}");
 }
 
 #[test]
