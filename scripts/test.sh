@@ -45,4 +45,4 @@ RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
     cargo build --release --locked --all-targets
 
 step tests
-cargo test --release --locked
+cargo test --release --locked --no-fail-fast

@@ -32,9 +32,12 @@ const MERGE_BYTES: usize = 256 << 10;
 
 /// `state`, for plans that need little memory and spill to the files of `environment`.
 pub(super) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> SessionState {
-    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(MergeJoins)];
+    // Joins come first, since other rules bring their inputs into order; and others divide rows again.
+    let first = Replace { name: "merge_joins", instead: merge_join };
+    let last = Replace { name: "coalesce", instead: coalesce };
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(first)];
     rules.extend(state.physical_optimizers().iter().cloned());
-    rules.push(Arc::new(Coalesce));
+    rules.push(Arc::new(last));
     let rows = state.config().batch_size().min(BATCH_ROWS);
     let mut config = state.config().clone().with_batch_size(rows).with_target_partitions(1);
     let execution = &mut config.options_mut().execution;
@@ -48,25 +51,29 @@ pub(super) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> Ses
         .build()
 }
 
-/// Replaces hash joins. The first rule, since others bring the inputs into the order that a join needs.
-#[derive(Debug)]
-struct MergeJoins;
+type Operator = Arc<dyn ExecutionPlan>;
 
-impl PhysicalOptimizerRule for MergeJoins {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| match node.downcast_ref::<HashJoinExec>().map(merge_join) {
-            Some(Some(join)) => Ok(Transformed::yes(join?)),
-            _ => Ok(Transformed::no(node)),
-        })
-        .map(|plan| plan.data)
+/// What comes in the place of an operator; None where it stays.
+type Instead = Result<Option<Operator>>;
+
+/// A rule that replaces operators one by one.
+#[derive(Debug)]
+struct Replace {
+    name: &'static str,
+    instead: fn(&Operator) -> Instead,
+}
+
+impl PhysicalOptimizerRule for Replace {
+    fn optimize(&self, plan: Operator, _: &ConfigOptions) -> Result<Operator> {
+        let plan = plan.transform_up(|node| {
+            let instead = (self.instead)(&node)?;
+            Ok(instead.map_or_else(|| Transformed::no(node), Transformed::yes))
+        })?;
+        Ok(plan.data)
     }
 
     fn name(&self) -> &str {
-        "merge_joins"
+        self.name
     }
 
     fn schema_check(&self) -> bool {
@@ -74,48 +81,27 @@ impl PhysicalOptimizerRule for MergeJoins {
     }
 }
 
-/// The same join of sorted inputs, if there is one: `NOT IN` minds nulls, and lists have no order.
-fn merge_join(join: &HashJoinExec) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+/// A join of sorted inputs, if there is one like this: `NOT IN` minds nulls, and lists have no order.
+fn merge_join(node: &Operator) -> Instead {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
     let schema = left.schema();
     let mut types = join.on().iter().map(|(key, _)| key.data_type(&schema));
     let is_ordered = types.all(|data_type| data_type.is_ok_and(|it| !it.is_nested()));
     if join.null_aware || join.contains_projection() || !is_ordered {
-        return None;
+        return Ok(None);
     }
     let order = vec![SortOptions::default(); join.on().len()];
     let (on, filter) = (join.on().to_vec(), join.filter().cloned());
-    let join_type = *join.join_type();
-    let nulls = join.null_equality();
-    let join = SortMergeJoinExec::try_new(left, right, on, filter, join_type, order, nulls);
-    Some(join.map(|join| Arc::new(join) as Arc<dyn ExecutionPlan>))
+    let (join_type, nulls) = (*join.join_type(), join.null_equality());
+    let join = SortMergeJoinExec::try_new(left, right, on, filter, join_type, order, nulls)?;
+    Ok(Some(Arc::new(join)))
 }
 
-/// Puts partitions together where all of their rows go to one. The last rule, since others divide again.
-#[derive(Debug)]
-struct Coalesce;
-
-impl PhysicalOptimizerRule for Coalesce {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| match node.downcast_ref::<RepartitionExec>() {
-            Some(all) if all.partitioning().partition_count() == 1 && !all.preserve_order() => {
-                let input = Arc::clone(all.input());
-                Ok(Transformed::yes(Arc::new(CoalescePartitionsExec::new(input))))
-            }
-            _ => Ok(Transformed::no(node)),
-        })
-        .map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "coalesce"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+/// All partitions together, where their rows are divided among one.
+fn coalesce(node: &Operator) -> Instead {
+    let divided = node.downcast_ref::<RepartitionExec>();
+    let divided = divided.filter(|it| it.partitioning().partition_count() == 1);
+    let divided = divided.filter(|it| !it.preserve_order());
+    Ok(divided.map(|it| Arc::new(CoalescePartitionsExec::new(Arc::clone(it.input()))) as _))
 }
