@@ -14,6 +14,7 @@ use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
+use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -331,7 +332,9 @@ fn persons(identities: &Identities, persons: u32, keys: &[String]) {
 /// each of them reading what the one before it pushed out.
 #[test]
 fn columns_do_not_push_each_other_out_again_and_again() {
-    let runtime = Runtime::new().unwrap();
+    // One thread: how much is read at once decides what fits.
+    let runtime = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).build();
+    let runtime = runtime.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let identities = Identities::open(directory.path(), LIMITS).unwrap();
     persons(&identities, 3000, &["a".to_owned(), "b".to_owned()]);
