@@ -11,6 +11,7 @@ use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
+use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -142,6 +143,9 @@ fn questions_wait_for_changes_alone_and_for_somebody() {
 #[test]
 fn a_column_fits_again_after_all_others_went() {
     let mut world = World::new();
+    // One thread: how much is read at once decides what fits.
+    let runtime = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).build();
+    world.runtime = runtime.unwrap();
     // So many that each of the pieces that are read is about as large as what it holds.
     world.set(0, 16_000, "pro");
     let ample = Arc::new(Columns::new(AMPLE));
