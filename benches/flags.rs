@@ -1,7 +1,7 @@
-//! What the evaluation of a flag costs.
+//! Benchmark of flag evaluation.
 //!
 //! `cargo bench --bench flags`. An element is one flag of a set of 350, evaluated for one person; the
-//! answers of all of them are made. One thread.
+//! response contains all of them. One thread.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot go on has nothing to report")]
 
@@ -40,7 +40,7 @@ fn set(filters: impl Fn(i64) -> Value) -> FlagSet {
     FlagSet::new((1..=FLAGS).map(entry))
 }
 
-/// A cohort of each kind for every flag, since each is asked once: odd ids have a rule, even ones a list.
+/// A cohort for every flag, since each cohort is evaluated once: odd ids have a rule, even ids a list.
 fn cohorts(rule: &Value) -> CohortSet {
     let listed: Arc<[Uuid]> = (0..MEMBERS).map(|number| Uuid::from_u128(number << 64)).collect();
     CohortSet::new((1..=2 * FLAGS).map(|id| match id % 2 {

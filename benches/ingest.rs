@@ -1,8 +1,8 @@
-//! What each station of the write road costs for one event.
+//! Benchmark of each stage of the write path, per event.
 //!
-//! `cargo bench --bench ingest`. Every group reports elements per second, and an element is one
-//! event of the made-up mix of SDK traffic in `weir::synth` (about 1,100 bytes of JSON), so that
-//! 1 Melem/s is a microsecond for each event. All stations run on one thread.
+//! `cargo bench --bench ingest`. Every group reports elements per second. An element is one event
+//! of the synthetic mix of SDK traffic in `weir::synth` (about 1,100 bytes of JSON), so 1 Melem/s
+//! is 1 us per event. All stages run on one thread.
 
 #![expect(
     clippy::expect_used,
@@ -38,7 +38,7 @@ use weir::event::schema::events_schema;
 use weir::geoip::Places;
 use weir::ingest::definitions::collect::Collector;
 use weir::ingest::definitions::collect::Track;
-use weir::ingest::envelope::Envelope;
+use weir::ingest::log_record::LogRecord;
 use weir::ingest::prepare::Prepared;
 use weir::ingest::prepare::Preparer;
 use weir::ingest::prepare::ProjectFacts;
@@ -60,11 +60,11 @@ use weir::wire::encoding::hints::Hints;
 use weir::wire::encoding::hints::PathKind;
 
 const TOKEN: &str = "phc_bench";
-/// Events of a body, as in the batches of busy servers.
+/// Events in a body, as in the batches of busy servers.
 const BATCH_EVENTS: usize = 500;
-/// Bodies of the memtable that is written to a file: 50,000 rows.
+/// Bodies in the memtable that is written to a file: 50,000 rows.
 const MEMTABLE_BATCHES: u64 = 100;
-/// Rows that the flush gathers at a time.
+/// Rows that the flush gathers at once.
 const GATHER_ROWS: usize = 2048;
 /// Largest event and body of the default configuration.
 const EVENT_MAX_BYTES: u32 = 1 << 20;
@@ -120,7 +120,7 @@ fn prepare(preparer: &Preparer, body: Vec<u8>) -> Prepared {
     preparer.prepare(body, &received(), &project).expect("synth writes valid bodies")
 }
 
-/// Bytes as received to bytes of JSON, and those to a tape.
+/// From the received bytes to the bytes of JSON, and from those to a tape.
 fn bodies(criterion: &mut Criterion, body: &[u8]) {
     let mut group = criterion.benchmark_group("body");
     group.throughput(elements(BATCH_EVENTS));
@@ -144,10 +144,10 @@ fn bodies(criterion: &mut Criterion, body: &[u8]) {
     group.finish();
 }
 
-/// A property that is read already.
+/// A parsed property.
 type Property<'a> = (&'a str, Track, Value<'a>);
 
-/// What the events say about definitions, out of properties that are read already.
+/// From parsed properties to updates of definitions.
 fn definitions(criterion: &mut Criterion, body: &[u8]) {
     let batch: Json = serde_json::from_slice(body).expect("JSON");
     let events = batch["batch"].as_array().expect("a batch");
@@ -197,7 +197,7 @@ fn read(value: &Json) -> Value<'_> {
     }
 }
 
-/// Bytes of JSON to columns; the parse included.
+/// From the bytes of JSON to columns, including the parse.
 fn columns(criterion: &mut Criterion, body: &[u8]) {
     let preparer = Preparer::default();
     assert_eq!(prepare(&preparer, body.to_vec()).rows, BATCH_EVENTS);
@@ -207,7 +207,7 @@ fn columns(criterion: &mut Criterion, body: &[u8]) {
         let copy = || body.to_vec();
         bencher.iter_batched(copy, |body| prepare(&preparer, body), BatchSize::LargeInput);
     });
-    // The slow path: one event that the parser refuses.
+    // The slow path: one event that the parser rejects.
     let mut damaged = body.to_vec();
     let batch = b"\"batch\":[";
     let at = damaged.windows(batch.len()).position(|window| window == batch);
@@ -221,9 +221,9 @@ fn columns(criterion: &mut Criterion, body: &[u8]) {
     group.finish();
 }
 
-/// A plain body to the log's record: LZ4 is nearly all of it.
+/// From a plain body to its log record; nearly all of the cost is LZ4.
 fn log(criterion: &mut Criterion, body: &[u8]) {
-    let envelope = Envelope {
+    let envelope = LogRecord {
         project: ProjectId(1),
         received: received(),
         anonymize_ips: false,
@@ -238,7 +238,7 @@ fn log(criterion: &mut Criterion, body: &[u8]) {
     group.bench_function("encode a record", |bencher| bencher.iter(|| envelope.encode()));
     group.bench_function("decode a record", |bencher| {
         let copy = || record.clone();
-        bencher.iter_batched(copy, Envelope::decode, BatchSize::LargeInput);
+        bencher.iter_batched(copy, LogRecord::decode, BatchSize::LargeInput);
     });
     group.finish();
 }
@@ -250,7 +250,7 @@ async fn write_rows(file: &mut FileWriter, rows: &[RecordBatch]) -> Result<(), P
     Ok(())
 }
 
-/// A memtable to a Parquet file in memory, step by step.
+/// From a memtable to a Parquet file in memory, step by step.
 fn files(criterion: &mut Criterion) {
     let preparer = Preparer::default();
     let mut stream = stream();

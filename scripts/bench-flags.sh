@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Flags: requests per second and per second of the server's CPU time, and latencies, of Weir and of Unleash Edge with
-# the same flags, in the same run; and of the definitions for a client that has them already (304). Runs alternate, so
-# that a noisy machine hits both. Usage: scripts/bench-flags.sh [SECONDS] [RUNS] [COUNTS]; COUNTS are numbers of flags.
+# Benchmark of flags: requests per second and per second of the server's CPU time, and latencies, of Weir and
+# of Unleash Edge with the same flags, in the same run; also of the definitions for a client that has them
+# already (304). Runs alternate, so that noise of the machine affects both.
+# Usage: scripts/bench-flags.sh [SECONDS] [RUNS] [COUNTS]; COUNTS are numbers of flags.
 #
 #   scripts/bench-flags.sh --install   builds Unleash Edge in the directory of tools (10 minutes), and does nothing else
 #
-# WEIR_BIN skips the build of Weir. The load is made by wrk, a package of Debian.
+# WEIR_BIN skips the build of Weir. The load generator is wrk, a package of Debian.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tools=${WEIR_TOOLS:-$HOME/.cache/weir/tools}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# CPU time per event of the whole road, HTTP gzip batch to synced log to Parquet and Delta commit, and of
-# DuckDB turning the same events from an NDJSON file into Parquet. Runs alternate, so that a noisy machine
-# hits both. Usage: scripts/bench-ingest.sh [EVENTS] [RUNS]; WEIR_BIN skips the build.
+# Benchmark of ingestion: CPU time per event of the whole write path, from an HTTP gzip batch through the
+# synced log to Parquet and the Delta commit, and of DuckDB converting the same events from an NDJSON file
+# to Parquet. Runs alternate, so that noise of the machine affects both.
+# Usage: scripts/bench-ingest.sh [EVENTS] [RUNS]; WEIR_BIN skips the build.
 set -euo pipefail
 events=${1:-300000} runs=${2:-3}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Questions about persons, events and definitions: latencies of Weir, and of DuckDB answering the same from the live
-# Parquet files, in the same run. Usage: scripts/bench-read.sh [EVENTS] [PERSONS] [ROUNDS]; WEIR_BIN skips the build;
+# Queries about persons, events and definitions, and SQL: latencies of Weir, and of DuckDB answering the same from the
+# live Parquet files, in the same run. The events are of 30 days. Usage: scripts/bench-read.sh [EVENTS] [PERSONS] [ROUNDS]; WEIR_BIN skips the build;
 # WEIR_BENCH_DIR keeps the data directory there, and uses it again if it exists.
 set -euo pipefail
 events=${1:-1000000} persons=${2:-100000} rounds=${3:-200}
@@ -33,10 +33,11 @@ start() {
 
 if [ ! -d "$data" ]; then
     start
-    "$weir" load --url "$url" --events "$events" --distinct-ids "$persons" --connections 8 --server-pid "$server"
+    "$weir" load --url "$url" --events "$events" --distinct-ids "$persons" --span 720h --connections 8 --server-pid "$server"
     # Everything into files, the persons too.
     kill -TERM "$server"
     wait "$server"
 fi
 start
 "$python" "$here/bench_read.py" "$url" "$data" "$rounds" "$server"
+"$python" "$here/bench_sql.py" "$url" "$data" 7 "$server"

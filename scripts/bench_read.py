@@ -1,6 +1,6 @@
 """The measuring half of bench-read.sh. Usage: bench_read.py URL DATA_DIR ROUNDS SERVER_PID
 
-Asks each question ROUNDS times over one connection, with other ids each time where there are ids, and DuckDB a tenth as
+Sends each query ROUNDS times over one connection, with other ids each time where there are ids, and DuckDB a tenth as
 often; prints the time of the very first answer, medians and 99th percentiles in milliseconds, and the server's memory.
 """
 
@@ -29,12 +29,20 @@ class Weir:
     def get(self, path, **query):
         if query:
             path += "?" + urllib.parse.urlencode(query)
-        self.connection.request("GET", "/api/projects/1/" + path, headers={"Authorization": f"Bearer {KEY}"})
+        return json.loads(self.send("GET", path))
+
+    def sql(self, text):
+        """Rows as Parquet, the form whose types are those of the engine."""
+        return self.send("POST", "query/", json.dumps({"query": text, "format": "parquet"}))
+
+    def send(self, method, path, body=None):
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        self.connection.request(method, "/api/projects/1/" + path, body=body, headers=headers)
         answer = self.connection.getresponse()
         body = answer.read()
         if answer.status != 200:
             sys.exit(f"{path}: status {answer.status}: {body[:500]!r}")
-        return json.loads(body)
+        return body
 
 def table(path):
     """The live files of a Delta table, for DuckDB."""
@@ -112,4 +120,5 @@ def main():
         print("{:30} {:10.2f} {:9.2f} {:9.2f} {:11.1f} {:9.1f}".format(name, *figures))
     print("server {} MiB after, {} MiB at most".format(*memory(pid)))
 
-main()
+if __name__ == "__main__":
+    main()

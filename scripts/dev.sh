@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The inner loop: builds what a change touches and runs some of the tests.
+# Development loop: builds what a change affects and runs some of the tests.
 #
 #   scripts/dev.sh check             type errors and warnings of library, program, tests and benchmarks
 #   scripts/dev.sh unit [FILTER]     unit tests: a path such as `storage::delta`; further words go to the test program
 #   scripts/dev.sh server [FILTER]   tests of the real process: a path such as `capture::`
 #   scripts/dev.sh lint              the lints of scripts/test.sh
 #
-# Dependencies are those of the release build, so nothing of them is compiled twice. Weir itself is compiled
-# incrementally and without optimization: fast to build, several times slower to run. What is measured, and what is
-# handed in, goes through scripts/test.sh.
+# Uses the dependencies of the release build, so none of them is compiled twice. Weir itself is compiled
+# incrementally and without optimization: fast to build, several times slower to run. For measurements and for
+# a complete check of a change use scripts/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
@@ -21,7 +21,7 @@ export CARGO_INCREMENTAL=1
 quick=(--release --locked
     --config "$weir.opt-level=0" --config "$weir.codegen-units=256" --config "$weir.debug=false")
 
-# Builds first: a test program that cannot be built is told from a test that fails.
+# Builds first, so that a build failure can be distinguished from a failing test.
 run() {
     cargo test --quiet --no-run "${quick[@]}" "$@"
     cargo test "${quick[@]}" "$@" -- "${filter[@]}"

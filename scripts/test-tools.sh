@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the SDKs, the browser, the table readers and the fuzzer that the integration tests drive, each at one version, outside
-# of the source tree. Does nothing if they are there. Prints the directory.
+# Installs the SDKs, the browser, the table readers and the fuzzer that the integration tests use, each in a
+# pinned version, outside of the source tree. Does nothing if they are installed. Prints the directory.
 #
 #   $WEIR_TOOLS (default ~/.cache/weir/tools)
 #     posthog-2/ -3/ -5/ -7/            Python environments, one per major of `posthog`
@@ -27,7 +27,7 @@ mkdir -p "$tools"
 exec 9>"$tools/lock"
 flock 9
 
-# A directory is complete once its `pinned` file says what it holds.
+# A directory is complete once its `pinned` file contains its versions.
 is_complete() { [[ -f "$tools/$1/pinned" && "$(<"$tools/$1/pinned")" == "$2" ]]; }
 
 python_env() {

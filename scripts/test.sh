@@ -15,7 +15,7 @@ command -v cc >/dev/null && command -v make >/dev/null || missing+=(build-essent
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
-# Debian's Node trusts nobody without it.
+# Without it, Debian's Node trusts no certificate.
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

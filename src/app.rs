@@ -1,5 +1,5 @@
-//! Composition root: opens the engines of a data directory, wires the roads, hands out handles,
-//! closes in reverse. No request logic.
+//! Composition root: opens the engines of a data directory, connects the write path and the read path,
+//! hands out handles, and closes in reverse order. No request logic.
 
 pub mod copy;
 pub mod directory;
@@ -29,6 +29,7 @@ use crate::app::log::open_log;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Kind;
+use crate::evaluation::Evaluator;
 use crate::event::id::ProjectId;
 use crate::event::schema::BLOOM_COLUMNS;
 use crate::event::schema::PARTITION_COLUMN;
@@ -63,7 +64,7 @@ use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::Sources;
 use crate::query::admission::Caller;
-use crate::query::shelves::ColumnFiles;
+use crate::query::column_files::ColumnFiles;
 use crate::storage::checksums::CheckedStore;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
@@ -83,65 +84,65 @@ use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Time before another try to read which persons were merged.
+/// Pause before a second attempt to load the overrides of merged persons.
 const OVERRIDES_PAUSE: Duration = Duration::from_secs(10);
-/// Where damage of the events table is counted.
+/// Label under which damage of the events table is counted.
 const EVENTS_TABLE: PlaceLabels = PlaceLabels { place: "events" };
 
-/// Time between looks at the file of the database of places.
+/// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
 
 /// Directory of the events table in the data directory, for messages that name its files.
 pub const EVENTS_PLACE: &str = "tables/events";
 
-/// Age that no ingestion warning reaches.
+/// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Projects that a message lists.
+/// Most projects that an error message lists.
 const PROJECTS_NAMED: usize = 20;
 
-/// Why the engines of a data directory do not open.
+/// Why the engines of a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A file or directory.
+    /// A file or directory cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A part of the directory is missing, and going on would hide or lose more.
+    /// A part of the directory is missing or damaged, and a start would hide or increase the loss.
     #[error("{} {problem}", path.display())]
     Incomplete {
-        /// Which.
+        /// The missing or damaged part.
         path: PathBuf,
-        /// What is wrong with it, and how to go on.
+        /// What is wrong, and how the operator can continue.
         problem: String,
     },
-    /// The metadata store.
+    /// The metadata store failed.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    /// The events table.
+    /// The events table failed.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The identity store.
+    /// The identity store failed.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The log.
+    /// The write-ahead log failed.
     #[error(transparent)]
     Wal(#[from] WalError),
-    /// The database of places.
+    /// The GeoIP database cannot be read.
     #[error(transparent)]
     GeoIp(#[from] GeoIpError),
-    /// The query engine.
+    /// The query engine failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// A thread.
+    /// A thread cannot be started.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// Flushing at the end.
+    /// The flush at the end failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -166,21 +167,21 @@ impl OpenError {
     }
 }
 
-/// The data directory has no project of this id.
+/// The data directory has no project with this id.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no project {id}; there are: {known}")]
 pub struct NoProject {
     id: i64,
-    /// Ids of the first projects.
+    /// Ids of existing projects, as a text.
     known: String,
 }
 
-/// Where things run.
+/// The asynchronous runtimes of a process.
 #[derive(Clone, Debug)]
 pub struct Runtimes {
-    /// Sockets and waiting.
+    /// For sockets, timers and waiting.
     pub main: Handle,
-    /// Queries: they compute.
+    /// For queries, which use the CPU.
     pub query: Handle,
 }
 
@@ -193,26 +194,28 @@ pub struct App {
     pub metadata: Metadata,
     /// Persons.
     pub identities: Identities,
-    /// The road of writes.
+    /// The write path.
     pub pipeline: Pipeline,
-    /// The road of reads.
+    /// The read path.
     pub engine: Engine,
-    /// Where addresses are, if the operator has a database of that.
+    /// Evaluates flags.
+    pub evaluator: Evaluator,
+    /// The GeoIP database, if the operator has set one.
     pub places: Option<GeoIp>,
-    /// What is spawned.
+    /// Spawns tasks and threads.
     pub tasks: TasksHandle,
-    /// Threads for what computes.
+    /// Thread pool for CPU work.
     pub cpu: CpuPool,
     /// Time.
     pub clock: Clock,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
     maintenance: Maintenance,
-    /// Held by the one flush on demand; others wait for it.
+    /// Serializes flushes on demand.
     flushing: Arc<Mutex<()>>,
 }
 
-/// [`Tasks`] with a `Debug` that shows nothing.
+/// [`Tasks`] with an empty `Debug` output.
 #[derive(Clone)]
 pub struct TasksHandle(pub Tasks);
 
@@ -223,12 +226,12 @@ impl std::fmt::Debug for TasksHandle {
 }
 
 impl App {
-    /// Opens everything under the data directory, which the caller has locked, and starts the
-    /// threads. Requests may come as soon as this returns; the log of before is replayed meanwhile.
+    /// Opens all engines of the data directory, which the caller has locked, and starts the threads.
+    /// Requests may arrive as soon as this returns; the replay of the log runs in the background.
     ///
     /// # Errors
     ///
-    /// What the operator has to mend.
+    /// An engine cannot be opened; the message is for the operator.
     pub async fn open(
         config: Config,
         tasks: Tasks,
@@ -249,13 +252,13 @@ impl App {
         Ok(app)
     }
 
-    /// Opens the copy of a data directory to answer queries. The log is replayed, and flushed into the copy
-    /// where memtables cannot hold it. Nothing else runs: no merges, no scheduled changes, and no warning is
-    /// removed for its age.
+    /// Opens a working copy of a data directory for queries. Replays the log, and flushes to the copy if the
+    /// memtables are full. No other background job runs: no merges, no scheduled changes, no removal of old
+    /// warnings.
     ///
     /// # Errors
     ///
-    /// What the operator has to mend.
+    /// An engine cannot be opened; the message is for the operator.
     pub async fn open_copy(
         copy: &WorkingCopy,
         mut config: Config,
@@ -290,8 +293,8 @@ impl App {
         let wal = open_log(&config, &disk, (&store, &identities), &metrics)?;
         note_lost_persons(&identities, &wal, &metrics)?;
         read_overrides(&tasks, identities.clone())?;
-        let (told, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
-        let metadata = open_metadata(&data_dir, told, has_events, policy).await?;
+        let (clock_and_metrics, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
+        let metadata = open_metadata(&data_dir, clock_and_metrics, has_events, policy).await?;
         note_lost_rows(&store, &wal, &metrics).await?;
         let threads = config.ingest.decode_threads.unwrap_or_else(cores);
         let cpu = CpuPool::new("decode", threads)?;
@@ -341,6 +344,7 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
+        let evaluator = Evaluator::new(&engine, &metadata, &tasks, &cpu);
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,
@@ -348,6 +352,7 @@ impl App {
             identities,
             pipeline,
             engine,
+            evaluator,
             places,
             tasks,
             cpu,
@@ -358,16 +363,16 @@ impl App {
         })
     }
 
-    /// The same engines, whose queries count as those of this key.
+    /// The same engines, with the query limits of this key.
     pub fn on_behalf_of(&self, key: KeyId) -> Self {
         Self { engine: self.engine.on_behalf_of(Caller::Key(key)), ..self.clone() }
     }
 
-    /// The project of this id, for commands of the operator.
+    /// The project with this id, for commands of the operator.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// There is no such project.
     pub fn project(&self, id: i64) -> Result<ProjectId, NoProject> {
         let snapshot = self.metadata.snapshot();
         if snapshot.project(ProjectId(id)).is_some() {
@@ -381,20 +386,19 @@ impl App {
         Err(NoProject { id, known })
     }
 
-    /// Writes everything that is only in the log and in memory into files, and copies the persons
-    /// into their table. The last step of a clean end, after the front end has drained and the
-    /// tasks were asked to end. Blocks.
+    /// Flushes the memtables to files, and copies the persons into their table. The last step of a clean end,
+    /// after the front end has drained and the tasks were signalled to end. Blocks.
     ///
     /// # Errors
     ///
-    /// Nothing is lost: the next start replays the log.
+    /// The flush failed. No data is lost: the next start replays the log.
     pub fn close(self) -> Result<(), OpenError> {
         let feedback = self.pipeline.write_feedback();
         if let Err(error) = self.maintenance.runtime.block_on(feedback) {
-            tracing::warn!(%error, "cannot store the last ingestion warnings");
+            tracing::warn!(%error, "cannot store the last ingestion warnings; they are lost");
         }
         if let Err(error) = self.maintenance.runtime.block_on(self.engine.write_usage()) {
-            tracing::warn!(%error, "cannot note the last questions");
+            tracing::warn!(%error, "cannot store how often the last queries named events; these counts are lost");
         }
         self.maintenance.flush_all()?;
         self.maintenance.copy_persons(None);
@@ -403,7 +407,7 @@ impl App {
     }
 }
 
-/// Starts what runs beside requests.
+/// Starts the background jobs.
 fn start_background(
     tasks: &Tasks,
     maintenance: &Maintenance,
@@ -421,13 +425,16 @@ fn start_background(
     columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
 }
 
-/// Reads which persons were merged, beside everything else: until that is done each is looked up.
+/// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.
 fn read_overrides(tasks: &Tasks, identities: Identities) -> Result<(), TaskError> {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn_background_thread("overrides", move || {
         while let Err(error) = identities.read_overrides(|| !shutdown.is_cancelled()) {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "cannot read which persons were merged; each is looked up");
+            tracing::warn!(
+                error,
+                "cannot load the merged persons; queries look up each person until the next attempt"
+            );
             if shutdown.pause_thread(OVERRIDES_PAUSE) == Pause::Cancelled {
                 return;
             }
@@ -435,7 +442,7 @@ fn read_overrides(tasks: &Tasks, identities: Identities) -> Result<(), TaskError
     })
 }
 
-/// Reads the database of places again when its file has changed.
+/// Reloads the GeoIP database when its file has changed.
 fn refresh_places(tasks: &Tasks, cpu: &CpuPool, places: GeoIp) {
     let (shutdown, cpu) = (tasks.shutdown().clone(), cpu.clone());
     tasks.spawn("refresh-places", async move {
@@ -443,12 +450,12 @@ fn refresh_places(tasks: &Tasks, cpu: &CpuPool, places: GeoIp) {
             let places = places.clone();
             match cpu.run(move || places.refresh()).await {
                 Ok(Ok(false)) => {}
-                Ok(Ok(true)) => tracing::info!("the GeoIP database was read again"),
+                Ok(Ok(true)) => tracing::info!("reloaded the GeoIP database"),
                 Ok(Err(error)) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::error!(error, "the GeoIP database of before stays in use");
+                    tracing::error!(error, "cannot reload the GeoIP database; the previous version stays in use");
                 }
-                Err(error) => tracing::error!(%error, "cannot look at the GeoIP database"),
+                Err(error) => tracing::error!(%error, "cannot check whether the GeoIP database has changed; it stays in use"),
             }
         }
     });
@@ -465,17 +472,17 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What the events table must be.
+/// The specification of the events table.
 pub fn events_spec() -> TableSpec {
     TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
 }
 
-/// What the persons table must be.
+/// The specification of the persons table.
 pub fn persons_spec() -> TableSpec {
     persons::spec()
 }
 
-/// How the files of the events table are laid out.
+/// The layout of the files of the events table.
 pub fn events_layout() -> Layout {
     Layout {
         sort: SORT_COLUMNS.to_vec(),
@@ -490,7 +497,7 @@ pub fn events_layout() -> Layout {
 ///
 /// # Errors
 ///
-/// What the operator has to mend.
+/// An engine cannot be opened; the message is for the operator.
 pub async fn events_store(
     config: &Config,
     disk: &Arc<dyn Disk>,
@@ -498,7 +505,7 @@ pub async fn events_store(
 ) -> Result<Store, OpenError> {
     let directory = tables_dir(config)?.join("events");
     let objects = DurableStore::new(Arc::clone(disk), &directory);
-    // Creates it too; a directory made before would not have its name synced.
+    // Also creates the directory, and syncs its name, which a directory that was created here would lack.
     objects.recover().map_err(OpenError::io(&directory))?;
     directory::check_table_log(&**disk, &directory)?;
     let location = Url::from_directory_path(&directory).map_err(|()| OpenError::Io {

@@ -1,4 +1,4 @@
-//! The command line: one binary, one command per role. No work here.
+//! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
 mod descriptors;
 pub mod flush;
@@ -28,12 +28,12 @@ use crate::config::Origins;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: Command,
 }
 
-/// What holds for all settings.
+/// Help text below the options of `weir serve`: rules for all settings.
 const SERVE_HELP: &str = "Sizes are bytes or carry a unit (64MiB); times carry one (500ms, 10s, 5m). \
      A flag wins over its variable, the variable over the file of --config.";
 
@@ -42,27 +42,26 @@ enum Command {
     /// Run the server
     #[command(after_help = SERVE_HELP)]
     Serve(Box<serve::ServeArgs>),
-    /// Run a SQL query on a data directory, through the server that runs on it if there is one
+    /// Run a SQL query on a data directory, through the running server if there is one
     Query(query::QueryArgs),
-    /// Have the running server write all acknowledged events into files
+    /// Make the running server write all acknowledged events to files
     Flush(flush::FlushArgs),
-    /// Send made-up events to a server and report what it took
+    /// Send synthetic events to a server and report throughput, latency and CPU time
     Load(load::LoadArgs),
-    /// Show what a data directory holds
+    /// Show the contents of a data directory, or check it for damage
     Inspect(inspect::InspectArgs),
     /// Create, list and revoke personal API keys
     Keys(keys::KeysArgs),
 }
 
-/// Runs the command that `arguments` (program name first) say. From then on the process creates files
-/// that only its user may read.
+/// Runs the command in `arguments` (program name first). Sets the umask of the process, so that all files it
+/// creates from then on are readable by its user alone.
 ///
 /// # Errors
 ///
-/// What to tell the user. Bad arguments, `--help` and `--version` end the process here.
+/// The error message for the user. Bad arguments, `--help` and `--version` end the process here.
 pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::Result<()> {
-    // Events, persons and hashes of keys are nobody's business but the operator's, whichever crate
-    // creates a file of them.
+    // Only the operator may read events, persons and key hashes, whichever crate creates the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
     let mut command = Cli::command();
@@ -94,7 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
     }
 }
 
-/// What to say of a value that its parser has refused: where it comes from, besides the parser's own words.
+/// The error for a value that its parser has rejected: the source of the value and the parser's message.
 /// `None` for all other errors.
 fn refused(error: &clap::Error, origins: &Origins<'_>) -> Option<anyhow::Error> {
     if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
@@ -107,7 +106,7 @@ fn refused(error: &clap::Error, origins: &Origins<'_>) -> Option<anyhow::Error> 
     Some(anyhow::anyhow!("{}: {text}", origins.of(setting)))
 }
 
-/// An error and its causes in one line. A cause that the error before it quotes already is left out.
+/// An error and its chain of causes in one line. A cause whose text the line already contains is left out.
 pub fn explain(error: &anyhow::Error) -> String {
     let mut explained = String::new();
     for cause in error.chain() {
@@ -121,7 +120,8 @@ pub fn explain(error: &anyhow::Error) -> String {
     explained
 }
 
-/// The settings file, which has to be known before the arguments are parsed.
+/// The path of the settings file: it is needed before clap parses the arguments, because the file sets the
+/// defaults.
 fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
     if arguments.get(1).and_then(|command| command.to_str()) != Some("serve") {
         return None;
@@ -141,7 +141,7 @@ fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
     config::config_file()
 }
 
-/// A runtime for commands that mostly wait.
+/// A tokio runtime for commands that mostly wait for I/O.
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_once() {
+    fn each_cause_is_printed_once() {
         let cause = || std::io::Error::other("no such table");
         let plain = anyhow::Error::new(cause()).context("cannot read x").context("cannot start");
         assert_eq!(explain(&plain), "cannot start: cannot read x: no such table");

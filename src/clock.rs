@@ -1,4 +1,5 @@
-//! Time, passed in: [`Clock`], [`UnixMicros`]. The only reader of the system's clocks.
+//! Injected clock: [`Clock`], and the time stamp [`UnixMicros`]. The only reader of the system's clocks;
+//! tests use a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -12,8 +13,8 @@ use chrono::DateTime;
 use chrono::SecondsFormat;
 use chrono::Utc;
 
-/// Microseconds since 1970-01-01T00:00:00Z, leap seconds ignored. The one form of time in Weir:
-/// Parquet and Delta hold microseconds, and SDKs send at most that.
+/// Microseconds since 1970-01-01T00:00:00Z, leap seconds ignored. The only representation of
+/// time in Weir: Parquet and Delta store microseconds, and SDKs send no finer times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMicros(pub i64);
 
@@ -50,7 +51,7 @@ impl From<DateTime<Utc>> for UnixMicros {
     }
 }
 
-/// A cheap handle on a source of time; clones read the same source.
+/// A cheap handle on a time source; clones read the same source.
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Source,
@@ -86,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// Time since some fixed point of this clock. Never steps backwards; for measuring spans.
+    /// Time since a fixed point of this clock. Never steps backwards; for measuring durations.
     pub fn monotonic(&self) -> Duration {
         match &self.source {
             Source::System { started } => started.elapsed(),

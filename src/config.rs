@@ -24,21 +24,21 @@ pub struct Config {
     /// The HTTP front end.
     #[command(flatten, next_help_heading = "HTTP")]
     pub http: http::HttpConfig,
-    /// From request body to log.
+    /// The write path, from request body to log.
     #[command(flatten, next_help_heading = "Ingest")]
     pub ingest: ingest::IngestConfig,
     /// Log, memtable, tables.
     #[command(flatten, next_help_heading = "Storage")]
     pub storage: storage::StorageConfig,
-    /// Limits of questions.
+    /// Limits of queries.
     #[command(flatten, next_help_heading = "Query")]
     pub query: query::QueryConfig,
-    /// Logs.
+    /// The process log.
     #[command(flatten, next_help_heading = "Telemetry")]
     pub telemetry: telemetry::TelemetryConfig,
 }
 
-/// Settings that cannot be used, though each can be read.
+/// Settings whose values each parse, but are invalid together or in this environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
     /// Their names.
@@ -48,7 +48,7 @@ pub struct Unusable {
 }
 
 impl Config {
-    /// Checks what no parser of a single value can check.
+    /// Checks what the parser of a single value cannot: combinations of settings, and that paths exist.
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ pub struct Origins<'a> {
 }
 
 impl Origins<'_> {
-    /// Where `setting` has its value from, in words: by precedence, so the first that has one.
+    /// The source of the value of `setting`, in words: the first of flag, variable, file and default that
+    /// has one.
     pub fn of(&self, setting: &str) -> String {
         let flag = format!("--{setting}");
         let is_flag = |argument: &OsString| {
@@ -176,7 +177,7 @@ mod tests {
     use super::Unusable;
     use super::variable;
 
-    /// Settings of whose values there is no least and no greatest.
+    /// Settings without a range.
     const UNBOUNDED: [&str; 7] =
         ["listen", "public-url", "trusted-proxies", "static-dir", "geoip-file", "data-dir", "log"];
 
@@ -211,18 +212,18 @@ mod tests {
         for argument in command().get_arguments() {
             let name = argument.get_long().expect("every setting is a flag");
             assert_eq!(argument.get_env(), Some(variable(name).as_ref()), "{name}");
-            let (help, range, told) = parts(argument);
+            let (help, range, stated) = parts(argument);
             let defaults = argument.get_default_values().first();
             let default = defaults.map(|value| format!("`{}`", value.display()));
-            let default = default.or(told).expect("every setting has a default");
+            let default = default.or(stated).expect("every setting has a default");
             let range = range.unwrap_or_default();
             rows += &format!("| `{name}` | {default} | {range} | {help} |\n");
         }
         rows.replace("|  |", "| |")
     }
 
-    /// Goal: the range in the help text is the range of the parser. Method: both ends are taken, and what is
-    /// beyond by the smallest step is not.
+    /// Goal: the range in the help text is the range of the parser. Method: the parser accepts both ends, and
+    /// rejects the values that are beyond by the smallest step.
     #[test]
     fn ranges_are_those_of_the_help_texts() {
         for argument in command().get_arguments() {

@@ -1,8 +1,9 @@
-//! The vocabulary of events: ids, values, schema, time, predicates. Pure; no JSON shapes of requests.
+//! The event data model: ids, columns, JSON values, schema, time, predicates. Pure; no request shapes.
 
 pub mod columns;
 pub mod id;
 pub mod json;
+pub mod json_key;
 pub mod predicate;
 pub mod schema;
 pub mod time;

@@ -1,17 +1,17 @@
-//! What a feature flag is, and how its parts fit.
+//! Feature flag evaluation: parsed flags, subjects, and verdicts.
 //!
-//! Stored JSON becomes a checked [`definition::Definition`]; all definitions of a project become a
-//! [`set::FlagSet`], ordered so that a flag comes after the flags it depends on; a request becomes
-//! a [`subject::Subject`]; [`set::FlagSet::evaluate`] answers with a [`verdict::Verdict`] for each flag, and
-//! [`evaluate::evaluate`] is the rule for one of them. [`bucket`] is the hash that both sides, the
-//! SDKs and this server, must compute alike. All of it is pure: no I/O, no clock, no locks.
+//! Stored JSON is parsed into a checked [`definition::Definition`]. All definitions of a project
+//! form a [`set::FlagSet`], sorted so that a flag comes after its dependencies. A request becomes a
+//! [`subject::Subject`]. [`set::FlagSet::evaluate`] returns a [`verdict::Verdict`] for each flag,
+//! and [`evaluate::evaluate`] is the rule for one of them. [`bucket`] is the hash that the SDKs and
+//! this server must compute alike. All of it is pure: no I/O, no clock, no locks.
 //!
 //! # Cohorts
 //!
-//! Membership is asked of [`evaluate::Cohorts`]; [`cohorts`] answers it. A flag whose verdict depends
-//! on a cohort that is not there, or that waits for itself, is reported as failed, and the response
-//! carries `errorsWhileComputingFlags`, so that SDKs keep the value they had. A flag that is decided
-//! before its cohort is asked gets its verdict.
+//! Membership is read through [`evaluate::Cohorts`], which [`cohorts`] implements. A flag fails if
+//! its verdict depends on a cohort that does not exist or that is in a dependency cycle. The
+//! response then has `errorsWhileComputingFlags`, so that SDKs keep the previous value. A flag that
+//! is decided before its cohort is read gets its verdict.
 
 pub mod bucket;
 pub mod cohorts;

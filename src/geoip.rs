@@ -1,8 +1,9 @@
-//! Where addresses are, by a database of the operator in MaxMind's format: [`GeoIp`], [`Place`].
+//! GeoIP look-up: the place of an address, from the operator's database in MaxMind's format: [`GeoIp`],
+//! [`Place`].
 //!
-//! The server has no database of its own: their licences leave the choice to who runs it. The file
-//! is read into memory, and again when it has changed ([`GeoIp::refresh`]). What events, persons
-//! and flags get of a place is decided where those are made.
+//! The server includes no database: because of their licences the operator has to choose one. The file
+//! is read into memory, and read again after a change ([`GeoIp::refresh`]). The properties that events,
+//! persons and flags get from a place are set where these are built.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,8 +27,8 @@ use serde_json::Value;
 
 use crate::error::Kind;
 
-/// Names of the properties of a place: as properties of an event or a person, and as those that
-/// keep the first value of a person. The names are PostHog's; so is the choice.
+/// Names of the properties of a place: as properties of an event or a person, and with `$initial_`, for
+/// the first value of a person. Names and selection are PostHog's.
 pub const NAMES: &[(&str, &str); 14] = &[
     ("$geoip_city_name", "$initial_geoip_city_name"),
     ("$geoip_country_name", "$initial_geoip_country_name"),
@@ -45,26 +46,26 @@ pub const NAMES: &[(&str, &str); 14] = &[
     ("$geoip_subdivision_2_name", "$initial_geoip_subdivision_2_name"),
 ];
 
-/// What is known of the place of an address. Names are English.
+/// The place of an address. Its names are English.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Place {
-    /// In the order of [`NAMES`]; null for what is not known.
+    /// In the order of [`NAMES`]; null for unknown values.
     values: [Value; NAMES.len()],
 }
 
 impl Place {
-    /// The properties in the order of [`NAMES`], null for what is not known.
+    /// All properties in the order of [`NAMES`], null for unknown values.
     pub fn all(&self) -> impl Iterator<Item = ((&'static str, &'static str), &Value)> {
         NAMES.iter().copied().zip(&self.values)
     }
 
-    /// The properties that are known.
+    /// The known properties.
     pub fn known(&self) -> impl Iterator<Item = ((&'static str, &'static str), &Value)> {
         self.all().filter(|(_, value)| !value.is_null())
     }
 
-    /// `None` if nothing is known.
+    /// `None` if no value is known.
     fn of(record: &City<'_>) -> Option<Self> {
         let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
         let number = |number: Option<f64>| number.map_or(Value::Null, Value::from);
@@ -91,25 +92,25 @@ impl Place {
     }
 }
 
-/// Who knows where addresses are.
+/// A source of places.
 #[derive(Clone, Debug, Default)]
 pub enum Places {
-    /// Nobody.
+    /// None: every place is unknown.
     #[default]
     Unknown,
     /// The operator's database.
     Database(GeoIp),
-    /// What a database said once; it may be another one by now.
+    /// Places that were looked up before; the database may have changed since.
     Found(Arc<BTreeMap<IpAddr, Place>>),
 }
 
 impl Places {
-    /// Whether there is anybody to ask.
+    /// Whether there is a source.
     pub fn are_known(&self) -> bool {
         !matches!(self, Self::Unknown)
     }
 
-    /// Where `address` is.
+    /// The place of `address`.
     pub fn place(&self, address: IpAddr) -> Option<Place> {
         match self {
             Self::Unknown => None,
@@ -122,42 +123,42 @@ impl Places {
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GeoIpError {
-    /// The file.
+    /// The file cannot be read.
     #[error("cannot read the GeoIP database {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Its contents.
+    /// The file is not a valid database.
     #[error("the GeoIP database {} is damaged, or not in MaxMind's format", path.display())]
     Damaged {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the parser.
         #[source]
         source: MaxMindDbError,
     },
-    /// It tells other things of addresses.
+    /// The database has other data about addresses.
     #[error("the GeoIP database {} has neither cities nor countries: it is a {kind}", path.display())]
     WrongKind {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What it calls itself.
+        /// The type in its metadata.
         kind: String,
     },
 }
 
 impl GeoIpError {
-    /// What the receiver can do about it.
+    /// The class of the error, for the response.
     pub fn kind(&self) -> Kind {
         Kind::Unavailable
     }
 }
 
-/// A database of places. A cheap handle; clones share one.
+/// A database of places. A cheap handle; clones share the database.
 #[derive(Clone, Debug)]
 pub struct GeoIp {
     shared: Arc<Shared>,
@@ -166,15 +167,15 @@ pub struct GeoIp {
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    /// Replaced as a whole.
+    /// Replaced as a whole on refresh.
     current: ArcSwap<Reader<Vec<u8>>>,
-    /// The file that `current` was read from.
+    /// Version of the file that `current` was read from.
     seen: Mutex<Stamp>,
-    /// Whether the operator was told of a record that cannot be read.
-    is_damage_told: AtomicBool,
+    /// Whether a damaged record of this file version was logged.
+    is_damage_logged: AtomicBool,
 }
 
-/// What tells one version of the file from another.
+/// Identifies a version of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: SystemTime,
@@ -186,7 +187,7 @@ impl GeoIp {
     ///
     /// # Errors
     ///
-    /// What the operator has to mend.
+    /// The file cannot be used; the operator has to fix or replace it.
     pub fn open(path: &Path) -> Result<Self, GeoIpError> {
         let (reader, stamp) = read(path)?;
         Ok(Self {
@@ -194,43 +195,48 @@ impl GeoIp {
                 path: path.to_path_buf(),
                 current: ArcSwap::from_pointee(reader),
                 seen: Mutex::new(stamp),
-                is_damage_told: AtomicBool::new(false),
+                is_damage_logged: AtomicBool::new(false),
             }),
         })
     }
 
-    /// Where `address` is. Takes a few microseconds; neither waits nor reads the file.
+    /// The place of `address`. Takes a few microseconds; does not block and does no I/O.
     pub fn place(&self, address: IpAddr) -> Option<Place> {
         let reader = self.shared.current.load();
         let found = reader.lookup(address).and_then(|found| found.decode::<City<'_>>());
         match found {
             Ok(record) => Place::of(&record?),
-            // An IPv6 address, in a database of IPv4.
+            // An IPv6 address, in a database of IPv4 only.
             Err(MaxMindDbError::InvalidInput { .. }) => None,
             Err(error) => {
-                if !self.shared.is_damage_told.swap(true, Ordering::Relaxed) {
+                if !self.shared.is_damage_logged.swap(true, Ordering::Relaxed) {
                     let path = self.shared.path.display();
-                    tracing::error!(%error, %path, "a record of the GeoIP database is damaged");
+                    tracing::error!(
+                        %error,
+                        %path,
+                        "a record of the GeoIP database is damaged: its addresses have no place; \
+                         replace the file"
+                    );
                 }
                 None
             }
         }
     }
 
-    /// Reads the file again if it is another than before; whether it was. Blocks.
+    /// Reads the file again if it has changed, and returns whether it has. Blocks.
     ///
     /// # Errors
     ///
     /// The new file cannot be used; the old one stays in use, and the next call tries again.
     pub fn refresh(&self) -> Result<bool, GeoIpError> {
-        let Shared { path, current, seen, is_damage_told } = &*self.shared;
+        let Shared { path, current, seen, is_damage_logged } = &*self.shared;
         if stamp(path)? == *seen.lock() {
             return Ok(false);
         }
         let (reader, stamp) = read(path)?;
         current.store(Arc::new(reader));
         *seen.lock() = stamp;
-        is_damage_told.store(false, Ordering::Relaxed);
+        is_damage_logged.store(false, Ordering::Relaxed);
         Ok(true)
     }
 }
@@ -243,7 +249,7 @@ fn stamp(path: &Path) -> Result<Stamp, GeoIpError> {
 }
 
 fn read(path: &Path) -> Result<(Reader<Vec<u8>>, Stamp), GeoIpError> {
-    // The stamp of before: a file that changes meanwhile is read again.
+    // Taken before the read: if the file changes meanwhile, it is read again.
     let stamp = stamp(path)?;
     let path = path.to_path_buf();
     let bytes = match fs::read(&path) {

@@ -1,12 +1,15 @@
-//! The HTTP front end: accepts connections and hands requests to a [`Handler`]. No endpoints here
-//! (`http/routes`), no product logic.
+//! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are in
+//! `http/routes`; there is no product logic here.
 //!
-//! # The road of a request
+//! # Request path
 //!
-//! `http.rs` accepts, `http/connection.rs` speaks HTTP/1.1 or HTTP/2 (prior knowledge, no TLS: a
-//! proxy does that) and closes what stalls, `http/exchange.rs` does what every request needs (id,
-//! CORS, log line, metrics, panics), the handler finds the endpoint and answers. hyper's types end
-//! in `http/request.rs` and `http/response.rs`.
+//! 1. `http.rs` accepts the connection.
+//! 2. `http/connection.rs` speaks HTTP/1.1 or HTTP/2 (prior knowledge; a proxy does TLS) and closes
+//!    stalled connections.
+//! 3. `http/exchange.rs` does what every request needs: id, CORS, log line, metrics, panics.
+//! 4. The handler finds the endpoint and answers.
+//!
+//! hyper's types end in `http/request.rs` and `http/response.rs`.
 
 pub mod auth;
 pub mod call;
@@ -15,7 +18,6 @@ pub mod cors;
 pub mod csv;
 pub mod fields;
 pub mod gzip;
-pub mod knowledge;
 pub mod page;
 pub mod public;
 pub mod request;
@@ -56,19 +58,19 @@ use crate::tasks::Shutdown;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 
-/// How long a connection without a request stays open. Longer than the 60 s that load balancers
-/// keep theirs (default of AWS ALB and of nginx upstreams): if the server closes first, a request
-/// that is on its way is answered 502 by the balancer.
+/// Keep-alive time-out of a connection without a request. Longer than the 60 s of load balancers
+/// (default of AWS ALB and of nginx upstreams): if the server closed first, the balancer would
+/// answer a request in flight with 502.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(75);
 
-/// First and longest pause after the operating system failed to hand over a connection; typically
-/// it is out of file descriptors, and trying again at once would only burn a core.
+/// First and longest pause after a failed accept. The typical cause is a lack of file descriptors,
+/// where an immediate retry would only burn a core.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Time between two lines of the log about requests that were refused for the same reason.
+/// Interval of log lines about requests that were refused for the same reason.
 const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
 
-/// What the connections may cost, and whom to believe. Made from the settings; a test makes its own.
+/// Limits of connections, and the trusted proxies. Made from the settings; a test makes its own.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections; further ones wait in the kernel's queue.
@@ -77,13 +79,13 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Longest time for a request's body to arrive, and for a client to take any byte of its answer.
     pub body_timeout: Duration,
-    /// Longest time that requests under way may take once the shutdown began.
+    /// Longest time for requests under way to finish after the shutdown has begun.
     pub drain_timeout: Duration,
-    /// Longest time between two requests of a connection; a second if connections are scarce.
+    /// Longest idle time of a connection between two requests; 1 s if connections are scarce.
     pub keep_alive_idle: Duration,
     /// Memory of requests and answers of all connections together; beyond it the answer is 503.
     pub requests_max_bytes: u64,
-    /// Peers that are believed when they say for whom they ask.
+    /// Peers whose headers about the client address are trusted.
     pub trusted_proxies: Networks,
 }
 
@@ -104,16 +106,16 @@ impl Limits {
 
 /// The endpoints. One value serves all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// What was found for a path; passed on to [`Handler::handle`], so that nothing is looked up
-    /// twice.
+    /// The result of [`Handler::route`], passed on to [`Handler::handle`], so that the look-up
+    /// happens once.
     type Route: Send;
 
-    /// Finds the endpoint. `method` is GET for a HEAD request. OPTIONS is answered before
-    /// (`http/cors.rs`) and its route only named in the log. Must not block and must not panic.
+    /// Finds the endpoint. `method` is GET for a HEAD request. `http/cors.rs` answers OPTIONS; the
+    /// route of such a request only names it in the log. Must not block and must not panic.
     fn route(&self, method: &Method, path: &str) -> Matched<Self::Route>;
 
-    /// Answers a request. Runs on the connection: it is dropped when the client hangs up. What
-    /// must not be cut in half is detached by [`Tasks::detach`]. A panic becomes a 500.
+    /// Answers a request. The future runs on the connection and is dropped when the client hangs up;
+    /// an operation that must complete is detached by [`Tasks::detach`]. A panic becomes a 500.
     fn handle(&self, route: Self::Route, request: Request)
     -> impl Future<Output = Response> + Send;
 }
@@ -125,15 +127,15 @@ pub struct Matched<Route> {
     pub route: Route,
     /// One of few fixed names, never text of the request.
     pub label: &'static str,
-    /// Whether programs ask for it all the time, so that the log says only at level DEBUG that it
-    /// was answered well; the metrics count it.
+    /// Whether programs poll this endpoint. Its successful requests are logged only at level DEBUG;
+    /// the metrics count them.
     pub is_routine: bool,
-    /// Whether it asks how the server is: such a request is answered under overload too, if it comes
-    /// on a connection of its own (HTTP/1).
+    /// Whether this is a health probe. Probes are answered under overload too, if they come on a
+    /// connection of their own (HTTP/1).
     pub is_probe: bool,
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 struct Front<H> {
     handler: Arc<H>,
     limits: Limits,
@@ -147,7 +149,7 @@ struct Front<H> {
     shutdown: Shutdown,
 }
 
-/// Serves connections from `listener` until the shutdown of `tasks` begins; then stops listening,
+/// Serves connections from `listener` until the shutdown of `tasks` begins. Then stops listening,
 /// lets requests under way finish for at most `drain_timeout`, and returns when no connection is
 /// left. Connections are tasks of `tasks`.
 pub async fn serve<H: Handler>(
@@ -184,7 +186,7 @@ pub async fn serve<H: Handler>(
     });
     accept(&listener, &front, &tasks).await;
     drop(listener);
-    // Every connection ends itself at the drain deadline; the second is for it to do so.
+    // Connections end themselves at the drain deadline; the extra second lets them do so.
     let deadline = front.limits.drain_timeout + Duration::from_secs(1);
     let all_closed = front.connections.acquire_many(front.limits.connections_max);
     if tokio::time::timeout(deadline, all_closed).await.is_err() {
@@ -214,7 +216,7 @@ async fn accept<H: Handler>(listener: &TcpListener, front: &Arc<Front<H>>, tasks
                 let connection = connection::serve(Arc::clone(front), stream, peer.ip(), open);
                 tasks.spawn("http-connection", connection);
             }
-            // The client gave up while it waited: nothing is wrong here.
+            // The client gave up while it waited; not an error.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 front.metrics.http_accept_errors.inc();
@@ -228,7 +230,7 @@ async fn accept<H: Handler>(listener: &TcpListener, front: &Arc<Front<H>>, tasks
     }
 }
 
-/// Answers are written whole, so waiting for more to send (Nagle) would only delay them.
+/// Responses are written whole, so Nagle's algorithm would only delay them.
 fn prepare(stream: &TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");

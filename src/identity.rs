@@ -1,26 +1,26 @@
-//! Who is who: persons, their distinct ids, groups.
+//! Identity resolution: persons, their distinct ids, groups.
 //!
-//! Ingest turns the events of one log record into a [`change::Record`]; [`Identities::apply`] folds
-//! records into the state, in log order, on one thread; everybody else reads. No HTTP, no event
-//! columns, no log in here.
+//! Ingest turns the events of one log record into a [`change::Record`]. [`Identities::apply`]
+//! applies records to the state, in log order, on one thread; all other threads only read. No HTTP,
+//! no event columns, no log in here.
 //!
-//! The road: `change` (what arrives) -> `decide` (the rules, pure) -> `overlay` (the rows one call
-//! touches) -> `tables` (one atomic batch). Readers take a [`view::View`].
+//! Write path: `change` (input) -> `decide` (the rules, pure) -> `write_set` (the rows of one
+//! batch) -> `tables` (one atomic batch). Readers take a [`view::View`], a snapshot.
 //!
 //! # Why
 //!
-//! A person's uuid is a pure function of project and first distinct id ([`PersonId::of`]), so events
-//! get their person without a look-up. For every distinct id `d` of a person `p`, the overrides hold
-//! `PersonId::of(d)` -> `p` unless the two are equal; so the uuid an event was stored with, mapped
-//! once, is always the person that owns the event's distinct id today.
+//! A person's uuid is a pure function of the project and the first distinct id ([`PersonId::of`]),
+//! so an event gets its person without a look-up. For every distinct id `d` of a person `p`, the
+//! overrides map `PersonId::of(d)` to `p` unless the two are equal. So the uuid that an event was
+//! stored with, mapped once, is always the person that owns the event's distinct id today.
 //!
 //! # Rebuilding
 //!
-//! The state is derived from the log. It needs no sync of its own: `applied_sequence` is in the same
-//! batch as the rows, so after a crash the caller replays the log from there, and records that are
-//! already in the state are skipped. A damaged state is rebuilt by deleting its directory, opening
-//! it again (`applied_sequence` is 0) and replaying from the first record. The log may be cut only
-//! up to what [`Identities::persist`] returned; rows older than the log then have to come from the
+//! The state is derived from the log and needs no sync of its own. `applied_sequence` is in the
+//! same batch as the rows: after a crash the caller replays the log from there, and records that
+//! are already in the state are skipped. To rebuild a damaged state, delete its directory, open it
+//! again (`applied_sequence` is 0) and replay from the first record. The log may be cut only up to
+//! what [`Identities::persist`] returned; rows older than the log then have to come from the
 //! persons table before the replay.
 //!
 //! [`PersonId::of`]: crate::event::id::PersonId::of
@@ -33,23 +33,23 @@ mod filter;
 mod hurry;
 mod illegal;
 mod loaded;
-mod overlay;
 mod reading;
 mod survivors;
 mod tables;
+mod write_set;
 
-pub mod bits;
+pub mod auto_set;
+pub mod bitmap;
 pub mod change;
+pub mod change_feed;
 pub mod decide;
 pub mod deletions;
-pub mod lifted;
 pub mod overrides;
 pub mod person;
 pub mod row;
 pub mod store;
 pub mod verify;
 pub mod view;
-pub mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -64,18 +64,18 @@ use crate::error::Kind;
 /// Why the state could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The database failed. After a failed write it refuses all others until it is opened again; see
+    /// The database failed. After a failed write it rejects all others until it is reopened; see
     /// [`Identities::reopen`](store::Identities::reopen).
     #[error("identity database failed")]
     Database(#[from] fjall::Error),
-    /// The database is closed, to be opened again.
+    /// The database is closed and is being reopened.
     #[error("identity state is being opened again")]
     Reopening,
-    /// A sync of the database failed, and not for want of space: what was written before may be lost
-    /// although it can still be read.
+    /// A sync of the database failed for another reason than a full disk. Earlier writes may be
+    /// lost although they can still be read.
     #[error("a sync of the identity database failed; check the disk, then restart")]
     Unsynced,
-    /// A file of the database is not what was written, so the database does not open.
+    /// A file of the database is damaged, so the database does not open.
     #[error(
         "the identity store in {} is damaged: persons, distinct ids and groups cannot be read. Events \
          and the log are not affected. Restore the directory from a backup; or, without one, move it \
@@ -84,13 +84,13 @@ pub enum IdentityError {
         directory.display()
     )]
     Unreadable {
-        /// Where it is.
+        /// The directory of the database.
         directory: PathBuf,
-        /// What the database says.
+        /// The database's error.
         #[source]
         source: fjall::Error,
     },
-    /// A row cannot be what it is. Delete the directory and replay the log.
+    /// A row is corrupt. Delete the directory and replay the log.
     #[error("identity row is damaged: {what}")]
     Damaged {
         /// Which row or field.
@@ -107,7 +107,8 @@ pub enum IdentityError {
     /// A row could not be written as JSON.
     #[error("identity row cannot be encoded")]
     Encode(#[from] serde_json::Error),
-    /// What an operator did could not be written down, so it was not done either.
+    /// The activity entry of an operator's operation could not be written, so the operation was not
+    /// applied.
     #[error("a change of persons could not be written down")]
     NotNoted,
     /// The state did not reach the sequence in time.
@@ -115,18 +116,18 @@ pub enum IdentityError {
     Behind {
         /// The sequence that was waited for.
         sequence: u64,
-        /// For how long.
+        /// The timeout.
         waited: Duration,
     },
 }
 
 impl IdentityError {
-    /// Whether it may pass once the state was opened again.
+    /// Whether the error may pass after the state is reopened.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Database(_) | Self::Reopening | Self::NotNoted)
     }
 
-    /// What opening the database in `directory` met.
+    /// Adds the directory to a damage error of opening the database.
     fn of_open(error: Self, directory: &Path) -> Self {
         match error {
             Self::Database(source) if is_damage(&source) => {
@@ -136,7 +137,7 @@ impl IdentityError {
         }
     }
 
-    /// What the receiver can do about it.
+    /// The class of the error for the receiver.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Database(_)
@@ -151,7 +152,7 @@ impl IdentityError {
     }
 }
 
-/// Whether the contents of files are wrong, and not the access to them.
+/// Whether the contents of files are damaged, as opposed to the access to them failing.
 fn is_damage(error: &fjall::Error) -> bool {
     let is_contents = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)

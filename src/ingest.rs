@@ -1,9 +1,9 @@
-//! The road from a request body to a durable acknowledgement.
+//! The write path: from a request body to a durable acknowledgement.
 //!
-//! [`Pipeline::accept`] is the whole road; read it first. `prepare` turns bytes into columns (pure,
-//! on the CPU pool), `commit` makes them durable in the log and publishes them (one thread),
-//! `derive` keeps persons and definitions in step (one thread), `replay` re-runs the log at start,
-//! `feedback` remembers for senders what was odd about their events.
+//! [`Pipeline::accept`] is the whole write path; read it first. `prepare` turns bytes into columns
+//! (pure, on the CPU pool). `commit` makes them durable in the WAL and publishes them (one thread).
+//! `projector` updates persons and definitions (one thread). `replay` applies the WAL at start.
+//! `feedback` records ingestion warnings for senders.
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod activity;
@@ -15,25 +15,25 @@ pub mod commit;
 pub mod decoding;
 pub mod dedup;
 pub mod definitions;
-pub mod derive;
 mod disk_room;
 pub mod drops;
-pub mod envelope;
 pub mod feedback;
 pub mod health;
 mod holes;
+pub mod log_record;
+mod memory_estimate;
 pub mod normalize;
 pub mod operation;
-mod pace;
 pub mod prepare;
+pub mod projector;
 pub mod publish;
 pub mod recent;
 pub mod replay;
+mod replay_throttle;
 mod reread;
 pub mod salvage;
 pub mod tape;
 pub mod warnings;
-mod weight;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -54,29 +54,29 @@ use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::identity::store::Identities;
 use crate::ingest::budget::Budget;
-use crate::ingest::budget::Share;
+use crate::ingest::budget::MemoryPermit;
 use crate::ingest::commit::Commit;
 use crate::ingest::commit::LogFailed;
 use crate::ingest::commit::LogThread;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
-use crate::ingest::derive::Deriver;
-use crate::ingest::derive::recover::LogAgain;
 use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::holes::Holes;
+use crate::ingest::memory_estimate::expected_bytes;
+use crate::ingest::memory_estimate::is_plain;
 use crate::ingest::operation::Operation;
-use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::EventOutcome;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
+use crate::ingest::projector::Projector;
+use crate::ingest::projector::recover::LogAgain;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
 use crate::ingest::reread::Rereader;
-use crate::ingest::weight::expected_bytes;
-use crate::ingest::weight::is_plain;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
@@ -95,30 +95,30 @@ use crate::telemetry::repeats::Repeats;
 use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::hints::Hints;
 
-/// Requests that may wait for the log thread; their bytes are bounded besides.
+/// Length of the log thread's queue, in requests. Their bytes are bounded by the memory permits.
 const LOG_QUEUE_MAX: usize = 16 * 1024;
 
-/// Records that may wait for the deriver before the log thread waits for it.
+/// Length of the projector's queue, in records. When it is full, the log thread waits.
 const DERIVE_QUEUE_MAX: usize = 1024;
 
-/// How long a request waits for a flush, or for the replay, before it is answered 503.
+/// How long a request waits for a flush, or for the replay, before it is answered with 503.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
-/// Time between two looks at how far the replay has come.
+/// Time between two checks whether the replay has caught up enough to admit a request.
 const REPLAY_LOOK: Duration = Duration::from_millis(20);
 
-/// Longest time between two looks for room.
+/// Longest time between two checks whether the memtables have room.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
 
-/// Plain bytes of a body that is read on the thread that received it. That takes a millisecond at
-/// most; to hand a body to another thread and back takes a tenth of that, which is more than reading
-/// a few events does.
+/// Largest decoded body that is read on the thread that received it. Reading it takes 1 ms at most.
+/// Handing a body to another thread and back takes 0.1 ms, which is more than reading a few events.
 const INLINE_PLAIN_MAX_BYTES: u64 = 128 << 10;
 
-/// Bytes of a compressed body, in eighths of that: one that inflates to more is begun anew elsewhere.
+/// Ratio to which a compressed body is assumed to inflate when [`INLINE_PLAIN_MAX_BYTES`] is applied
+/// to it. A body that inflates to more than that limit is decoded again on the CPU pool.
 const INLINE_INFLATE_RATIO: u64 = 8;
 
-/// One request to take events.
+/// A request that carries events.
 #[derive(Clone, Debug)]
 pub struct CaptureRequest {
     /// The body as it was received.
@@ -129,48 +129,48 @@ pub struct CaptureRequest {
     pub client_ip: Option<IpAddr>,
     /// How the body is to be read.
     pub protocol: Protocol,
-    /// The project's token, where a header names it and not the body.
+    /// The project's token, if a header contains it instead of the body.
     pub token: Option<String>,
 }
 
-/// What became of an accepted request.
+/// Result of an accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its place in the log; `None` if no event of it was taken.
+    /// Log sequence of the record; `None` if no event was accepted.
     pub sequence: Option<Sequence>,
     /// Events that are durable now.
     pub accepted: usize,
-    /// Events that were not taken.
+    /// Events that were dropped.
     pub dropped: u64,
-    /// What became of each event, in order; only for capture v1.
-    pub fates: Vec<(Uuid, Fate)>,
+    /// Outcome of each event, in order; only for capture v1.
+    pub outcomes: Vec<(Uuid, EventOutcome)>,
 }
 
-/// Why a request is not accepted. Nothing of it is stored.
+/// Why a request is rejected. Nothing of it is stored.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The body's wrapping.
+    /// The body cannot be decoded: compression, encoding or wrapping.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The body's contents.
+    /// The decoded body cannot be read as events.
     #[error(transparent)]
     Prepare(PrepareError),
-    /// A bound is reached; it passes by itself.
+    /// A limit is reached; the condition passes without an operator.
     #[error("{0}")]
     Overloaded(&'static str),
-    /// The server takes nothing until an operator acts.
+    /// The server accepts no events until an operator acts.
     #[error("{0}")]
     Unavailable(&'static str),
     /// The metadata store failed.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    /// A thread is gone or panicked.
+    /// A background task ended or panicked.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
 
 impl IngestError {
-    /// What the sender can do about it.
+    /// The class of the error: what the sender can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Decode(error) => error.kind(),
@@ -183,7 +183,7 @@ impl IngestError {
     }
 }
 
-/// A cheap handle on the road; clones share it.
+/// A cheap handle on the write path; clones share it.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     shared: Arc<Shared>,
@@ -197,7 +197,7 @@ struct Shared {
     store: Store,
     wal: WalFiles,
     log: mpsc::Sender<Commit>,
-    /// Decoded bodies that may be in flight.
+    /// Bounds the memory of the bodies in flight.
     budget: Budget,
     wal_max_bytes: u64,
     skew_ignored_millis: u32,
@@ -210,7 +210,7 @@ struct Shared {
     metrics: Arc<Metrics>,
 }
 
-/// The engines that the road ends in.
+/// The engines that the write path feeds.
 #[derive(Clone, Debug)]
 pub struct Engines {
     /// Projects and definitions.
@@ -219,15 +219,15 @@ pub struct Engines {
     pub store: Store,
     /// Persons.
     pub identities: Identities,
-    /// Who knows where addresses are.
+    /// Finds the place of an address.
     pub places: Places,
     /// The disk of the data directory.
     pub disk: Arc<dyn Disk>,
 }
 
 impl Pipeline {
-    /// Starts the threads of the road: log, deriver, and the replay of what the log holds. `recent`
-    /// gives the ids of events in the newest files; it is called on the replay's thread.
+    /// Starts the threads of the write path: log, projector, and replay of the WAL. `recent` returns
+    /// the keys of the newest events in files, to seed deduplication; it runs on the replay thread.
     ///
     /// # Errors
     ///
@@ -244,13 +244,13 @@ impl Pipeline {
         let health = Arc::new(Health::default());
         let room = DiskRoom::of(disk, config, &health);
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
-        let (derivations, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
+        let (projections, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
         let window = Window::new(config.ingest.dedup_window_events);
         let (publisher, published) = Publisher::new(
             store.clone(),
             window,
             wal.last_appended(),
-            derivations,
+            projections,
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
@@ -263,7 +263,7 @@ impl Pipeline {
         let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
         let holes = Holes { identities: identities.clone(), metrics: Arc::clone(&metrics) };
         let log_again = LogAgain::new(&files, &rereader, &holes, &room, tasks.shutdown());
-        let deriver = Deriver::new(
+        let projector = Projector::new(
             (derive_inbox, log_again),
             (identities, metadata.clone()),
             feedback.clone(),
@@ -271,7 +271,7 @@ impl Pipeline {
             clock.clone(),
             Arc::clone(&health),
         );
-        tasks.spawn_thread("derive", tasks.vital("derive", move || deriver.run()))?;
+        tasks.spawn_thread("projector", tasks.vital("projector", move || projector.run()))?;
         let replay = Replay {
             reader: files.reader(replay::begins_after(files.before_oldest(), flushed, derived)),
             publisher: Arc::clone(&publisher),
@@ -322,16 +322,16 @@ impl Pipeline {
         })
     }
 
-    /// Takes one request body to disk. Returns when every accepted event is durable and visible.
+    /// Accepts one request body. Returns when every accepted event is durable and visible.
     ///
-    /// Run it detached from the connection: a client that hangs up must not cut an append in half.
+    /// Run it detached from the connection: a client that hangs up must not cancel an append halfway.
     ///
     /// # Errors
     ///
-    /// Nothing is stored; [`IngestError::kind`] says what the sender should do.
+    /// Nothing is stored; [`IngestError::kind`] tells what the sender should do.
     pub async fn accept(&self, request: CaptureRequest) -> Result<Receipt, IngestError> {
         let shared = &*self.shared;
-        let share = self.room_for(request.hints.payload(&request.body)).await?;
+        let permit = self.admit(request.hints.payload(&request.body)).await?;
         let received = Received {
             at: shared.clock.now(),
             client_ip: request.client_ip,
@@ -340,7 +340,7 @@ impl Pipeline {
             skew_ignored_millis: shared.skew_ignored_millis,
             event_max_bytes: shared.event_max_bytes,
         };
-        let (mut ready, share) = self.prepare(&request, &received, share).await?;
+        let (mut ready, permit) = self.prepare(&request, &received, permit).await?;
         let mut dropped = 0_u64;
         for (reason, count) in ready.prepared.drops.iter() {
             dropped = dropped.saturating_add(count);
@@ -349,59 +349,59 @@ impl Pipeline {
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
-        let fates = std::mem::take(&mut ready.prepared.fates);
+        let outcomes = std::mem::take(&mut ready.prepared.outcomes);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted, dropped, fates });
+            return Ok(Receipt { sequence: None, accepted, dropped, outcomes });
         }
-        let sequence = self.log(ready, share).await?;
+        let sequence = self.log(ready, permit).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted, dropped, fates })
+        Ok(Receipt { sequence: Some(sequence), accepted, dropped, outcomes })
     }
 
-    /// The project that `body` belongs to, by the token in it. Nothing is stored.
+    /// The project that `body` belongs to, found by the token in it. Nothing is stored.
     ///
     /// # Errors
     ///
-    /// As [`Pipeline::accept`], where the events are not looked at.
+    /// As [`Pipeline::accept`], but the events are not examined.
     pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
         let shared = &*self.shared;
-        let mut share = shared.budget.share(expected_bytes(hints.payload(&body)))?;
+        let mut permit = shared.budget.admit(expected_bytes(hints.payload(&body)))?;
         let metadata = shared.metadata.snapshot();
         let decoding = Arc::clone(&shared.decoding);
-        let job = move || decoding.project_of(&body, &hints, &metadata, &mut share);
+        let job = move || decoding.project_of(&body, &hints, &metadata, &mut permit);
         shared.cpu.run(job).await?
     }
 
-    /// Takes an operation on persons to disk. Returns its place in the log when it is durable; its
-    /// effect is there once the identity store has come to that place. Run it detached, as
+    /// Logs an operation on persons or groups. Returns its log sequence when it is durable. Its effect
+    /// is visible once the identity store has applied that sequence. Run it detached, as
     /// [`Pipeline::accept`].
     ///
     /// # Errors
     ///
-    /// As of [`Pipeline::accept`]; nothing is done then.
+    /// As of [`Pipeline::accept`]; the operation has no effect then.
     pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
         let head = operation.encode();
         let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
         let prepared = operation.replayed(&head).and_then(Operation::prepare).map_err(malformed)?;
-        let mut share = self.room_for(&head).await?;
-        share.cover_memory(weight::of_prepared(&prepared))?;
-        self.log(Ready { head, body: Bytes::new(), prepared }, share).await
+        let mut permit = self.admit(&head).await?;
+        permit.cover_memory(memory_estimate::of_prepared(&prepared))?;
+        self.log(Ready { head, body: Bytes::new(), prepared }, permit).await
     }
 
-    /// Gives a record its place in the log and waits until it is durable.
-    async fn log(&self, ready: Ready, share: Share) -> Result<Sequence, IngestError> {
+    /// Hands a record to the log thread and waits until it is durable. Returns its log sequence.
+    async fn log(&self, ready: Ready, permit: MemoryPermit) -> Result<Sequence, IngestError> {
         let (reply, answer) = oneshot::channel();
         let Ready { head, body, prepared } = ready;
-        let commit = Commit { head, body, prepared, share, reply };
+        let commit = Commit { head, body, prepared, permit, reply };
         let gone = |_| IngestError::Unavailable("the server is shutting down");
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
         Ok(answer.await.map_err(|_| gone(()))??)
     }
 
-    /// Whether there is room for the request, and its share of what may be in flight.
-    async fn room_for(&self, payload: &[u8]) -> Result<Share, IngestError> {
+    /// Admission: checks health and backpressure, then acquires the request's memory permit.
+    async fn admit(&self, payload: &[u8]) -> Result<MemoryPermit, IngestError> {
         self.check()?;
-        // A flush takes about a second; a sender that waits for it keeps its batch and its place.
+        // A flush takes about a second. A sender that waits for it need not send its batch again.
         let room = tokio::time::timeout(ROOM_WAIT, self.wait_for_room());
         if room.await.is_err()
             && let Err(full) = self.look_for_room()
@@ -409,14 +409,14 @@ impl Pipeline {
             self.shared.health.set_waited_in_vain(true);
             return Err(full);
         }
-        Ok(self.shared.budget.share(expected_bytes(payload))?)
+        Ok(self.shared.budget.admit(expected_bytes(payload))?)
     }
 
-    /// Whether the server takes events, for those who send them elsewhere if not.
+    /// Readiness: whether the server accepts events, for load balancers.
     ///
     /// # Errors
     ///
-    /// The reason why not.
+    /// The reason why the server accepts no events.
     pub fn readiness(&self) -> Result<(), IngestError> {
         self.check()?;
         match self.shared.health.is_segment_refused() {
@@ -425,8 +425,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether a request has to be refused, whatever is in flight. One that the log may have no segment
-    /// for is let in: whether it has, only a record can tell.
+    /// Whether every request has to be rejected, whatever is in flight. If the log was refused a segment,
+    /// requests are still admitted: only an append shows whether it can begin one now.
     fn check(&self) -> Result<(), IngestError> {
         let Shared { health, room, wal, wal_max_bytes, .. } = &*self.shared;
         if health.is_identity_failed() {
@@ -442,14 +442,14 @@ impl Pipeline {
                 "a record of the log cannot be published; see the server's log",
             ));
         }
-        // While it is low everybody looks, so that room is used as soon as it is there.
+        // While the disk is low every request checks it, so that freed space is used at once.
         if health.is_disk_low() && !room.is_enough() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
         if wal.size_bytes() >= *wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
-        // Others need not wait for what one has waited for in vain.
+        // One request has waited for the full time without success: others are rejected at once.
         if health.has_waited_in_vain() {
             self.look_for_room()?;
             health.set_waited_in_vain(false);
@@ -457,24 +457,24 @@ impl Pipeline {
         Ok(())
     }
 
-    /// While the log is replayed new records only go to the log, whatever the memtables hold, but no
-    /// faster than the replay can follow.
+    /// Waits until a record is admissible. During the replay new records are only logged, whatever the
+    /// memtables contain, and the replay throttle limits their rate.
     async fn wait_for_room(&self) {
         let Shared { health, store, .. } = &*self.shared;
         while self.look_for_room().is_err() {
             match health.is_replaying() {
                 true => tokio::time::sleep(REPLAY_LOOK).await,
-                // The time-out covers a flush that ended between the look and the wait.
+                // The time-out covers a flush that ended between the check and the wait.
                 false => drop(tokio::time::timeout(FLUSH_LOOK, store.flushed()).await),
             }
         }
     }
 
-    /// Whether there is room for a record now.
+    /// Whether a record is admissible now: by the replay throttle, or else by the memtables.
     fn look_for_room(&self) -> Result<(), IngestError> {
         let Shared { health, store, .. } = &*self.shared;
         match health.is_replaying() {
-            true if health.pace().is_held() => {
+            true if health.replay_throttle().is_held() => {
                 Err(IngestError::Overloaded("the log is being replayed"))
             }
             false if store.is_full() => Err(IngestError::Overloaded("the memtables are full")),
@@ -482,56 +482,57 @@ impl Pipeline {
         }
     }
 
-    /// Bytes to columns and to the log record: small bodies here, others on the CPU pool. The share
-    /// comes back as what they take.
+    /// Builds columns and the log record: of small bodies here, of others on the CPU pool. Returns the
+    /// permit resized to the memory that they use.
     async fn prepare(
         &self,
         request: &CaptureRequest,
         received: &Received,
-        mut share: Share,
-    ) -> Result<(Ready, Share), IngestError> {
+        mut permit: MemoryPermit,
+    ) -> Result<(Ready, MemoryPermit), IngestError> {
         let shared = &*self.shared;
         loop {
             let metadata = shared.metadata.snapshot();
-            let ready = match shared.ready_here(request, received, &metadata, &mut share) {
+            let ready = match shared.ready_here(request, received, &metadata, &mut permit) {
                 Some(ready) => ready?,
                 None => {
                     let decoding = Arc::clone(&shared.decoding);
                     let (request, received) = (request.clone(), received.clone());
                     let job = move || {
                         let all = u64::MAX;
-                        let ready = decoding.ready(&request, &received, &metadata, all, &mut share);
-                        (ready, share)
+                        let ready =
+                            decoding.ready(&request, &received, &metadata, all, &mut permit);
+                        (ready, permit)
                     };
                     let (ready, back) = shared.cpu.run(job).await?;
-                    share = back;
+                    permit = back;
                     ready?
                 }
             };
             let unknown = &ready.prepared.unknown_group_types;
             if unknown.is_empty() {
-                return Ok((ready, share));
+                return Ok((ready, permit));
             }
-            // At most five times in the life of a project: a group type gets its column before
-            // the first event that names it.
+            // At most five times per project: a group type gets its column before the first event
+            // that uses it is stored.
             let project = ready.prepared.project;
             shared.metadata.ensure_group_types(project, unknown).await?;
         }
     }
 
-    /// Everything up to here is visible to a snapshot taken from now on, rows and persons apart:
-    /// a reader of persons waits until the identity store has come here too.
+    /// Highest published log sequence. A snapshot taken from now on has all rows up to it. For persons,
+    /// a reader also waits until the identity store has applied it.
     pub fn published(&self) -> Sequence {
         *self.shared.published.borrow()
     }
 
-    /// How far the log is published, for those who wait for it.
+    /// Progress of publication, for queries that wait for it (read-your-writes).
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
         Progress::Live { published: self.shared.published.clone(), ready }
     }
 
-    /// Writes the ingestion warnings that wait to be written; for the end of the process.
+    /// Writes the ingestion warnings that are still in memory; called at shutdown.
     ///
     /// # Errors
     ///
@@ -540,44 +541,47 @@ impl Pipeline {
         self.shared.feedback.write(&self.shared.metadata).await
     }
 
-    /// What keeps capture from accepting.
+    /// The conditions under which capture rejects events.
     pub fn health(&self) -> &Arc<Health> {
         &self.shared.health
     }
 
-    /// The files of the log.
+    /// The segment files of the WAL.
     pub fn wal(&self) -> &WalFiles {
         &self.shared.wal
     }
 
-    /// Looks whether the disk has room, for those who ask for the server's health.
+    /// Checks the free disk space and updates the health state.
     pub fn look_at_disk(&self) {
         self.shared.room.is_enough();
     }
 
-    /// Waits until nothing is between arrival and publication, at most for `limit`.
+    /// Waits until no request is between arrival and publication, at most for `limit`.
     pub async fn drain(&self, limit: Duration) {
         if tokio::time::timeout(limit, self.shared.budget.idle()).await.is_err() {
-            tracing::warn!("requests were still on their way into the log at shutdown");
+            tracing::warn!(
+                "requests were still in flight when the time limit of the shutdown ended; those \
+                 without a response have to be sent again"
+            );
         }
     }
 }
 
 impl Shared {
-    /// The request, if it is small enough to be read at once.
+    /// Reads the request on this thread; `None` if it is too large for that.
     fn ready_here(
         &self,
         request: &CaptureRequest,
         received: &Received,
         metadata: &MetadataSnapshot,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Option<Result<Ready, IngestError>> {
         let ratio = if is_plain(&request.body) { 1 } else { INLINE_INFLATE_RATIO };
         let sent = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
         if sent.saturating_mul(ratio) > INLINE_PLAIN_MAX_BYTES {
             return None;
         }
-        match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES, share) {
+        match self.decoding.ready(request, received, metadata, INLINE_PLAIN_MAX_BYTES, permit) {
             Err(IngestError::Decode(DecodeError::TooLarge { .. })) => None,
             ready => Some(ready),
         }

@@ -2,14 +2,15 @@
 //!
 //! Events come in over HTTP in the shapes of the PostHog SDKs, are durable at the 200, become
 //! Parquet files in a Delta table, and persons, event definitions, feature flags and SQL are
-//! answered from them. This page is the map: the roads, what always holds, and where things belong.
+//! answered from them. This page is the map: the write path, the read path, invariants, and where things belong.
 //!
 //! # Bird's eye
 //!
 //! ```text
 //!  edges         cli   http   synth        arguments, sockets, JSON answers; made-up events
 //!  composition   app   maintenance         opens and wires everything; flush, merge, vacuum
-//!  roads         ingest   query            writes; questions. They do not know each other
+//!  evaluation    evaluation                loads person, groups and hash keys for a flag request
+//!  paths         ingest   query            write path; read path. They do not know each other
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          verdicts; who is who
 //!  vocabulary    event  wire  geoip        ids, time, columns; JSON shapes of SDKs; places
@@ -18,26 +19,26 @@
 //!
 //! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
 //! share what is behind them; commands that read without a server open a [`app::copy::WorkingCopy`].
-//! There is no global state. Sockets are served by one asynchronous runtime, questions computed by
+//! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
-//! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the deriver, flush,
+//! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the projector, flush,
 //! merge, the copy of persons, their columns and the record of warnings have one thread each.
 //!
-//! # The road of an event
+//! # Write path
 //!
 //! 1. [`http::router::Router`] finds the endpoint in [`http::public`]; [`http::routes::capture::capture`], or
 //!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, or [`http::routes::otel::export`]
 //!    for traces, reads the bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
-//!    up cuts nothing in half. `accept` is the whole road; read it first.
-//! 2. `Pipeline::room_for` refuses while there is no room, before anything is done. The share that it
-//!    gives grows and shrinks with what the body turns out to take (`ingest/budget.rs`, `weight.rs`).
+//!    up cuts nothing in half. `accept` is the whole write path; read it first.
+//! 2. `Pipeline::admit` refuses a request beyond the memory budget, before any work. The permit that it
+//!    returns grows and shrinks with the memory that the body turns out to need (`ingest/budget.rs`, `memory_estimate.rs`).
 //! 3. [`ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
 //!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, and makes
 //!    events of spans ([`wire::otlp`]), the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
 //!    the server makes come from the seed and time of [`ingest::prepare::Received`].
-//! 4. [`ingest::envelope::Envelope::encode`] makes the log record: the body as it was received, and
+//! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
 //! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
 //!    ([`storage::wal::writer::Wal::append`]), syncs once ([`storage::wal::writer::Wal::sync`]),
@@ -45,7 +46,7 @@
 //! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
-//!    ([`ingest::definitions`]) to the deriver ([`ingest::derive`]), which calls
+//!    ([`ingest::definitions`]) to the projector ([`ingest::projector`]), which calls
 //!    [`identity::store::Identities::apply_noting`] and
 //!    [`metadata::Metadata::upsert_definitions`].
 //! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
@@ -57,16 +58,16 @@
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
 //! An [`ingest::operation::Operation`] on persons or groups, such as the split of
-//! [`http::routes::persons::split`], takes the same road from step 5 on
+//! [`http::routes::persons::split`], takes the same path from step 5 on
 //! ([`ingest::Pipeline::operate`]), so it has its place among the events. What it does is logged
-//! ([`metadata::Metadata::log_elsewhere`]) before it is done.
+//! ([`metadata::Metadata::record_activity`]) before it is done.
 //!
 //! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile, no faster than it can follow; it comes to them in
 //! turn. After the identity store has failed, what follows for persons is derived from the log again
-//! without a restart (`ingest/derive/recover.rs`).
+//! without a restart (`ingest/projector/recover.rs`).
 //!
-//! # The road of a question
+//! # Read path
 //!
 //! 1. A route ([`http::routes::query`], [`http::routes::persons`],
 //!    [`http::routes::property_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
@@ -76,10 +77,11 @@
 //!    published before the call.
 //! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
-//!    files by their statistics, adds the memtables, leaves out deleted events and resolves merged
+//!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
+//!    fail (`query/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
 //!    persons.
 //!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
-//!    memory, which are brought up to date with who has changed ([`identity::watch`]); of many persons
+//!    memory, which are brought up to date with who has changed ([`identity::change_feed`]); of many persons
 //!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
 //!    which are asked one by one where a column does not fit.
 //! 4. [`query::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
@@ -87,18 +89,18 @@
 //!    (`query::guard` has those inside of functions and between operators), once more for little memory if
 //!    that runs out, and stops when the caller hangs up; [`query::rows::write`] writes the answer.
 //!
-//! # The road of a flag
+//! # Flag evaluation
 //!
 //! 1. [`http::routes::flags::flags`] decodes the body ([`wire::encoding::decode`],
 //!    [`wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
 //!    ([`metadata::Metadata::snapshot`]).
-//! 2. [`http::knowledge::Knowledge::look_up`] looks up the person and the groups, as of every
+//! 2. [`evaluation::Evaluator::load`] looks up the person and the groups, as of every
 //!    acknowledged event ([`identity::store::Identities::view`]), and, if a flag is to stay what it
 //!    was across a login, the hash keys of the person ([`metadata::Metadata::hash_keys`]).
-//!    [`http::knowledge::Knowledge::ask`] builds the [`flags::subject::Subject`] and its cohorts
+//!    [`evaluation::EvaluationContext::evaluate`] builds the [`flags::subject::Subject`] and its cohorts
 //!    ([`flags::cohorts::Memberships`]).
 //! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long by
-//!    its [`flags::effort`] runs beside the threads of sockets ([`http::knowledge::evaluate`]).
+//!    its [`flags::effort`] runs beside the threads of sockets ([`evaluation::Evaluator::run`]).
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
 //! # What always holds
@@ -123,10 +125,11 @@
 //! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
-//! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/shelves/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
+//! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/file_sets/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
-//! | No project sees anything of another, by no endpoint of the table, and by no error of a question. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
+//! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/pruning.rs`, `tests/server/scans.rs` |
+//! | No project sees anything of another, by no endpoint of the table, and by no error of a query. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
@@ -144,7 +147,7 @@
 //! | Every endpoint is described in `schemas/openapi.json`, and nothing else. | `http/tests/described.rs` |
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
 //! | Values of senders are as they wrote them, whatever their keys, and what was stored can be read again, however deep it is. | `event/json.rs`, `tests/server/nested_json.rs` with `kill -9` |
-//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/weight/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
+//! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/memory_estimate/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
 //! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |
@@ -194,6 +197,7 @@ pub mod identity;
 pub mod metadata;
 pub mod storage;
 
+pub mod evaluation;
 pub mod ingest;
 pub mod maintenance;
 pub mod query;

@@ -1,5 +1,4 @@
-//! The `weir` command: sets the allocator up, runs `cli::run` and turns an error into an exit code.
-//! Nothing else.
+//! The `weir` binary: sets up the allocator, runs `cli::run` and turns an error into an exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,9 +8,9 @@ use weir::cli;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options of the allocator; `_RJEM_MALLOC_CONF` of the environment goes before. Its own thread gives
-/// freed memory back, also when nothing is asked of the server any more. No huge pages: they are
-/// cleared as a whole each time a few of their bytes are used again.
+/// Options of jemalloc; the environment variable `_RJEM_MALLOC_CONF` overrides them. A background thread
+/// returns freed memory to the system even while the server is idle. No transparent huge pages: the kernel
+/// clears a whole one each time a few of its bytes are used again.
 #[expect(unsafe_code, reason = "the allocator looks for its options under this name")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static ALLOCATOR_OPTIONS: &[u8] = b"background_thread:true,thp:never\0";
@@ -20,7 +19,7 @@ fn main() -> ExitCode {
     match cli::run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If standard error is gone there is nobody to tell.
+            // If standard error is closed, the message cannot be shown.
             let _ = writeln!(std::io::stderr(), "weir: {}", cli::explain(&error));
             ExitCode::FAILURE
         }

@@ -1,9 +1,10 @@
-//! The background: flushes memtables and cuts the log, merges small files, rewrites those with
-//! deleted events, removes replaced ones, watches the disk, copies persons into their table, makes
-//! scheduled changes of flags, counts cohorts, keeps columns of persons, notes what questions were about.
-//! A thread each for flushes, merges, persons and their columns, so that a long merge never delays a
-//! flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and `query`; here
-//! they are carried out.
+//! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted
+//! events, vacuum replaced files, watch disk space, export persons to their Delta table, apply scheduled flag
+//! changes, count cohorts, refresh person column files, store usage counts of events.
+//!
+//! Flushes, merges, the persons table and the person columns have one thread each, so that a long merge
+//! never delays a flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and
+//! `query`; the jobs carry them out.
 
 pub mod cohorts;
 pub mod columns;
@@ -39,16 +40,16 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 use crate::telemetry::metrics::TableLabels;
 
-/// Time between looks at the memtables.
+/// Time between checks of the memtables.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Time between looks at the disk.
+/// Time between checks of the disk space.
 const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause after a failure, so that a broken disk is not hammered and the log not flooded.
+/// Pause after a failed flush: limits retries on a broken disk and lines in the log.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a flush of everything waits for persons to follow the events.
+/// Longest wait of [`Maintenance::flush_all`] for the identity store to catch up with the log.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// Name of the events table in metrics.
@@ -57,10 +58,10 @@ const EVENTS: TableLabels = TableLabels { table: "events" };
 /// Name of the persons table in metrics.
 const PERSONS: TableLabels = TableLabels { table: "persons" };
 
-/// Where damage of the persons table is counted.
+/// Label under which damage of the persons table is counted.
 const PERSONS_TABLE: PlaceLabels = PlaceLabels { place: "persons" };
 
-/// What the background works on.
+/// Handles that the background jobs share.
 #[derive(Clone, Debug)]
 pub struct Maintenance {
     /// Settings of sizes and times.
@@ -69,15 +70,15 @@ pub struct Maintenance {
     pub store: Store,
     /// Persons, which must be durable before the log is cut.
     pub identities: Identities,
-    /// The copy of the persons for analysts.
+    /// The Delta table of persons, a copy for other engines.
     pub persons: Arc<PersonsTable>,
     /// The log.
     pub pipeline: Pipeline,
-    /// Where asynchronous work runs.
+    /// The runtime for asynchronous work.
     pub runtime: Handle,
     /// Time.
     pub clock: Clock,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }
 
@@ -96,7 +97,7 @@ impl Maintenance {
         tasks.spawn_background_thread("compact", move || self.compaction_loop(&shutdown))
     }
 
-    /// Starts only the thread of flushes, without which a replay stops once the memtables are full.
+    /// Starts only the flush thread, without which a replay stops when the memtables are full.
     ///
     /// # Errors
     ///
@@ -123,12 +124,12 @@ impl Maintenance {
         }
     }
 
-    /// Flushes everything that is in memory: at the end of the process, after the last event, and
-    /// before deleted events are sought in files. Blocks; not for the threads of a runtime.
+    /// Flushes all memtables: at the end of the process, after the last event, and before files are
+    /// searched for deleted events. Blocks; do not call it on a thread of a runtime.
     ///
     /// # Errors
     ///
-    /// What is not flushed is still in the log, and will be replayed.
+    /// Rows that are not flushed stay in the log, and are replayed at the next start.
     pub fn flush_all(&self) -> Result<(), StoreError> {
         if !self.flush_within(FOLLOW_WAIT)? {
             tracing::warn!(
@@ -139,13 +140,13 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Flushes everything published before the call. `false` if the persons have not followed the log to there
-    /// within `limit`: the rest stays in memory and in the log, for a later flush. Blocks, as
-    /// [`Maintenance::flush_all`] does.
+    /// Flushes everything published before the call. `false` if the identity store has not applied the log
+    /// up to there within `limit`: the remaining rows stay in memory and in the log, for a later flush.
+    /// Blocks, as [`Maintenance::flush_all`] does.
     ///
     /// # Errors
     ///
-    /// What is not flushed is still in the log, and will be replayed.
+    /// Rows that are not flushed stay in the log, and are replayed at the next start.
     pub fn flush_within(&self, limit: Duration) -> Result<bool, StoreError> {
         let frozen = self.store.freeze().unwrap_or_default();
         let followed = frozen.max(self.pipeline.published());
@@ -187,8 +188,8 @@ impl Maintenance {
         Files { store: self.store.clone(), identities: self.identities.clone() }
     }
 
-    /// Removes the part of the log that is durable elsewhere: rows in files, and persons in their
-    /// store. A failure only makes the next replay longer.
+    /// Truncates the log up to the sequence that is durable in other stores: rows in files, persons in the
+    /// identity store. A failure only makes the next replay longer.
     fn cut_log(&self, flushed: Sequence) {
         let cut =
             self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
@@ -196,7 +197,10 @@ impl Maintenance {
                 self.pipeline.wal().truncate_through(through).map_err(|error| error.to_string())
             });
         if let Err(error) = cut {
-            tracing::warn!(error, "cannot cut the log");
+            tracing::warn!(
+                error,
+                "cannot truncate the log; no data is lost, but the log grows and the next replay is longer"
+            );
         }
     }
 
@@ -215,14 +219,17 @@ impl Maintenance {
     }
 
     fn persons_loop(&self, shutdown: &Shutdown) {
-        // So that there is a table to open, if only an empty one.
+        // An empty table first, so that other engines can open it.
         match self.persons.create() {
             Ok(damaged) => {
                 let damaged = u64::try_from(damaged).unwrap_or(u64::MAX);
                 self.metrics.corruptions.get_or_create(&PERSONS_TABLE).inc_by(damaged);
             }
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "no table of persons");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot create the persons table; it is created with the first copy"
+                );
             }
         }
         let mut took = Duration::ZERO;
@@ -239,15 +246,18 @@ impl Maintenance {
                 Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::error!(error, "cannot vacuum persons");
+                    tracing::error!(
+                        error,
+                        "cannot remove replaced files of the persons table; the next vacuum tries again"
+                    );
                 }
             }
         }
     }
 
-    /// Copies the persons into their table if any changed since the last time; gives up when
-    /// `shutdown` begins. A failure leaves the table as it was: it is a copy, and the next try
-    /// brings what this one did not. Blocks; not for the threads of a runtime.
+    /// Copies the persons into their table if any changed since the last copy; stops when `shutdown`
+    /// begins. A failure leaves the previous version of the table; the next copy contains the changes.
+    /// Blocks; do not call it on a thread of a runtime.
     pub fn copy_persons(&self, shutdown: Option<&Shutdown>) {
         let began = self.clock.monotonic();
         match self.persons.write(shutdown) {
@@ -267,7 +277,10 @@ impl Maintenance {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "cannot copy persons into their table");
+                tracing::error!(
+                    error,
+                    "cannot copy persons into their table; it keeps its previous version"
+                );
             }
         }
     }
@@ -277,14 +290,17 @@ impl Maintenance {
         let interval = self.settings.deletion_interval;
         let pause = self.settings.compaction_interval.min(interval);
         while shutdown.pause_thread(pause) == Pause::Elapsed {
-            // The first time soon after the start, which may have been long after the last end.
+            // The first pass follows soon after the start: the server may have been down for long.
             let now = self.clock.monotonic();
             if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
                 match self.delete_events(shutdown) {
                     Ok(is_over) => deleted_at = is_over.then_some(now),
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
-                        tracing::error!(error, "cannot delete events from files; they are hidden");
+                        tracing::error!(
+                            error,
+                            "cannot delete events from files; answers leave them out, and the next pass tries again"
+                        );
                     }
                 }
             }
@@ -294,20 +310,23 @@ impl Maintenance {
                 Ok(removed) if removed.is_empty() => {}
                 Ok(removed) => tracing::info!(files = removed.len(), "removed replaced files"),
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot vacuum");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot remove replaced files of the events table; the next vacuum tries again"
+                    );
                 }
             }
         }
     }
 
-    /// Has deleted events leave the files. `false` if some are left over: the shutdown began, the
-    /// persons have not followed the log, or not all of the log is in files.
+    /// Removes deleted events from files. `false` if some remain: the shutdown began, the identity store
+    /// has not caught up with the log, or not all of the log is in files.
     fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
         if self.identities.deletions().is_empty() {
             return Ok(true);
         }
         let began = self.clock.monotonic();
-        // Rows in memory go to files without those that are deleted, and with them the log's end.
+        // Flushed first, without deleted rows, so that the whole log is in files.
         self.flush_all()?;
         let files = self.files();
         let erasing = files.erase(self.clock.now(), shutdown);
@@ -324,9 +343,9 @@ impl Maintenance {
         Ok(erased.is_all)
     }
 
-    /// All merges that are due, but for files that cannot be read, until the shutdown begins or the
-    /// persons have not followed the log. A file that cannot be read is tried each time, and counted as
-    /// damaged once, in `counted`.
+    /// Runs all merges that are due, until the shutdown begins or the identity store lags behind the log. A
+    /// file that cannot be read is left out. Each call tries it again, and `counted` ensures that it is
+    /// counted as damaged once.
     fn merge_all(&self, counted: &mut BTreeSet<String>, shutdown: &Shutdown) {
         let limits = Limits {
             target_bytes: self.settings.compaction_target_bytes.as_u64(),
@@ -344,7 +363,10 @@ impl Maintenance {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot merge");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot merge files; they stay as they are"
+                    );
                     let Some(path) = error.unreadable() else { return };
                     if counted.insert(path.to_owned()) {
                         let place = PlaceLabels { place: "table" };

@@ -1,21 +1,21 @@
-//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions,
-//! warnings, and the log of who changed what.
+//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions, warnings,
+//! and the activity log, which records who changed what.
 //!
-//! [`Metadata`] is the handle. Hot roads ask [`Metadata::snapshot`], which never waits; everything
-//! else is `async` and goes to the database. No HTTP, no JSON shapes of requests, no evaluation.
+//! [`Metadata`] is the handle. Hot paths read [`Metadata::snapshot`], which never waits; everything
+//! else is `async` and reads the database. No HTTP, no JSON shapes of requests, no evaluation.
 //!
 //! # One writer
 //!
-//! A write is a [`Write`]: it holds the gate, so that there is one at a time; its snapshot is
-//! the truth inside the transaction; and it publishes the next snapshot after the commit and before
-//! it opens the gate. Hence snapshots follow each other in commit order, and a rule that needs to
-//! look at other rows (is this key taken?) looks at the snapshot.
+//! A write is a [`Write`]. It holds the gate, so that there is one at a time. Its snapshot is up to
+//! date inside the transaction. It publishes the next snapshot after the commit and before it
+//! releases the gate. Hence snapshots follow each other in commit order, and a rule that needs
+//! other rows (is this key taken?) reads the snapshot.
 //!
 //! # Cancellation
 //!
-//! Run writes detached from the connection that asked for them. One that is dropped between the
+//! Run writes detached from the connection that requested them. A write that is dropped between the
 //! commit and the publication leaves the snapshot behind the database until the next write or
-//! [`Metadata::refresh`] notices; it never leaves it wrong for good.
+//! [`Metadata::refresh`], which reloads it.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -45,22 +45,22 @@ use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
 pub mod activity;
+pub mod annotations;
+pub mod bootstrap;
 pub mod cohorts;
 pub mod dashboards;
 pub mod definition_bulk;
-pub mod definition_notes;
-pub mod definition_room;
+pub mod definition_quota;
 pub mod definitions;
 mod disk;
 pub mod early_access;
+pub mod erasure;
 pub mod event_usage;
-pub mod first_start;
 pub mod flag_calls;
 pub mod flag_rights;
 pub mod flag_rules;
 pub mod flag_settings;
 pub mod flags;
-pub mod forgetting;
 pub mod group_types;
 pub mod hash_keys;
 pub mod members;
@@ -88,24 +88,24 @@ struct Shared {
     /// Replaced as a whole, never edited in place.
     current: ArcSwap<Snapshot>,
     /// Held by the one write in progress, until its snapshot is published. An async lock, because
-    /// it spans the transaction; it guards an order, not data.
+    /// it is held over the transaction; it serializes writes and guards no data.
     gate: Arc<Mutex<()>>,
-    /// Set while a commit is under way and not yet published.
+    /// Set from before a commit until its snapshot is published.
     is_behind: AtomicBool,
     /// SQLite's `data_version` of the writing connection at the last full load. It changes when
-    /// another process (`weir keys`) commits, and not by commits of our own.
+    /// another process (`weir keys`) commits, and not by commits of this process.
     data_version: AtomicI64,
-    /// Hash keys that wait for the gate, to be written by whoever passes it first. Bounded by the
-    /// number of requests under way.
+    /// Hash keys that wait for the gate; the first request that passes it writes them all. Bounded
+    /// by the number of running requests.
     waiting: parking_lot::Mutex<hash_keys::Waiting>,
-    /// Counts the definitions that were forgotten or renamed, so that who remembers what was noted
-    /// notes them anew.
+    /// Number of definitions that were deleted or renamed. When it changes, caches of written
+    /// definitions are invalid.
     forgotten: AtomicU64,
-    /// Counts the snapshots that were published.
+    /// Number of published snapshots.
     published: watch::Sender<u64>,
 }
 
-/// Why the store did not do as asked. Nothing is stored after an error.
+/// Why an operation failed. Nothing is stored after an error.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
     /// The file cannot be opened or created.
@@ -113,7 +113,7 @@ pub enum MetadataError {
     Open {
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         #[source]
         source: sqlx::Error,
     },
@@ -127,16 +127,16 @@ pub enum MetadataError {
     Damaged {
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         problem: String,
     },
-    /// The tables are not those of this program, or could not be brought there.
+    /// The tables are not those of this program, or the migrations failed.
     #[error("cannot bring the metadata store to the schema of this version")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// The database did not execute a statement.
+    /// The database failed to execute a statement.
     #[error("the metadata store failed")]
     Database(#[from] sqlx::Error),
-    /// A row holds what no write of ours stores.
+    /// A row has a value that this program never stores.
     #[error("{table} holds a row that cannot be read: {problem}")]
     Corrupt {
         /// The table of the row.
@@ -147,15 +147,15 @@ pub enum MetadataError {
     /// The values break a rule that the API documents.
     #[error("{}", .0.detail)]
     Rejected(Violation),
-    /// A setting of the operator cannot be used.
+    /// The value of an operator's setting is not allowed.
     #[error("{setting} {problem}")]
     Setting {
-        /// What was set, in words.
+        /// The setting, in words.
         setting: &'static str,
         /// What is wrong with the value.
         problem: &'static str,
     },
-    /// The settings give the first project another token than it has.
+    /// The settings give the first project a token that differs from the stored one.
     #[error(
         "the project API key of the settings (--project-api-key, WEIR_PROJECT_API_KEY) is not that of project \
          {project}, {stored}: clients that send with it would be refused. Remove the setting, or set it to \
@@ -168,25 +168,25 @@ pub enum MetadataError {
         /// Its token, which is no secret.
         stored: String,
     },
-    /// There is no such row in this project.
+    /// The project has no such row.
     #[error("no such {0}")]
     NotFound(&'static str),
     /// The user may not do this; in words for people.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// Somebody else changed what was to be changed; in words for people.
+    /// Another user changed the object meanwhile; in words for people.
     #[error("{0}")]
     Conflict(String),
-    /// The transaction that took the rows of several callers along failed.
+    /// The transaction that contained the rows of several callers failed.
     #[error("the write failed")]
     NotKept,
-    /// The token or key value belongs to someone else.
+    /// Another object has the token or key value.
     #[error("the {0} is in use already")]
     Taken(&'static str),
 }
 
 impl MetadataError {
-    /// Why a change is not made that is for an older version of a flag.
+    /// The error for a change that is meant for an older version of a flag.
     pub fn changed_since(version: i64) -> Self {
         Self::Conflict(format!(
             "The feature flag has changed since version {version}. Read it again, and send its \
@@ -194,7 +194,7 @@ impl MetadataError {
         ))
     }
 
-    /// What the receiver can do about it.
+    /// The class of the error for the receiver.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Open { .. } | Self::Damaged { .. } | Self::Migrate(_) | Self::NotKept => {
@@ -223,7 +223,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Open`], [`MetadataError::Damaged`], [`MetadataError::Migrate`] (also if a newer version of the program
-    /// wrote the file), [`MetadataError::Corrupt`]. None of them goes away by itself.
+    /// wrote the file), [`MetadataError::Corrupt`]. All of them are permanent.
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, MetadataError> {
         let shared = Shared {
             db: Db::open(path).await?,
@@ -241,8 +241,8 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Everything that SQLite finds wrong with the file `path`, at most `findings_max` lines. Opens it for
-    /// reading only, and takes time in proportion to its size.
+    /// Runs SQLite's integrity check on the file `path` and returns its findings, at most
+    /// `findings_max` lines. Opens the file read-only, and takes time in proportion to its size.
     ///
     /// # Errors
     ///
@@ -256,25 +256,25 @@ impl Metadata {
         self.shared.current.load_full()
     }
 
-    /// Tells when there is another snapshot.
+    /// Notifies of each published snapshot.
     pub fn published(&self) -> watch::Receiver<u64> {
         self.shared.published.subscribe()
     }
 
-    /// Picks up what other processes wrote, such as a key that `weir keys` revoked. Costs one
-    /// pragma if there is nothing new. To be called every second or so.
+    /// Reloads the snapshot if another process wrote, such as `weir keys` when it revokes a key.
+    /// Costs one pragma if there is nothing new. To be called about once a second.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`]; the snapshot stays as it was.
     pub async fn refresh(&self) -> Result<(), MetadataError> {
-        // Everything is in `begin`; there is nothing to commit.
+        // `begin` does all the work; there is nothing to commit.
         self.begin().await?.tx.rollback().await?;
         Ok(())
     }
 
-    /// How many definitions were forgotten or renamed since the start. When it changes, some of what was noted
-    /// by [`Metadata::upsert_definitions`] is no longer so.
+    /// The number of definitions deleted or renamed since the start. When it changes, definitions
+    /// written earlier by [`Metadata::upsert_definitions`] may be missing.
     pub fn forgotten(&self) -> u64 {
         self.shared.forgotten.load(Ordering::Acquire)
     }
@@ -283,7 +283,7 @@ impl Metadata {
         self.shared.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Ends the connections. Later calls fail; the snapshot stays readable.
+    /// Closes the connections. Later calls fail; the snapshot stays readable.
     pub async fn close(&self) {
         self.shared.db.close().await;
     }
@@ -292,7 +292,7 @@ impl Metadata {
         self.shared.clock.now()
     }
 
-    /// Waits for the gate and starts the one write.
+    /// Waits for the gate and starts a write.
     async fn begin(&self) -> Result<Write, MetadataError> {
         let gate = Arc::clone(&self.shared.gate).lock_owned().await;
         let mut tx = self.shared.db.begin().await?;
@@ -320,7 +320,7 @@ impl Shared {
 /// A transaction in progress. Dropping it rolls it back.
 struct Write {
     tx: Transaction<'static, Sqlite>,
-    /// The state that the transaction started from: the truth until it commits.
+    /// The state at the start of the transaction: up to date until it commits.
     base: Arc<Snapshot>,
     shared: Arc<Shared>,
     _gate: OwnedMutexGuard<()>,
@@ -332,14 +332,14 @@ impl Write {
         &mut self.tx
     }
 
-    /// A user who was not removed. Whoever writes in the name of one is to ask here: between the look
-    /// at a key and the write there may have been time enough.
+    /// A user who was not removed. Every write in the name of a user must call this: the user may
+    /// have been removed between the check of the key and the write.
     fn user(&self, id: UserId) -> Result<&Arc<User>, MetadataError> {
         let user = self.base.user(id).filter(|user| !user.is_removed);
         user.ok_or(MetadataError::NotFound("user"))
     }
 
-    /// Makes the changes durable, then `next` the state that readers see.
+    /// Commits, then publishes `next`.
     async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
         self.shared.is_behind.store(true, Ordering::Release);
         self.tx.commit().await?;
@@ -348,14 +348,14 @@ impl Write {
         Ok(())
     }
 
-    /// Makes the changes durable, and has the snapshot follow by `change`.
+    /// Commits, then publishes the snapshot as changed by `change`.
     async fn commit_with(self, change: impl FnOnce(&mut Snapshot)) -> Result<(), MetadataError> {
         let mut next = self.base.as_ref().clone();
         change(&mut next);
         self.commit(next).await
     }
 
-    /// Makes changes durable that no snapshot shows.
+    /// Commits changes that no snapshot contains.
     async fn commit_unseen(self) -> Result<(), MetadataError> {
         self.tx.commit().await?;
         Ok(())

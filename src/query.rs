@@ -9,6 +9,7 @@
 pub mod admission;
 pub mod audience;
 pub mod cohorts;
+pub mod column_files;
 mod columns;
 pub mod complexity;
 mod condition;
@@ -20,6 +21,7 @@ mod explain;
 mod explained;
 pub mod groups;
 mod guard;
+mod json;
 pub mod latest;
 mod matches;
 pub mod merge;
@@ -27,10 +29,11 @@ pub mod paging;
 mod parts;
 pub mod people;
 pub mod persons;
+mod pruning;
+mod row_filter;
 pub mod rows;
 pub mod run;
 mod scoped;
-pub mod shelves;
 mod sparing;
 mod spill;
 pub mod usage;
@@ -70,6 +73,7 @@ use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;
 use crate::query::admission::Work;
+use crate::query::column_files::ColumnFiles;
 use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::guard::Pools;
@@ -79,7 +83,6 @@ use crate::query::rows::Gathered;
 use crate::query::rows::Size;
 use crate::query::rows::Text;
 use crate::query::run::Planners;
-use crate::query::shelves::ColumnFiles;
 use crate::query::usage::Usage;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
@@ -271,7 +274,7 @@ impl Engine {
         let base = session(spill::without(&spilling)?, &pools, runtime.metrics().num_workers())?;
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
-        let (columns, asked) = shelves::open(&sources, &settings);
+        let (columns, asked) = column_files::open(&sources, &settings);
         let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
         let shared = Shared {
             settings,
@@ -440,6 +443,11 @@ fn session(
     config.options_mut().sql_parser.enable_ident_normalization = true;
     // It takes memory for as many groups as its LIMIT says, whether there are so many or not.
     config.options_mut().optimizer.enable_topk_aggregation = false;
+    // Filters that joins and ORDER BY with LIMIT make as they run: in this version they reach a scan by the names
+    // of columns, so that one alias of a table may get the bound of another (DataFusion 25244).
+    config.options_mut().optimizer.enable_topk_dynamic_filter_pushdown = false;
+    config.options_mut().optimizer.enable_join_dynamic_filter_pushdown = false;
+    config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(environment)

@@ -1,12 +1,13 @@
-//! Made-up events that look like those of SDKs: [`Stream`]. For tests, benches and `weir load`.
+//! Generator of synthetic events that look like those of SDKs: [`Stream`]. For tests, benches and `weir
+//! load`.
 //!
-//! A seed, a time and a population determine every byte. A stream knows what it made ([`Known`]),
-//! so that a test can compare answers with it. No I/O and no HTTP here.
+//! A seed, a time and a population determine every byte. A stream returns a record of each event
+//! ([`Known`]), so that a test can compare query results with it. No I/O and no HTTP here.
 //!
 //! The mix: 50 % `$pageview`, 25 % `$autocapture`, 20 % product events (two fifths of them from
-//! posthog-node, all else from posthog-js), 3 % `$identify`, 1 % `$set`, 1 % `$groupidentify`; 20
-//! to 40 properties and about 1,100 bytes each; some 50 sessions interleaved, as a proxy or a
-//! busy server would send them. That is [`Choice::Zipf`]; [`Choice::Even`] is for many persons.
+//! posthog-node, all others from posthog-js), 3 % `$identify`, 1 % `$set`, 1 % `$groupidentify`; 20 to 40
+//! properties and about 1,100 bytes each; 48 interleaved sessions, as a proxy or a busy server would send
+//! them. That is [`Choice::Zipf`]; [`Choice::Even`] is for many persons.
 
 mod random;
 mod sessions;
@@ -30,14 +31,14 @@ use crate::synth::vocabulary::PRODUCTS;
 use crate::synth::vocabulary::Product;
 use crate::synth::vocabulary::Vocabulary;
 
-/// What a stream is made of, besides its seed.
+/// Parameters of a stream, besides its seed.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Project token, sent as `api_key` of a batch.
     pub token: String,
     /// Size of the population. Each person has a device id, and a user id once signed in. At least 1.
     pub persons: u64,
-    /// Who of them acts how often.
+    /// How the person of a session is chosen.
     pub choice: Choice,
     /// Time of sending: `sent_at` of every batch, and no event is later.
     pub now: UnixMicros,
@@ -48,12 +49,13 @@ pub struct Settings {
 /// How the person of a session is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// Person `r` acts about `1 / (r + 1)` as often as the busiest, in sessions of up to 30 events: what
-    /// a server sees.
+    /// Zipf: person `r` acts about `1 / (r + 1)` as often as the busiest, in sessions of up to 30 events.
+    /// Like the traffic of a server.
     #[default]
     Zipf,
-    /// What a server says of its users, in sessions of up to three events: first of each in turn, who is
-    /// identified with the first event, and then of all as likely. About two events make one more person.
+    /// Events of a server about its users, in sessions of up to three events. First each person in turn
+    /// gets a session, which starts with `$identify`; then all persons are equally likely. About two
+    /// events per new person.
     Even,
 }
 
@@ -65,7 +67,7 @@ impl Settings {
     }
 }
 
-/// What a test needs to know of an event to find it again.
+/// Record of an event, for a test that looks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Id of the event; no two events of a stream share one.
@@ -81,7 +83,7 @@ pub struct Known {
 /// The id under which an event was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DistinctId {
-    /// A browser that nobody has signed in on; the id of the device, a UUIDv7.
+    /// A browser without a signed-in user; the id of the device, a UUIDv7.
     Device(Uuid),
     /// A user of the product, as in `user_17`.
     User(u64),
@@ -108,31 +110,31 @@ impl DistinctId {
     }
 }
 
-/// Some events as bytes, and what is in them, in order.
+/// Some events as bytes, with the record of each event, in order.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// JSON: one batch envelope, or one event a line.
     pub body: Vec<u8>,
-    /// One entry an event.
+    /// One entry per event.
     pub events: Vec<Known>,
 }
 
-/// An endless supply of events. How it is cut into batches does not change the events.
+/// An endless stream of events. The batch size does not change the events.
 #[derive(Debug)]
 pub struct Stream {
     setting: Setting,
     random: Random,
     ids: Ids,
     open: Vec<Session>,
-    /// Sessions that have begun.
+    /// Sessions begun so far.
     begun: u64,
 }
 
-/// Sessions open at a time.
+/// Concurrently open sessions.
 const OPEN_SESSIONS: usize = 48;
-/// Room that an event is given at first; the average is about 1,100 bytes.
+/// Initial capacity for an event; the average is about 1,100 bytes.
 const EVENT_BYTES: usize = 1_200;
-/// Product events in 100 that a server sends.
+/// Percentage of the product events that a server sends.
 const FROM_SERVERS: u64 = 40;
 
 #[derive(Clone, Copy)]
@@ -178,7 +180,7 @@ impl Kind {
         }
     }
 
-    /// What the event makes of a session that is only anonymous.
+    /// Standing that a session needs before this event if the person is anonymous.
     fn standing(self) -> Standing {
         match self {
             Self::Identify | Self::ServerIdentify => Standing::Identified,
@@ -227,7 +229,7 @@ impl Stream {
         Batch { body, events }
     }
 
-    /// The next `count` events, one JSON object a line.
+    /// The next `count` events, one JSON object per line.
     pub fn lines(&mut self, count: usize) -> Batch {
         let mut body = Vec::with_capacity(count.saturating_mul(EVENT_BYTES));
         let mut events = Vec::with_capacity(count);
@@ -263,7 +265,7 @@ impl Stream {
         known
     }
 
-    /// Takes an open session, or begins one. `$identify` needs one in which nobody is signed in.
+    /// Takes an open session, or begins one. `$identify` needs a session without a signed-in user.
     fn session_for(&mut self, kind: Kind) -> Session {
         let seats = u64::try_from(OPEN_SESSIONS).unwrap_or(1);
         let seat = usize::try_from(self.random.below(seats)).unwrap_or(0);
@@ -315,7 +317,7 @@ impl Stream {
         text::raw(out, "}");
     }
 
-    /// What one kind of event of posthog-js has beyond the common properties.
+    /// The properties of one kind of posthog-js event besides the common ones.
     fn write_special(&mut self, out: &mut Vec<u8>, kind: Kind, session: &mut Session) {
         match kind {
             Kind::PageView if session.landing => {
@@ -354,7 +356,7 @@ impl Stream {
         }
     }
 
-    /// The properties of the service that all its events by posthog-node have.
+    /// The properties that all events of the service have, by posthog-node.
     fn write_server(&mut self, out: &mut Vec<u8>, session: &Session) {
         text::raw(out, SERVER);
         text::raw(out, r#""$groups":{"company":"company_"#);
@@ -370,10 +372,10 @@ impl Stream {
     }
 }
 
-/// What every event of one service has.
+/// The properties that every event of one service has.
 const SERVER: &str = r#""$lib":"posthog-node","$lib_version":"5.9.1","$is_server":true,"$geoip_disable":true,"$os":"Linux","$os_version":"6.8.0","service":"shop-api","service_version":"2026.11.3","environment":"production","region":"eu-central-1","host":"shop-api-7d9f","locale":null,"#;
 
-/// `$set` and `$set_once` beside the properties, where posthog-js puts them.
+/// `$set` and `$set_once` next to the properties, where posthog-js puts them.
 fn write_person(out: &mut Vec<u8>, person: u64) {
     text::raw(out, r#","$set":{"email":"user."#);
     text::number(out, person);

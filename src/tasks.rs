@@ -1,13 +1,14 @@
-//! Spawn, name, wait: [`Tasks`], [`Shutdown`], [`CpuPool`]. The only spawner of tasks and threads.
+//! Task supervision: sets of named tasks and threads ([`Tasks`]), the shutdown signal ([`Shutdown`]), and a
+//! thread pool for CPU work ([`CpuPool`]). The only code that spawns tasks and threads.
 //!
-//! Everything that runs beside the caller is started here, so that a shutdown can ask it to end and
-//! wait until it has, and so that a panic is logged with the name of what died and takes nothing
-//! else with it, unless it is vital ([`Tasks::vital`]). No queues: whoever hands work over bounds how much of it may wait.
+//! A shutdown signals everything that was spawned here and waits for its end. A panic is logged with the
+//! name of the task and affects no other task, except for vital threads ([`Tasks::vital`]). Queues are
+//! unbounded: callers bound the amount of work that may wait.
 //!
 //! # Why one `Tasks` per stage
 //!
-//! A server stops in stages: no new connections, then requests under way, then the last flush. Each
-//! stage that must end before the next begins has a `Tasks` of its own.
+//! A server stops in stages: no new connections, then the end of running requests, then the last flush. Each
+//! stage that must end before the next begins has its own `Tasks`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,20 +36,20 @@ use tokio::sync::watch;
 
 use crate::error::Kind;
 
-/// Niceness of work in the background: about a third of the weight of other threads
-/// (`sched(7)`: each step is a factor of 1.25), so that it still goes on under full load.
+/// Niceness of background threads: about a third of the weight of other threads (`sched(7)`: each step is a
+/// factor of 1.25), so that they still make progress under full load.
 const BACKGROUND_NICE: i32 = 5;
 
-/// Why something spawned gave no result.
+/// Why a spawned task, thread or job has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// It panicked. The panic was logged; the process goes on.
+    /// It panicked. The panic was logged; the process continues.
     #[error("{name} panicked")]
     Panicked {
         /// Name of the task or pool.
         name: &'static str,
     },
-    /// It was dropped before it ended: the runtime or the pool is going down.
+    /// It was dropped before it ended: the runtime or the pool is shutting down.
     #[error("{name} was stopped before it ended")]
     Stopped {
         /// Name of the task or pool.
@@ -59,7 +60,7 @@ pub enum TaskError {
     NoThread {
         /// Name of the thread or pool.
         name: &'static str,
-        /// The refusal.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -83,9 +84,9 @@ pub struct Tasks {
 struct Shared {
     runtime: Handle,
     shutdown: Shutdown,
-    /// How many of each name are running.
+    /// Number of running tasks and threads by name.
     running: Mutex<BTreeMap<&'static str, usize>>,
-    /// Told whenever `running` becomes empty.
+    /// Notified whenever `running` becomes empty.
     idle: Notify,
     /// The first vital thread that panicked.
     failed: watch::Sender<Option<&'static str>>,
@@ -99,13 +100,13 @@ impl Tasks {
         Self { shared: Arc::new(Shared { runtime, shutdown, running, idle, failed }) }
     }
 
-    /// The signal that asks this set to end.
+    /// The shutdown signal of this set.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shared.shutdown
     }
 
-    /// Runs `future` to its end, whatever becomes of the caller. Unbounded: the caller limits how
-    /// many it starts. A panic is logged under `name`.
+    /// Runs `future` as a task that outlives the caller. Unbounded: the caller limits the number of tasks. A
+    /// panic is logged under `name`.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
         let running = self.enter(name);
         // Dropping the handle detaches the task; `running` is what a shutdown waits for.
@@ -117,9 +118,9 @@ impl Tasks {
         }));
     }
 
-    /// Runs `future` where it is awaited; if the caller gives it up before its end, it goes on by
-    /// itself. For work that a client's hang-up must not cut in half. It is begun by the first poll,
-    /// or by being given up.
+    /// Runs `future` where it is awaited. If the caller drops it before its end, it continues as a task.
+    /// For work that must not be cut in half when a client disconnects. It starts at the first poll, or
+    /// when dropped.
     ///
     /// # Errors
     ///
@@ -142,8 +143,8 @@ impl Tasks {
         }
     }
 
-    /// Runs `body` on a thread of its own, for loops that block. The body ends itself when
-    /// [`Tasks::shutdown`] says so. A panic is logged under `name`.
+    /// Runs `body` on a new thread, for loops that block. The body must return when [`Tasks::shutdown`] is
+    /// signalled. A panic is logged under `name`.
     ///
     /// # Errors
     ///
@@ -164,8 +165,8 @@ impl Tasks {
         thread.map(drop).map_err(|source| TaskError::NoThread { name, source })
     }
 
-    /// Like [`Tasks::spawn_thread`], for work that nobody waits for: the thread yields to those that
-    /// answer requests whenever both want the processor.
+    /// Like [`Tasks::spawn_thread`], for work that no request waits for: the thread has a lower priority
+    /// than the threads that answer requests.
     ///
     /// # Errors
     ///
@@ -176,8 +177,8 @@ impl Tasks {
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), TaskError> {
         self.spawn_thread(name, move || {
-            // Without a process id Linux takes the calling thread. Where the system refuses, the
-            // work is done at the usual priority.
+            // Without a process id, Linux sets the priority of the calling thread. If the system refuses, the
+            // thread runs at the normal priority.
             if let Err(error) = rustix::process::setpriority_process(None, BACKGROUND_NICE) {
                 tracing::debug!(%error, thread = name, "cannot lower the priority");
             }
@@ -185,9 +186,9 @@ impl Tasks {
         })
     }
 
-    /// `body` of a thread that the server cannot do without: a panic of it ends [`Tasks::failed`].
-    /// Whoever runs the server then ends the process. What such a thread leaves half done is not to be
-    /// written to disk, and a start from the log is what a crash needs anyway.
+    /// Wraps the `body` of a thread without which the server cannot work: its panic completes
+    /// [`Tasks::failed`], and `serve` then ends the process. The state that such a thread left half changed
+    /// must not be written to disk; the next start recovers from the log, as after a crash.
     pub fn vital(
         &self,
         name: &'static str,
@@ -197,13 +198,13 @@ impl Tasks {
         move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
                 shared.failed.send_if_modified(|failed| failed.replace(name).is_none());
-                // For whoever logs panics.
+                // The spawner logs the panic.
                 resume_unwind(panic);
             }
         }
     }
 
-    /// Waits until a vital thread has panicked, and names it.
+    /// Waits until a vital thread has panicked, and returns its name.
     pub async fn failed(&self) -> &'static str {
         let mut failed = self.shared.failed.subscribe();
         loop {
@@ -216,17 +217,17 @@ impl Tasks {
         }
     }
 
-    /// Waits until everything spawned has ended, at most for `deadline`. Does not ask it to end:
+    /// Waits until all tasks and threads have ended, for at most `deadline`. Does not signal them to end:
     /// call [`Shutdown::begin`] first.
     ///
     /// # Errors
     ///
-    /// What is still running at the deadline.
+    /// Tasks or threads still run at the deadline.
     pub async fn wait(&self, deadline: Duration) -> Result<(), StillRunning> {
         let all_ended = async {
             loop {
                 let mut idle = std::pin::pin!(self.shared.idle.notified());
-                // Listen before looking, so that an end between the two is not missed.
+                // Registered before the check, so that an end between the two is not missed.
                 idle.as_mut().enable();
                 if self.shared.running.lock().is_empty() {
                     return;
@@ -252,10 +253,10 @@ impl fmt::Debug for Tasks {
     }
 }
 
-/// Work that goes on as a task when it is dropped before its end.
+/// A future that continues as a task when it is dropped before its end.
 struct Outliving<F: Future<Output: Send> + Send + 'static> {
     runtime: Handle,
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     work: Option<Pin<Box<F>>>,
 }
 
@@ -273,21 +274,21 @@ impl<F: Future<Output: Send> + Send + 'static> Outliving<F> {
 impl<F: Future<Output: Send> + Send + 'static> Drop for Outliving<F> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            // Dropping the handle detaches the task; what it counts as is what a shutdown waits for.
+            // Dropping the handle detaches the task; a shutdown waits for its entry in `running`.
             drop(self.runtime.spawn(work));
         }
     }
 }
 
-/// What had not ended when the wait for it was over.
+/// Tasks and threads that had not ended at the deadline of a wait.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("still running: {names:?}")]
 pub struct StillRunning {
-    /// Name and number, by name.
+    /// Name and number of running instances, by name.
     pub names: Vec<(&'static str, usize)>,
 }
 
-/// One running task or thread; counts itself out when dropped.
+/// One running task or thread; dropping it decrements the count.
 struct Running {
     shared: Arc<Shared>,
     name: &'static str,
@@ -308,7 +309,7 @@ impl Drop for Running {
     }
 }
 
-/// A signal that is given once and stays given. Clones share it.
+/// Shutdown signal: set once, never reset. Clones share it.
 #[derive(Clone)]
 pub struct Shutdown {
     signal: Arc<Signal>,
@@ -317,40 +318,40 @@ pub struct Shutdown {
 struct Signal {
     begun: AtomicBool,
     tasks: Notify,
-    /// Guards nothing but the sleep of threads.
+    /// Mutex of the condition variable on which threads sleep.
     gate: Mutex<()>,
     threads: Condvar,
 }
 
 impl Shutdown {
-    /// A signal that nobody has given yet.
+    /// A signal that is not set.
     pub fn new() -> Self {
         let begun = AtomicBool::new(false);
         let (gate, threads) = (Mutex::new(()), Condvar::new());
         Self { signal: Arc::new(Signal { begun, tasks: Notify::new(), gate, threads }) }
     }
 
-    /// Gives the signal. Giving it again does nothing.
+    /// Sets the signal. Setting it again does nothing.
     pub fn begin(&self) {
         self.signal.begun.store(true, Ordering::SeqCst);
         self.signal.tasks.notify_waiters();
-        // Behind the lock, so that a thread between its look and its sleep is not missed.
+        // Under the lock, so that a thread between its check and its sleep is woken.
         let _gate = self.signal.gate.lock();
         self.signal.threads.notify_all();
     }
 
-    /// Whether the signal was given.
+    /// Whether the signal is set.
     pub fn is_cancelled(&self) -> bool {
         self.signal.begun.load(Ordering::SeqCst)
     }
 
-    /// Returns once the signal is given. Safe to drop and to call again.
+    /// Returns once the signal is set. Cancel safe.
     pub async fn cancelled(&self) {
-        let mut told = std::pin::pin!(self.signal.tasks.notified());
-        // Listen before looking, so that a signal between the two is not missed.
-        told.as_mut().enable();
+        let mut notified = std::pin::pin!(self.signal.tasks.notified());
+        // Registered before the check, so that a signal between the two is not missed.
+        notified.as_mut().enable();
         if !self.is_cancelled() {
-            told.await;
+            notified.await;
         }
     }
 
@@ -362,7 +363,7 @@ impl Shutdown {
         }
     }
 
-    /// As [`Shutdown::pause`], blocking. For loops of threads.
+    /// Blocking version of [`Shutdown::pause`]. For loops of threads.
     pub fn pause_thread(&self, duration: Duration) -> Pause {
         let mut gate = self.signal.gate.lock();
         let waiting = |(): &mut ()| !self.is_cancelled();
@@ -386,18 +387,18 @@ impl fmt::Debug for Shutdown {
 /// Why a pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// The time is over.
+    /// The time has elapsed.
     Elapsed,
     /// The shutdown began.
     Cancelled,
 }
 
-/// A fixed number of threads for work that computes: decoding, encoding, evaluation. Its queue has
-/// no bound of its own: the caller bounds how many jobs may wait (bytes in flight, queries at once).
-/// Clones share one pool; the threads end after the last clone is dropped.
+/// Thread pool of fixed size for CPU work: decoding, encoding, evaluation. Its queue is unbounded: the
+/// caller bounds the jobs that may wait (bytes in flight, concurrent queries). Clones share one pool; the
+/// threads end after the last clone is dropped.
 ///
-/// Threads without a job sleep. Those of a pool for parallel loops would look for work for a while
-/// first, and on a machine with few cores that is time which requests want.
+/// Idle threads sleep at once. The threads of a work-stealing pool would spin for a while first, and take
+/// that time from requests on a machine with few cores.
 #[derive(Clone, Debug)]
 pub struct CpuPool {
     name: &'static str,
@@ -430,24 +431,24 @@ impl CpuPool {
         Ok(Self { name, jobs })
     }
 
-    /// Queues `job` at once and returns its result. A job whose result nobody awaits any more when
-    /// its turn comes is skipped; a job that has begun runs to its end.
+    /// Queues `job` at once and returns its result. A queued job whose future was dropped is skipped; a job
+    /// that has started runs to its end.
     ///
     /// # Errors
     ///
-    /// The job panicked, or the pool is going down.
+    /// The job panicked, or the pool is shutting down.
     pub fn run<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
         &self,
         job: F,
     ) -> impl Future<Output = Result<T, TaskError>> + Send + use<T, F> {
         let name = self.name;
         let (sender, receiver) = oneshot::channel();
-        // Fails only if every thread is gone, and then nobody answers.
+        // Fails only if all threads have ended; the receiver then reports `Stopped`.
         let _ = self.jobs.send(Box::new(move || {
             if sender.is_closed() {
                 return;
             }
-            // A receiver that went away meanwhile does not want the result.
+            // Fails if the receiver was dropped in the meantime: the result is discarded.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
         }));
         async move {
@@ -518,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_of_a_vital_thread_is_told() {
+    async fn a_panic_of_a_vital_thread_is_reported() {
         let tasks = Tasks::new(Handle::current());
         tasks.spawn_thread("fine", tasks.vital("fine", || {})).unwrap();
         tasks.spawn_thread("usual", || panic!("planted")).unwrap();
@@ -551,7 +552,7 @@ mod tests {
         assert_eq!(name.as_deref(), Some("cpu-0"));
         let result = pool.run(|| -> u8 { panic!("planted") }).await;
         assert!(matches!(result, Err(TaskError::Panicked { name: "cpu" })));
-        // The one thread is held by the first job while the second is queued and given up.
+        // The first job occupies the only thread while the second is queued and its future dropped.
         let (go, gate) = mpsc::channel::<()>();
         let first = pool.run(move || gate.recv().unwrap());
         let (ran, runs) = mpsc::channel();

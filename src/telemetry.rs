@@ -1,5 +1,4 @@
-//! Logs and metrics: how the server tells its operator what it does. No decisions, no messages of
-//! other modules.
+//! Logs and metrics for the operator. No decisions, no messages of other modules.
 
 pub mod logs;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! The wire formats: bytes and JSON shapes as clients send and expect them. No rules of ours.
+//! The wire formats: bytes and JSON shapes as clients send and expect them. No domain rules.
 
 pub mod capture_v1;
 pub mod encoding;

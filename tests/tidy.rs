@@ -26,18 +26,19 @@ const LAYERS: &[(&str, &str)] = &[
     ("metadata", "clock error event flags"),
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event flags identity metadata storage telemetry"),
+    ("evaluation", "clock error event flags identity metadata query tasks"),
     (
         "maintenance",
         "clock config error event identity ingest metadata query storage tasks telemetry",
     ),
     (
         "app",
-        "clock config error event geoip identity ingest maintenance metadata query storage tasks \
-         telemetry",
+        "clock config error evaluation event geoip identity ingest maintenance metadata query storage \
+         tasks telemetry",
     ),
     (
         "http",
-        "app clock config error event flags geoip identity ingest metadata query tasks telemetry wire",
+        "app clock config error evaluation event flags geoip identity ingest metadata query tasks telemetry wire",
     ),
     ("synth", "clock"),
     ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
@@ -68,7 +69,7 @@ const READERS: &[&str] = &[
     "cli",
     "event/json",
     "identity/codec",
-    "ingest/envelope",
+    "ingest/log_record",
     "ingest/salvage",
     "metadata/flag_rules",
     "query/columns/record",

@@ -1,22 +1,22 @@
-//! A working copy of a data directory, for commands that read it while no server runs: [`WorkingCopy`].
+//! Working copy of a data directory, for commands that read it while no server runs: [`WorkingCopy`].
 //!
-//! Engines cannot open a directory without changing it: the identity store and SQLite recover what a crash
-//! left, and the log ends a torn write. So they open a copy in a temporary directory, and the data directory
-//! stays as it is, byte for byte.
+//! Engines change a directory when they open it: the identity store and SQLite run crash recovery, and the
+//! log cuts off a torn write. So they open a copy in a temporary directory, and the data directory stays
+//! unchanged, byte for byte.
 //!
 //! | part | in the copy |
 //! |---|---|
 //! | `tables/events/`, `tables/persons/` | links: their files never change |
-//! | `identity/` | the files of `tables/` as links, since they never change; journals and manifests as copies |
+//! | `identity/` | the files in `tables/` as links, since they never change; journals and manifests as copies |
 //! | `wal/` | the newest segments as copies, since recovery writes to them; older ones as links |
-//! | `metadata.db`, its write-ahead log and what tells whether that was lost, `node-id` | copies |
+//! | `metadata.db`, its `-wal` and `-shm` files, `node-id` | copies |
 //!
 //! Links are symbolic, so the copy may be on another file system, and [`crate::storage::disk::OsDisk`] opens
-//! them for reading only. The copy holds a shared lock of the data directory: no server starts on it meanwhile,
-//! and several readers do not keep each other out.
+//! them read-only. The copy holds a shared lock on the data directory: no server starts on it meanwhile, and
+//! several readers can run at once.
 //!
-//! A process that is killed leaves its copy behind. The next one that makes a copy removes it: a copy in use has
-//! a lock, which ends with the process.
+//! A killed process leaves its copy behind. The next command that makes a copy removes it: a copy in use is
+//! locked, and the lock ends with the process.
 
 use std::fs;
 use std::fs::File;
@@ -35,52 +35,52 @@ use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
 
-/// Where projects and keys are.
+/// File of projects, users and keys.
 const METADATA: &str = "metadata.db";
 
-/// What a data directory has. One without any of it is something else.
+/// Parts of a data directory. A directory with none of them is no data directory.
 const PARTS: [&str; 4] = [METADATA, "tables", "wal", "identity"];
 
-/// Start of the names of copies in the directory for temporary files.
+/// Prefix of the names of copies in the temporary directory.
 const PREFIX: &str = "weir-copy-";
 
-/// Age from which a copy that nobody has locked was left behind: not one that is just being made.
+/// Age from which an unlocked copy counts as left behind, and not as one that is being made.
 const LEFT_AFTER: Duration = Duration::from_secs(60);
 
-/// Segments of the log that recovery may write to: the newest, and the one before it if the newest has no
-/// record yet. One more as a reserve.
+/// Newest segments of the log that are copied and not linked. Recovery may write to the newest, and to the
+/// one before it if the newest has no record yet; one more is a reserve.
 const SEGMENTS_COPIED: usize = 3;
 
-/// Why there is no working copy.
+/// Why no working copy can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// Nothing has that path.
+    /// There is no directory with this path.
     #[error("there is no directory {}", .0.display())]
     Absent(PathBuf),
-    /// The directory holds something else.
+    /// The directory is no data directory.
     #[error("{} is not a Weir data directory: it has none of {}", .0.display(), PARTS.join(", "))]
     Foreign(PathBuf),
-    /// The lock cannot be looked at.
+    /// The lock file cannot be opened or read.
     #[error("cannot lock {}", path.display())]
     Lock {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// A process holds the lock and has not announced an address.
-    #[error("{} is in use by another process, which may be a server that starts", .0.display())]
+    #[error("{} is in use by another process, for example a server that is starting; try again", .0.display())]
     Busy(PathBuf),
-    /// A file or directory.
+    /// A file or directory cannot be copied or linked.
     #[error(
         "cannot make a working copy of {} in {}; TMPDIR names another place",
         path.display(), std::env::temp_dir().display()
     )]
     Io {
-        /// What was to be copied.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -92,27 +92,27 @@ impl CopyError {
     }
 }
 
-/// What a command reads.
+/// The source that a command reads.
 #[derive(Debug)]
 pub enum Source {
-    /// The server that runs on the directory answers.
+    /// A running server, which answers requests.
     Server(ServerAddress),
-    /// No server runs.
+    /// A working copy; no server runs.
     Copy(WorkingCopy),
 }
 
-/// A temporary directory that engines may open; it is removed with the value.
+/// A temporary directory that engines may open. Dropping the value removes it.
 #[derive(Debug)]
 pub struct WorkingCopy {
     copy: TempDir,
-    /// Of what it is a copy.
+    /// The copied data directory.
     data_dir: PathBuf,
-    /// Tells that the copy is in use.
+    /// Lock that marks the copy as in use.
     _in_use: File,
     _lock: DirectoryLock,
 }
 
-/// How a file gets into the copy.
+/// Whether a file is copied or linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Link,
@@ -121,12 +121,12 @@ enum Way {
 }
 
 impl Source {
-    /// Finds out who can answer for `data_dir`, without writing to it.
+    /// Finds the server that runs on `data_dir`, or makes a working copy. Does not write to `data_dir`.
     ///
     /// # Errors
     ///
-    /// There is no such directory, it is no data directory, it is in use by something else than a server that
-    /// answers, or there is no room for the copy.
+    /// The directory does not exist, is no data directory, or is in use by a process without an announced
+    /// address, or the copy cannot be made.
     pub fn find(data_dir: &Path) -> Result<Self, CopyError> {
         if !data_dir.is_dir() {
             return Err(CopyError::Absent(data_dir.to_path_buf()));
@@ -148,8 +148,8 @@ impl WorkingCopy {
         self.copy.path()
     }
 
-    /// A message with the names of the copy's files as those of what they are copies of: the copy is gone when
-    /// the message is read.
+    /// The message `text` with paths of the copy replaced by paths of the data directory: the copy is removed
+    /// before the message is read.
     pub fn named(&self, text: &str) -> String {
         text.replace(&*self.path().to_string_lossy(), &self.data_dir.to_string_lossy())
     }
@@ -158,7 +158,7 @@ impl WorkingCopy {
         if !PARTS.iter().any(|part| given.join(part).exists()) {
             return Err(CopyError::Foreign(given.to_path_buf()));
         }
-        // Links need the whole path.
+        // Links need an absolute path.
         let data_dir = std::path::absolute(given).map_err(CopyError::io(given))?;
         sweep(&std::env::temp_dir());
         let copy = tempfile::Builder::new().prefix(PREFIX).tempdir();
@@ -170,7 +170,7 @@ impl WorkingCopy {
         };
         fill("metadata.db-wal", &|_| Way::Copy)?;
         fill(METADATA, &|_| Way::Copy)?;
-        // SQLite makes it anew; where it is without the one above, that one was lost.
+        // SQLite recreates it. If it exists without `metadata.db-wal`, that file was lost.
         fill("metadata.db-shm", &|_| Way::Copy)?;
         fill("node-id", &|_| Way::Copy)?;
         fs::create_dir(copy.path().join("tables")).map_err(CopyError::io(copy.path()))?;
@@ -188,20 +188,20 @@ impl WorkingCopy {
     }
 }
 
-/// The lock of a copy, held as long as it is in use.
+/// Locks a copy as in use, until the returned file is dropped.
 fn in_use(copy: &Path) -> io::Result<File> {
     let directory = File::open(copy)?;
     rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
     Ok(directory)
 }
 
-/// Removes the copies in `temporary` that killed processes of this user have left. What fails is left to the next
-/// one: it costs room.
+/// Removes the copies in `temporary` that killed processes of this user have left. A copy that cannot be
+/// removed stays for the next command; it only takes disk space.
 fn sweep(temporary: &Path) {
     let Ok(entries) = fs::read_dir(temporary) else { return };
     for entry in entries.flatten() {
         let is_named = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
-        // Not that of a link.
+        // The metadata of the entry itself, not of the target of a link.
         let Some(metadata) = entry.metadata().ok().filter(|_| is_named) else { continue };
         let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok());
         let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
@@ -215,7 +215,7 @@ fn sweep(temporary: &Path) {
     }
 }
 
-/// Brings the file or directory `from`, if there is one, to `to`.
+/// Copies or links the file or directory `from`, if it exists, to `to`.
 fn place(from: &Path, to: &Path, way: &dyn Fn(&Path) -> Way) -> io::Result<()> {
     let metadata = match fs::metadata(from) {
         Ok(metadata) => metadata,
@@ -234,14 +234,14 @@ fn place(from: &Path, to: &Path, way: &dyn Fn(&Path) -> Way) -> io::Result<()> {
         Way::Link => symlink(from, to),
         Way::Copy => {
             fs::copy(from, to)?;
-            // The file may be one that its owner keeps from being written.
+            // The original may be read-only.
             fs::set_permissions(to, fs::Permissions::from_mode(0o600))
         }
         Way::Leave => Ok(()),
     }
 }
 
-/// The segments of the log that are copied. Their names sort as their sequences do.
+/// The segments of the log that are copied: the newest by name, as names sort in the order of sequences.
 fn newest_segments(wal: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(wal) {
         Ok(entries) => entries,
@@ -261,7 +261,7 @@ fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wal")
 }
 
-/// Whether the directory that holds `file` has this name.
+/// Whether the parent directory of `file` has the name `directory`.
 fn is_in(file: &Path, directory: &str) -> bool {
     file.parent().and_then(Path::file_name).is_some_and(|name| name == directory)
 }
@@ -324,7 +324,7 @@ mod tests {
         for name in left {
             assert!(!copy.path().join(name).exists(), "{name}");
         }
-        // Readers do not keep each other out, but they do keep a server out.
+        // Readers do not exclude each other, but they exclude a server.
         assert!(matches!(Source::find(directory.path()), Ok(Source::Copy(_))));
         assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));
         let path = copy.path().to_path_buf();

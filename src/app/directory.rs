@@ -1,14 +1,15 @@
-//! Parts of a data directory that are missing or damaged, found before anything empty takes their place.
+//! Integrity checks of a data directory at start: find missing or damaged parts before an engine replaces
+//! them by empty ones.
 //!
 //! | part | without it |
 //! |---|---|
-//! | `metadata.db` | with events in the directory: no start; [`MetadataPolicy::Recreate`] makes a new one |
+//! | `metadata.db` | with events in the directory: no start; [`MetadataPolicy::Recreate`] creates a new store |
 //! | `metadata.db-wal` | its last changes are lost, which is logged and counted |
 //! | `tables/events/_delta_log` | with data files: no start, since a new table would remove them |
-//! | `node-id` | taken from the table's transactions; no start if they leave a choice |
-//! | data files | a check in the background names them; queries that need them fail |
+//! | `node-id` | restored from the table's transactions; no start if they contain several nodes |
+//! | data files | a background check logs them; queries that need them fail |
 //!
-//! The log and the identity store look after themselves.
+//! The log and the identity store have their own checks.
 
 use std::ffi::OsString;
 use std::io;
@@ -31,23 +32,23 @@ use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Start of the names of nodes in the tables' transactions.
+/// Prefix of node names in the tables' transactions.
 const NODE_PREFIX: &str = "node/";
 
-/// Files named in one line of the log.
+/// Most files that one log line names.
 const NAMED_MAX: usize = 20;
 
-/// What to do about a metadata store that is missing or damaged in a directory with events.
+/// Reaction to a missing or damaged metadata store in a directory with events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetadataPolicy {
     /// Refuse to start.
     #[default]
     Require,
-    /// Set aside what there is of it, and begin with an empty one.
+    /// Rename the files of the damaged store, and start with an empty one.
     Recreate,
 }
 
-/// Opens the metadata store. `has_events` tells whether the directory was in use before.
+/// Opens the metadata store. `has_events` is true if the directory was in use before.
 pub(super) async fn open_metadata(
     data_dir: &Path,
     (clock, metrics): (&Clock, &Metrics),
@@ -57,10 +58,10 @@ pub(super) async fn open_metadata(
     let path = data_dir.join("metadata.db");
     if has_lost_wal(&path) {
         metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
-        // Without the whole path: a command reads a copy, which is gone afterwards.
+        // The relative path: a command reads a copy, which is removed afterwards.
         tracing::error!(
-            "metadata.db-wal was removed: changes of projects, keys and flags since it was last \
-             written into metadata.db are lost; restore both from a backup of the same time"
+            "metadata.db-wal was removed: changes of projects, keys and flags since the last checkpoint \
+             into metadata.db are lost; restore both files from a backup of the same time"
         );
     }
     let opened = match has_events && is_empty(&path)? {
@@ -70,7 +71,7 @@ pub(super) async fn open_metadata(
     match (opened, policy) {
         (Ok(_), MetadataPolicy::Recreate) if has_events => Err(OpenError::Incomplete {
             path,
-            problem: "can be read, so it is not made anew: start without --recreate-metadata"
+            problem: "can be read, so it is not recreated: start without --recreate-metadata"
                 .to_owned(),
         }),
         (
@@ -84,18 +85,19 @@ pub(super) async fn open_metadata(
     }
 }
 
-/// Whether the last transactions of the store `path` were removed with the file beside it that has them. Opening
-/// the store makes an empty one. SQLite removes the files in this order when it closes the store.
+/// Whether the last transactions of the store `path` are lost, because its `-wal` file was removed. SQLite
+/// removes `-shm` before `-wal` when it closes a store, so it never leaves `-shm` alone. Call this before
+/// the store is opened, which creates an empty `-wal` file.
 pub(super) fn has_lost_wal(path: &Path) -> bool {
     beside(path, "-shm").exists() && !beside(path, "-wal").exists()
 }
 
-/// Opens the store, which must have a project if there are events.
+/// Opens the store, which must contain a project if there are events.
 async fn opened(path: &Path, clock: &Clock, has_events: bool) -> Result<Metadata, OpenError> {
     let metadata = Metadata::open(path, clock.clone()).await?;
     if has_events && metadata.snapshot().projects().len() == 0 {
         metadata.close().await;
-        // As after the file beside it with the last transactions was lost.
+        // The case after `metadata.db-wal` with all transactions was lost.
         return Err(lost(path, "has no project"));
     }
     Ok(metadata)
@@ -121,14 +123,14 @@ fn is_empty(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// The path with this at its end.
+/// `path` with `end` appended to its name.
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(end);
     PathBuf::from(name)
 }
 
-/// Gives the files of a store other names, under which an operator finds them.
+/// Renames the files of a store to `.replaced-<time>`, so that an operator can find them.
 fn set_aside(path: &Path, clock: &Clock) -> io::Result<()> {
     let seconds = clock.now().0.div_euclid(1_000_000);
     for suffix in ["", "-wal", "-shm"] {
@@ -141,7 +143,7 @@ fn set_aside(path: &Path, clock: &Clock) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses data files without a table that names them.
+/// Fails if there are data files but no table log that contains them.
 pub(super) fn check_table_log(disk: &dyn Disk, table: &Path) -> Result<(), OpenError> {
     let entries = |directory: &Path| match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -156,8 +158,8 @@ pub(super) fn check_table_log(disk: &dyn Disk, table: &Path) -> Result<(), OpenE
         let files = entries(&entry.path)?;
         if let Some(file) = files.iter().find(|file| is_file(&file.path)) {
             let problem = format!(
-                "is missing or empty, and there are data files that it named, such as {}. Restore \
-                 it from a backup, or move {} away to begin with an empty table",
+                "is missing or empty, and there are data files without it, such as {}. Restore it from \
+                 a backup, or move {} away to start with an empty table",
                 file.path.display(),
                 table.display()
             );
@@ -171,14 +173,14 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// The name of this node in the transactions of the tables, made once per data directory. Under
-/// another name than that of its commits the node would write its log into files a second time.
+/// The name of this node in the transactions of the tables, generated once per data directory. Under
+/// another name than that of its commits, the node would flush the events of its log a second time.
 pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, OpenError> {
     let path = data_dir.join("node-id");
     let known: Vec<&str> =
         table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
     let refused = |problem| OpenError::Incomplete { path: path.clone(), problem };
-    // Not as text: damage may be no UTF-8.
+    // Read as bytes: a damaged file may be no valid UTF-8.
     let read = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -189,7 +191,7 @@ pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, O
         (false, known) if known.contains(&read.as_str()) => return Ok(read),
         (false, known) => {
             return Err(refused(format!(
-                "says {read:?}, and the commits of the events table are by {}: write that name into \
+                "contains {read:?}, but the commits of the events table are by {}: write that name into \
                  it, or restore it from a backup; under another name, events of the log would be \
                  stored twice",
                 known.join(", ")
@@ -212,8 +214,8 @@ pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, O
     Ok(id)
 }
 
-/// The last log record of this node that is in files, by the rules of [`node_id`]; `None` if they do not say which
-/// node it is.
+/// The last log record of this node that is in files. `None` if the rules of [`node_id`] do not determine
+/// the node.
 pub fn flushed(data_dir: &Path, table: &TableVersion) -> Option<Sequence> {
     let known: Vec<&str> =
         table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
@@ -235,8 +237,8 @@ fn write_node_id(data_dir: &Path, path: &Path, id: &str) -> io::Result<()> {
     std::fs::File::open(data_dir)?.sync_all()
 }
 
-/// Looks whether the live files are there, in the size that the table says. Those that are not are
-/// named in the log and counted; queries that need none of them are answered.
+/// Checks that the live files exist with the size that the table contains. Missing or cut files are logged
+/// and counted; queries that need none of them are answered.
 pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
     let table = store.table();
     let mut lost = Vec::new();
@@ -248,7 +250,7 @@ pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
             Err(object_store::Error::NotFound { .. }) => "missing".to_owned(),
             Err(error) => error.to_string(),
         };
-        // Unless a merge has replaced it in the meantime.
+        // A merge may have replaced it in the meantime.
         if table.current().files.iter().any(|live| live.path == file.path) {
             metrics.corruptions.get_or_create(&PlaceLabels { place: "table" }).inc();
             lost.push((Arc::clone(file), problem));
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn data_files_without_a_log_are_refused() {
-        // What is in the directory of the table, and whether that is refused.
+        // Files in the directory of the table, and whether the start is refused.
         let cases: [(&[&str], bool); 6] = [
             (&[], false),
             (&["_delta_log/"], false),

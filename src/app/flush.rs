@@ -1,4 +1,4 @@
-//! A flush on demand: [`App::flush`]. Those that run by themselves are in `maintenance`.
+//! Flush on demand: [`App::flush`]. `maintenance` has the periodic flushes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::storage::delta::TableVersion;
 use crate::storage::store::StoreError;
 use crate::tasks::TaskError;
 
-/// How long a flush on demand waits for persons to follow the events.
+/// Longest wait of a flush on demand for the identity store to catch up with the log.
 const FLUSH_WAIT: Duration = Duration::from_secs(30);
 
 /// Why not all acknowledged events are in files.
@@ -19,15 +19,15 @@ pub enum FlushError {
     /// The log is still being replayed, or the identity store fails.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// Writing files or committing them.
+    /// Writing or committing files failed.
     #[error("cannot flush; the events stay in the log")]
     Store(#[from] StoreError),
-    /// The identity store is slower than the log.
+    /// The identity store did not catch up with the log in time.
     #[error(
         "the identity store has not caught up with the log; the events stay in the log for a later flush"
     )]
     Behind,
-    /// A thread.
+    /// The blocking task of the flush failed.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
@@ -45,13 +45,13 @@ impl FlushError {
 }
 
 impl App {
-    /// Writes every event that was acknowledged before the call into files, and returns the events table as it is
-    /// then. Waits for the replay at start and for another flush on demand; the rest takes seconds, since memtables
-    /// are bounded.
+    /// Writes every event that was acknowledged before the call to files, and returns the version of the
+    /// events table after that. Waits for the replay at start and for a running flush on demand. The flush
+    /// itself takes seconds, since memtables are bounded.
     ///
     /// # Errors
     ///
-    /// Some are not in files yet; they stay in the log.
+    /// Some events are not in files yet; they stay in the log.
     pub async fn flush(&self) -> Result<Arc<TableVersion>, FlushError> {
         self.engine.wait().await?;
         let _flushing = self.flushing.lock().await;

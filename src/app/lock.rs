@@ -1,5 +1,6 @@
-//! The lock of a data directory: one process writes it. While a server holds it, the lock file
-//! tells other processes of the same user how to ask the server ([`ServerAddress`]).
+//! Lock of a data directory: one process writes to it. While a server holds the lock, the lock file
+//! contains its address and a secret, with which other processes of the same user can send it requests
+//! ([`ServerAddress`]).
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use serde::Serialize;
 /// Name of the lock file in the data directory.
 const FILE_NAME: &str = "lock";
 
-/// Longest lock file that is read.
+/// Most bytes of a lock file that are read.
 const FILE_MAX_BYTES: u64 = 4096;
 
 /// How to reach the server that holds a data directory.
@@ -24,26 +25,26 @@ const FILE_MAX_BYTES: u64 = 4096;
 pub struct ServerAddress {
     /// Process id of the server.
     pub pid: u32,
-    /// Where it listens, as in `http://127.0.0.1:8000`.
+    /// URL on which it listens, as in `http://127.0.0.1:8000`.
     pub url: String,
-    /// What proves to it that the asker may read the data directory.
+    /// Token that proves to the server that the client may read the data directory.
     pub secret: String,
 }
 
-/// A held lock; released when dropped, or when the process ends however it ends.
+/// A held lock. Released when dropped, or when the process ends in any way.
 #[derive(Debug)]
 pub struct DirectoryLock {
     file: File,
-    /// The directory itself, where that is locked too.
+    /// The directory itself, if it is locked too.
     _directory: Option<File>,
 }
 
-/// Who has the directory.
+/// The holder of a directory's lock.
 #[derive(Debug)]
 pub enum Holder {
-    /// Nobody had it; now the caller does.
+    /// The lock was free; now the caller holds it.
     Nobody(DirectoryLock),
-    /// A server that has told its address.
+    /// A server that has announced its address.
     Server(ServerAddress),
     /// Another process: a server that has not announced an address yet, or a command that reads.
     Unknown,
@@ -65,25 +66,25 @@ impl DirectoryLock {
             .open(directory.join(FILE_NAME))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // Readers that found no lock file have locked the directory. Not every file system can.
+                // Readers that find no lock file lock the directory instead, if the file system supports it.
                 let own = File::open(directory)?;
                 let locked = rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive);
                 if locked == Err(rustix::io::Errno::WOULDBLOCK) {
                     return Ok(Holder::Unknown);
                 }
-                // What an earlier server left is not true any more.
+                // The content is the outdated address of a previous server.
                 file.set_len(0)?;
                 Ok(Holder::Nobody(Self { file, _directory: Some(own) }))
             }
-            // Readers share it. What the file says then is of a server that has ended.
+            // Readers hold it shared; the address in the file is of a server that has ended.
             Err(rustix::io::Errno::WOULDBLOCK) if is_shared(&file) => Ok(Holder::Unknown),
             Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Keeps servers out of `directory` as long as the lock lives, and other readers not. Writes nothing; where
-    /// there is no lock file, as in a copy of a directory, the directory itself is locked.
+    /// Takes a shared lock of `directory`: it excludes servers, but not other readers. Writes nothing;
+    /// without a lock file, as in a copy of a directory, it locks the directory itself.
     ///
     /// # Errors
     ///
@@ -95,14 +96,14 @@ impl DirectoryLock {
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(Holder::Nobody(Self { file, _directory: None })),
-            // A process has made the lock file since.
+            // A process has created the lock file since.
             Err(rustix::io::Errno::WOULDBLOCK) if is_directory => Ok(Holder::Unknown),
             Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Tells others how to ask the server that holds the lock.
+    /// Writes the address of the server that holds the lock into the lock file.
     ///
     /// # Errors
     ///
@@ -114,12 +115,12 @@ impl DirectoryLock {
     }
 }
 
-/// Whether the lock can be shared, so that no server holds it.
+/// Whether the lock can be taken shared, that is, no server holds it.
 fn is_shared(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
-/// The server that holds the lock, if it has announced itself.
+/// The server that holds the lock, if it has announced its address.
 fn announced(file: &mut File) -> io::Result<Holder> {
     let mut text = String::new();
     Read::by_ref(file).take(FILE_MAX_BYTES).read_to_string(&mut text)?;
@@ -135,7 +136,7 @@ mod tests {
     use super::ServerAddress;
 
     #[test]
-    fn one_holder_at_a_time_and_its_address_is_told() {
+    fn one_holder_at_a_time_and_its_address_is_announced() {
         let directory = tempfile::tempdir().unwrap();
         let address = ServerAddress { pid: 7, url: "http://x".into(), secret: "s".into() };
         let Holder::Nobody(mut lock) = DirectoryLock::take(directory.path()).unwrap() else {
@@ -143,10 +144,10 @@ mod tests {
         };
         assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));
         lock.announce(&address).unwrap();
-        let Holder::Server(told) = DirectoryLock::take(directory.path()).unwrap() else {
+        let Holder::Server(announced) = DirectoryLock::take(directory.path()).unwrap() else {
             panic!("an address was announced");
         };
-        assert_eq!(told, address);
+        assert_eq!(announced, address);
         let mode = directory.path().join("lock").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(lock);
@@ -154,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn readers_keep_a_server_out_where_there_is_no_lock_file() {
+    fn readers_exclude_a_server_without_a_lock_file() {
         let directory = tempfile::tempdir().unwrap();
         let share = || DirectoryLock::share(directory.path()).unwrap();
         let (Holder::Nobody(one), Holder::Nobody(other)) = (share(), share()) else {
-            panic!("readers do not keep each other out");
+            panic!("readers do not exclude each other");
         };
         assert!(!directory.path().join("lock").exists(), "a reader writes nothing");
         assert!(matches!(DirectoryLock::take(directory.path()).unwrap(), Holder::Unknown));

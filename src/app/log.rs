@@ -1,4 +1,5 @@
-//! The log of a data directory as it is opened: where it goes on, and what neither it nor the tables have.
+//! Opening of the write-ahead log: the position at which it continues, and detection of records that are
+//! neither in it nor in the stores derived from it.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::storage::wal::writer::Wal;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Whether the directory was in use before: events were acknowledged.
+/// Whether the directory was in use before, that is, contains acknowledged events.
 pub(super) fn has_events(store: &Store, wal: &Wal) -> bool {
     wal.last_appended() > Sequence(0) || !store.table().current().files.is_empty()
 }
 
-/// Notices that the identity store cannot be brought up to date from the log, which is so after its
-/// directory was lost: what it then lacks must not be taken for what there is.
+/// Marks the identity store as incomplete if the log starts after its last applied record, as after its
+/// directory was lost: missing persons must not be taken for deleted ones.
 pub(super) fn note_lost_persons(
     identities: &Identities,
     wal: &Wal,
@@ -41,9 +42,9 @@ pub(super) fn note_lost_persons(
     Ok(())
 }
 
-/// Notices events that are neither in the table nor in the log. The log is cut only up to the position
-/// that a commit of the table has: if the table is behind the log's beginning, its last commits are
-/// gone. They leave no gap in the table's own log, so that nothing else shows it.
+/// Reports events that are neither in the table nor in the log. The log is truncated only up to the
+/// position in a commit of the table: if the table ends before the log starts, its last commits are lost.
+/// They leave no gap in the table's own log, so no other check finds it.
 pub(super) async fn note_lost_rows(
     store: &Store,
     wal: &Wal,
@@ -57,7 +58,7 @@ pub(super) async fn note_lost_rows(
             first = flushed.next().0,
             last = before_log.0,
             "the events of these log records are lost: the events table ends before them and the log \
-             begins after them. Data files that no commit names are kept; stop the server and restore \
+             starts after them. Data files that are in no commit are kept; stop the server and restore \
              tables/events or wal from a backup to get the events back"
         );
         store.table().mark_damaged().await?;
@@ -65,8 +66,8 @@ pub(super) async fn note_lost_rows(
     Ok(())
 }
 
-/// The log, ready to continue behind what files and persons have. Damage that the replay will meet is
-/// left to it, and what is missing before the log to [`note_lost_rows`].
+/// Opens the log, to continue after the records in files and in the identity store. The replay reports
+/// damage in records that it reads; [`note_lost_rows`] reports records that are missing before the log.
 pub(super) fn open_log(
     config: &Config,
     disk: &Arc<dyn Disk>,
@@ -74,7 +75,7 @@ pub(super) fn open_log(
     metrics: &Metrics,
 ) -> Result<Wal, OpenError> {
     let durable = store.flushed_through();
-    // Both have seen these sequences, whatever became of the log: they are not given again.
+    // Files or persons contain these sequences, whatever happened to the log: they are not assigned again.
     let seen = durable.max(Sequence(identities.applied_sequence()));
     let elsewhere = Elsewhere { durable, seen };
     let settings = WalSettings {
@@ -87,19 +88,22 @@ pub(super) fn open_log(
     for Corruption { path, offset, damage, .. } in recovered.corruptions {
         if !is_replayed(damage) {
             metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
-            // Within the data directory: a command reads a copy of it, which is gone afterwards.
+            // Relative to the data directory: a command reads a copy, which is removed afterwards.
             let path = path.strip_prefix(&config.storage.data_dir).unwrap_or(&path);
             tracing::error!(
                 path = %path.display(),
                 offset,
                 %damage,
-                "the log is damaged where all of it is in files: no event is lost"
+                "the log is damaged, but all damaged records are in files: no event is lost"
             );
         }
     }
     if recovered.torn_bytes > 0 {
         let bytes = recovered.torn_bytes;
-        tracing::info!(bytes, "cut an unfinished, unacknowledged write off the log");
+        tracing::info!(
+            bytes,
+            "ignored a torn write at the end of the log; it was never acknowledged"
+        );
     }
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
     Ok(wal)

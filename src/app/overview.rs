@@ -1,5 +1,5 @@
-//! What a data directory holds besides files: [`Overview`], for `weir inspect`. A server makes it of its open
-//! engines, the command of those that it opens in a working copy.
+//! Summary of a data directory for `weir inspect`: [`Overview`] has projects, keys and log positions. A
+//! server builds it from its open engines, the command from engines that it opens in a working copy.
 
 use std::sync::Arc;
 
@@ -23,27 +23,27 @@ use crate::storage::wal::writer::Wal;
 /// Memory for caches of an identity store from which a few numbers are read.
 const CACHES_BYTES: u64 = 8 << 20;
 
-/// Size of a segment that is never begun.
+/// Segment size in the settings of a log that creates no segment.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Projects, and how far each part has come in the log.
+/// Projects, and the log position of each part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overview {
     /// All projects, by id.
     pub projects: Vec<ProjectOverview>,
-    /// Personal API keys that are in force.
+    /// Number of valid personal API keys.
     pub keys: usize,
-    /// Last record of the log.
+    /// Sequence of the last record of the log.
     pub logged: u64,
-    /// Last record that is in the persons.
+    /// Sequence of the last record that the identity store has applied.
     pub applied: u64,
-    /// Whether persons of the past were lost.
+    /// Whether persons of lost log records are missing.
     pub is_incomplete: bool,
     /// Whether the last changes of projects, keys and flags were lost with `metadata.db-wal`.
     #[serde(default)]
     pub has_lost_changes: bool,
-    /// Damaged places that the newest segment of the log has, and gaps at the ends of the log; `None` where a
-    /// server has the log open, or it is not known how far it is in files.
+    /// Number of damaged places in the newest segment of the log, and of gaps at the ends of the log.
+    /// `None` if a server has the log open, or it is unknown how far the log is in files.
     pub log_damages: Option<usize>,
 }
 
@@ -65,8 +65,8 @@ pub struct ProjectOverview {
 }
 
 impl Overview {
-    /// What these hold, with `logged` as the last record of the log. Reads the identity store once for each
-    /// project.
+    /// The overview of these engines, with `logged` as the last record of the log. Reads the identity store
+    /// once per project.
     ///
     /// # Errors
     ///
@@ -98,19 +98,19 @@ impl Overview {
         })
     }
 
-    /// What a copy holds of which everything up to the record `flushed` is in files, if that is known. The log is
-    /// not replayed: its records after `applied` are not in the persons.
+    /// The overview of a working copy whose log is in files up to the record `flushed`, if that is known.
+    /// The log is not replayed: the persons lack its records after `applied`.
     ///
     /// # Errors
     ///
-    /// There are no projects, or an engine does not open.
+    /// There is no metadata store, or an engine cannot be opened.
     pub async fn of_copy(
         copy: &WorkingCopy,
         flushed: Option<Sequence>,
         clock: Clock,
     ) -> Result<Self, OpenError> {
         let path = copy.path().join("metadata.db");
-        // Opening would make an empty one.
+        // Opening would create an empty store.
         if !path.is_file() {
             return Err(OpenError::Incomplete { path, problem: "is missing".to_owned() });
         }
@@ -132,7 +132,7 @@ impl Overview {
 }
 
 impl App {
-    /// What this server's directory holds, as of now.
+    /// The current overview of this server's directory.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
-//! Checks everything in a data directory that has a checksum. Some of it is opened, which writes to it: so where no
-//! server runs, a working copy is checked ([`crate::app::copy`]), and the data directory stays as it is.
+//! Checksum verification of a data directory. It opens some engines, which write to the directory. So if no
+//! server runs, it verifies a working copy ([`crate::app::copy`]), and the data directory stays unchanged.
 //!
-//! | part | what is checked |
+//! | part | checks |
 //! |---|---|
 //! | `wal` | CRC-32C of every record, and that no acknowledged record is missing |
 //! | `tables` | the commits of the Delta logs; size and checksums of every live file |
 //! | `identity` | the checksums of all blocks |
-//! | `metadata.db` | tables and indexes against each other, as SQLite has no checksums; whether its log was removed |
+//! | `metadata.db` | tables and indexes against each other (SQLite has no checksums); a lost `metadata.db-wal` |
 //!
-//! `person-columns` is a cache, which is made anew where it is damaged.
+//! `person-columns` is a cache; damaged files are rebuilt, and not checked here.
 
 use std::fs;
 use std::io;
@@ -41,38 +41,38 @@ use crate::storage::parquet::read_columns;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::verify::verify as verify_log;
 
-/// Findings of SQLite that are told.
+/// Most findings of SQLite that are reported.
 const METADATA_FINDINGS_MAX: u32 = 100;
 
 /// Whether another process writes to the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Nobody does: it is a working copy.
+    /// No process: it is a working copy.
     Idle,
-    /// A server does. The identity store and the end of the log change all the time, and are not
-    /// checked.
+    /// A server. The identity store and the end of the log change all the time, and are not checked.
     Served,
 }
 
-/// What a check says, line by line.
+/// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A part that was checked, and how much of it.
+    /// A part that was checked, with its size.
     Checked(String),
-    /// A part, or some of it, that was not checked, and why.
+    /// A part, or a section of it, that was not checked, with the reason.
     Skipped(String),
-    /// Damage, with the name of the file.
+    /// Damage, with the path of the file.
     Finding(String),
 }
 
-/// Takes the lines.
+/// Callback that receives the lines.
 type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 
-/// Checks the directory and says what was found. Of one that is idle it opens the engines, which write to it.
+/// Verifies the directory and passes each line of the report to `say`. With [`Use::Idle`] it opens the
+/// engines, which write to the directory.
 ///
 /// # Errors
 ///
-/// A file cannot be read for another reason than damage, or nobody listens to `say`.
+/// A file cannot be read for another reason than damage, or `say` fails.
 pub fn verify(
     data_dir: &Path,
     directory_use: Use,
@@ -108,7 +108,7 @@ impl Findings<'_, '_> {
         self.metadata(with.0)
     }
 
-    /// Checks both tables. Returns how far the log is in files; `None` if that is not known.
+    /// Checks both tables. Returns the last log record that is in files; `None` if that is unknown.
     fn tables(
         &mut self,
         directory_use: Use,
@@ -157,7 +157,7 @@ impl Findings<'_, '_> {
                 }
                 bytes += file.size_bytes;
             }
-            // A merge may have replaced the file in the meantime, and a server removed it.
+            // A merge may have replaced the file in the meantime, and the server's vacuum removed it.
             let now = match directory_use {
                 Use::Served if !problems.is_empty() => open().ok().flatten(),
                 _ => None,
@@ -181,7 +181,7 @@ impl Findings<'_, '_> {
         Ok(in_files)
     }
 
-    /// Checks the identity store. Returns how far the log is in it.
+    /// Checks the identity store. Returns the last log record that it has applied.
     fn identity(
         &mut self,
         directory_use: Use,
@@ -232,7 +232,7 @@ impl Findings<'_, '_> {
             let path = path.display();
             self.found(format!("{path}, byte {}: {}", finding.offset, finding.damage))?;
         }
-        // What a server has written into files since the tables were read may be cut off the log.
+        // The server may have flushed records since the tables were read, and truncated the log.
         match flushed.filter(|_| !is_written) {
             Some(flushed) => {
                 let seen = applied.unwrap_or_default().max(flushed);
@@ -254,7 +254,7 @@ impl Findings<'_, '_> {
 
     fn metadata(&mut self, runtime: &Handle) -> io::Result<()> {
         let path = self.data_dir.join("metadata.db");
-        // Before it is opened, which makes an empty one.
+        // Before the store is opened, which creates an empty file.
         if has_lost_wal(&path) {
             let text = "metadata.db-wal: it was removed, and the last changes with it";
             self.found(text.to_owned())?;
@@ -279,7 +279,7 @@ impl Findings<'_, '_> {
     }
 }
 
-/// Records that are neither in files nor in the log, before its first record and behind its last.
+/// Ranges of records that are neither in files nor in the log: before its first record, and after its last.
 fn missing(
     range: Option<(Sequence, Sequence)>,
     flushed: Sequence,
@@ -311,7 +311,7 @@ async fn opened(
     table.map_err(|error| chain(&error))
 }
 
-/// Reads all of a data file. Returns whether it has checksums.
+/// Reads a whole data file. Returns whether it has checksums.
 async fn verify_file(
     objects: &CheckedStore,
     version: &TableVersion,

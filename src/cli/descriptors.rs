@@ -1,20 +1,20 @@
-//! Open files: how many the operating system allows the process, and how many of them connections
-//! may take. Who is refused a file for want of a descriptor stands in `storage/disk.rs`.
+//! Limit of open files (`RLIMIT_NOFILE`): raises it, and divides descriptors between connections and files.
+//! `storage/disk.rs` handles the error of a process that runs out of descriptors.
 
 use rustix::process::Resource;
 use rustix::process::Rlimit;
 use rustix::process::getrlimit;
 use rustix::process::setrlimit;
 
-/// Descriptors that connections leave to files: those that the identity store keeps open
-/// (`identity/tables.rs`), and as many for the log, tables, metadata and questions.
+/// Descriptors reserved for files: those that the identity store keeps open (`identity/tables.rs`), and as
+/// many for the log, tables, metadata and queries.
 const FOR_FILES: u64 = 512;
 
-/// Of a limit that is smaller than that, connections get this part.
+/// Connections get at least the limit divided by this, however small the limit is.
 const SMALLEST_PART: u64 = 4;
 
-/// Raises the limit of open files as far as the process may, and returns it; `None` for no limit.
-/// Most systems begin with 1024, which is for programs that use `select`, and allow far more.
+/// Raises the soft limit of open files to the hard limit, and returns it; `None` for no limit. Most systems
+/// start with 1024, for programs that use `select`, and allow far more.
 pub(super) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -23,13 +23,13 @@ pub(super) fn raise() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::warn!(%error, "cannot raise the limit of open files");
+            tracing::warn!(%error, "cannot raise the limit of open files; the server accepts fewer connections");
             current
         }
     }
 }
 
-/// How many connections may be open, of the `wanted` ones, within this limit of open files.
+/// The number of connections that may be open within this limit of open files, at most `wanted`.
 pub(super) fn for_connections(wanted: u32, limit: Option<u64>) -> u32 {
     let Some(limit) = limit else { return wanted };
     let most = limit.saturating_sub(FOR_FILES).max(limit / SMALLEST_PART).max(1);
@@ -39,7 +39,7 @@ pub(super) fn for_connections(wanted: u32, limit: Option<u64>) -> u32 {
                 wanted,
                 connections_max = most,
                 open_files_max = limit,
-                "the limit of open files allows fewer connections than connections-max"
+                "the limit of open files allows fewer connections than connections-max, which is lowered"
             );
             most
         }

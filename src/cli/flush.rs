@@ -1,4 +1,4 @@
-//! `weir flush`: has the running server write what is in memory into files, for other engines to read.
+//! `weir flush`: makes the running server flush its memtables to files, for other engines to read.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ pub struct FlushArgs {
     pub data_dir: PathBuf,
 }
 
-/// Returns when every event that was acknowledged before is in the files of the events table.
+/// Returns when every event that was acknowledged before the call is in the files of the events table.
 ///
 /// # Errors
 ///
-/// What to tell the user.
+/// The error message for the user.
 pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
     let data_dir = &args.data_dir;
     if !data_dir.is_dir() {
@@ -31,14 +31,14 @@ pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
     }
     let Holder::Server(address) = DirectoryLock::share(data_dir)? else {
         bail!(
-            "no server runs on {}: one that ended cleanly has left everything in files, and what a crash has \
-             left in the log is written when the next one runs",
+            "no server runs on {}: after a clean end all events are in files; events that a crash left in the log \
+             are written to files when the server runs again",
             data_dir.display()
         );
     };
     let url = format!("{}/_internal/flush", address.url);
-    let asking = server::ask(&url, &address.secret, &Value::Null);
-    let answer: Value = serde_json::from_slice(&small_runtime()?.block_on(asking)?)?;
+    let response = server::ask(&url, &address.secret, &Value::Null);
+    let answer: Value = serde_json::from_slice(&small_runtime()?.block_on(response)?)?;
     let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
     writeln!(std::io::stdout(), "{} events in {} files", of("rows"), of("files"))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `weir inspect`: what a data directory holds, read only, whether a server runs on it or not.
+//! `weir inspect`: shows the contents of a data directory, read only, with or without a running server.
 
 mod parts;
 mod usage;
@@ -28,19 +28,19 @@ pub struct InspectArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Print the live files of the events table, one path a line, for tools that read no Delta
+    /// Print the live files of the events table, one path per line, for tools that cannot read Delta
     #[arg(long)]
     pub files: bool,
-    /// Check everything that has a checksum, and print a line for each damage; exit with 1 if there is any
+    /// Verify all checksums and print one line per damaged place; exit with 1 if there is any
     #[arg(long, conflicts_with = "files")]
     pub verify: bool,
 }
 
-/// Looks and prints.
+/// Reads the directory and prints its parts, its files or its damage.
 ///
 /// # Errors
 ///
-/// What to tell the user.
+/// The error message for the user.
 pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir)?;
     if !data_dir.is_dir() {

@@ -1,4 +1,5 @@
-//! `weir keys`: personal API keys of a data directory. A running server sees changes in a second.
+//! `weir keys`: lists, creates and revokes personal API keys of a data directory. A running server picks up
+//! changes within one second.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,36 +21,36 @@ pub struct KeysArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", global = true)]
     pub data_dir: PathBuf,
-    /// What to do
+    /// The action
     #[command(subcommand)]
     pub action: Action,
 }
 
-/// What to do with keys.
+/// Actions on keys.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Action {
-    /// Show all keys, without their values
+    /// List all keys, without their values
     List,
-    /// Make a key and show its value, this once
+    /// Create a key and print its value; it is not shown again
     Create {
-        /// What it is for
+        /// Purpose of the key, shown in lists
         label: String,
-        /// What it may do, as in person:read; everything if none is given
+        /// Permission of the key, as in person:read; repeat for several; all permissions if none is given
         #[arg(long = "scope")]
         scopes: Vec<String>,
     },
-    /// End a key
+    /// Revoke a key
     Revoke {
-        /// Its number, as `list` shows it
+        /// Id of the key, as `list` shows it
         id: i64,
     },
 }
 
-/// Does it and prints.
+/// Runs the action and prints its result.
 ///
 /// # Errors
 ///
-/// What to tell the user.
+/// The error message for the user.
 pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = args.data_dir.join("metadata.db");
@@ -59,8 +60,8 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
             path.display()
         );
     }
-    // Held to the end: who copies the files meanwhile would get a store that never was. A server and this command
-    // know of each other's changes.
+    // Held to the end: a process that copied the files meanwhile would get an inconsistent store. A running
+    // server is no conflict: server and command see each other's changes.
     let name = args.data_dir.display();
     let holder = DirectoryLock::take(&args.data_dir);
     let holder = holder.with_context(|| format!("cannot lock {name}"))?;
@@ -79,7 +80,9 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
             }
             Action::Create { label, scopes } => {
                 if let Some(unknown) = scopes.iter().find(|scope| !is_scope(scope)) {
-                    bail!("there is no scope {unknown}; scopes are such as person:read, or *");
+                    bail!(
+                        "there is no scope {unknown}; a scope has a form like person:read, or is *"
+                    );
                 }
                 let is_full = scopes.is_empty() || scopes.iter().any(|scope| scope == "*");
                 let scopes = Some(scopes).filter(|_| !is_full);

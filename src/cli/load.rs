@@ -1,6 +1,7 @@
-//! `weir load`: sends made-up events to a server and reports what it took.
+//! `weir load`, a load generator: sends synthetic events to a server and reports throughput, latency and CPU
+//! time.
 //!
-//! Closed loop: each connection sends its next batch when the last one is answered. Open loop
+//! Closed loop: each connection sends its next batch when the previous one is answered. Open loop
 //! (`--rate`): batches are due at fixed times whatever the server does, and latency counts from
 //! the due time, so that a server that stalls cannot hide the requests it delayed (the
 //! "coordinated omission" of Gil Tene's talks).
@@ -45,10 +46,10 @@ use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
 
-/// Send made-up events to a server; report throughput, latency, errors and the server's CPU time
+/// Send synthetic events to a server; report throughput, latency, errors and the server's CPU time
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadArgs {
-    /// Address of the server; plain http only
+    /// URL of the server; plain http only
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     pub url: String,
     /// Path of the capture endpoint
@@ -57,7 +58,7 @@ pub struct LoadArgs {
     /// Project API key
     #[arg(long, env = "WEIR_PROJECT_API_KEY", hide_env_values = true)]
     pub token: String,
-    /// Events to send in all [default: 100000 unless --duration is given]
+    /// Total number of events to send [default: 100000 unless --duration is given]
     #[arg(long)]
     pub events: Option<u64>,
     /// Time after which no further batch is sent, as in 30s
@@ -66,65 +67,67 @@ pub struct LoadArgs {
     /// Events per request
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: u32,
-    /// Connections, each with one request under way
+    /// Number of connections, each with one request at a time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: u16,
     /// Compression of request bodies
     #[arg(long, value_enum, default_value_t = Compression::Gzip)]
     pub compression: Compression,
-    /// Events per second to offer, however fast the server answers [default: as fast as it does]
+    /// Events per second to send, however fast the server answers (open loop) [default: the next batch when
+    /// the previous one is answered]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// Whether to make and compress all bodies before the clock starts; auto does below 1 GiB
+    /// Whether to build and compress all bodies before the measurement starts; auto does below 1 GiB
     #[arg(long, value_enum, default_value_t = Prebuild::Auto, num_args = 0..=1, default_missing_value = "always")]
     pub prebuild: Prebuild,
-    /// Persons that the events are about; each has a device id and a user id
+    /// Number of persons in the events; each has a device id and a user id
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub distinct_ids: u64,
-    /// Who of them acts: few most of the time, or each in turn, two events for each, to have many
+    /// Distribution of events over persons: zipf gives most events to few persons, even gives each person
+    /// two events first, to create many persons
     #[arg(long, value_enum, default_value_t = Persons::Zipf)]
     pub persons_choice: Persons,
-    /// Seed of the events
+    /// Seed of the random generator of the events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Time that the events lead up to, RFC 3339 [default: the time of the start]
+    /// End of the time span of the events, RFC 3339 [default: now]
     #[arg(long)]
     pub now: Option<DateTime<Utc>>,
-    /// How far back from there events go
+    /// Length of the time span of the events
     #[arg(long, default_value = "24h", value_parser = humantime::parse_duration)]
     pub span: Duration,
     /// Process id of the server on this machine, to report its CPU time and memory (Linux)
     #[arg(long)]
     pub server_pid: Option<u32>,
-    /// Report as one JSON object
+    /// Print the report as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Write the events to this file instead, one JSON object a line
+    /// Write the events to this file instead of a server, one JSON object per line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["duration", "rate", "server_pid"])]
     pub write_ndjson: Option<PathBuf>,
 }
 
-/// How often each person acts, see [`Choice`].
+/// Distribution of events over persons, see [`Choice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Persons {
-    /// As often as Zipf's law says.
+    /// By Zipf's law.
     Zipf,
-    /// First each once, which takes about twice as many events as persons, then all as likely.
+    /// First each person once, which takes about twice as many events as persons, then uniform.
     Even,
 }
 
-/// When request bodies are made.
+/// When request bodies are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Prebuild {
-    /// Before the clock starts if the number of events is known and they take less than 1 GiB.
+    /// Before the measurement starts if the number of events is known and they take less than 1 GiB.
     Auto,
-    /// Before the clock starts.
+    /// Before the measurement starts.
     Always,
     /// While sending.
     Never,
 }
 
-/// Events to send if neither a number nor a duration is given.
+/// Events to send if neither `--events` nor `--duration` is given.
 const EVENTS_DEFAULT: u64 = 100_000;
 /// Events that take 1 GiB before compression, at about 1,000 bytes each.
 const PREBUILD_EVENTS_MAX: u64 = 1_000_000;
@@ -134,8 +137,8 @@ const PREBUILD_EVENTS_MAX: u64 = 1_000_000;
 ///
 /// # Errors
 ///
-/// If the options make no sense together, the file or the server's process cannot be read or
-/// written, or any request failed (after the report).
+/// The options contradict each other, the file or the server's process cannot be read or written, or any
+/// request failed (after the report).
 pub async fn run(args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
     let now = args.now.map_or_else(|| clock.now(), UnixMicros::from);
     let choice = match args.persons_choice {
@@ -204,7 +207,7 @@ async fn measure(args: &LoadArgs, stream: Stream, clock: &Clock) -> anyhow::Resu
         tally.merge(worker??)?;
     }
     let elapsed = clock.monotonic().saturating_sub(started);
-    // The server may be gone by now; then it has no usage to report.
+    // If the server has ended, there is no usage to report.
     let after = args.server_pid.and_then(|pid| Usage::read(pid).ok());
     progress.finish_and_clear();
     // Closes the channel, which ends the producers.
@@ -216,7 +219,7 @@ async fn measure(args: &LoadArgs, stream: Stream, clock: &Clock) -> anyhow::Resu
     Ok(Report::new(&tally, elapsed, server))
 }
 
-/// A bar on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; nothing elsewhere.
 fn progress(events: Option<u64>) -> ProgressBar {
     let (bar, template) = match events {
         Some(events) => (
@@ -230,7 +233,7 @@ fn progress(events: Option<u64>) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Writes `events` events of `stream` to `path`, one JSON object a line. Replaces the file.
+/// Writes `events` events of `stream` to `path`, one JSON object per line. Replaces the file.
 fn write_ndjson(mut stream: Stream, events: u64, path: &Path) -> anyhow::Result<()> {
     const LINES: u64 = 1_000;
     let context = || format!("write {}", path.display());

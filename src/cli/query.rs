@@ -1,5 +1,5 @@
-//! `weir query`: SQL over a data directory. A server that runs on it is asked, so that acknowledged
-//! events are seen at once; otherwise a working copy is read, and the directory is not written to.
+//! `weir query`: SQL over a data directory. If a server runs on it, the query goes to the server, which sees
+//! acknowledged events at once. Otherwise it reads a working copy and leaves the directory unchanged.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ use crate::query::rows::Format;
 use crate::tasks::Tasks;
 use crate::telemetry::logs;
 
-/// Time for threads to end after the answer.
+/// Longest time for threads to end after the result.
 const THREADS_END: Duration = Duration::from_secs(5);
 
 /// Options of `weir query`.
@@ -45,32 +45,32 @@ pub struct QueryArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Ask the server at this address instead, with --key; plain http only
+    /// Query the server at this URL instead, with --key; plain http only
     #[arg(long)]
     pub url: Option<String>,
     /// Personal API key, for --url
     #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
-    /// Project
+    /// Id of the project
     #[arg(long, default_value_t = 1)]
     pub project: i64,
-    /// Form of the answer
+    /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 }
 
-/// Asks and prints.
+/// Runs the query and prints the result.
 ///
 /// # Errors
 ///
-/// What to tell the user.
+/// The error message for the user.
 pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_stack_size(complexity::STACK_BYTES)
         .enable_all()
         .build()?;
     let format = args.format.to_possible_value();
-    let question = serde_json::json!({
+    let request = serde_json::json!({
         "query": args.sql,
         "project": args.project,
         "format": format.as_ref().map(PossibleValue::get_name),
@@ -80,13 +80,13 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
             let key = args.key.as_deref().context("--url needs --key")?;
             let url = url.trim_end_matches('/');
             let path = format!("{url}/api/projects/{}/query/", args.project);
-            let asking = server::ask(&path, key, &question);
-            let answer = runtime.block_on(asking);
+            let response = server::ask(&path, key, &request);
+            let answer = runtime.block_on(response);
             answer.with_context(|| format!("project {} of {url}", args.project))?
         }
         None => {
-            // A process that ends at once leaves a copy behind: signals are caught before there is one, and bad
-            // variables are told as errors are.
+            // The copy has to be removed at any end: signals are caught before it is made, and bad
+            // environment variables return an error instead of ending the process.
             let ends = {
                 let _entered = runtime.enter();
                 Ends::catch()?
@@ -95,8 +95,8 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
             match Source::find(&args.data_dir)? {
                 Source::Server(server) => {
                     let path = format!("{}/_internal/query", server.url);
-                    let asking = server::ask(&path, &server.secret, &question);
-                    runtime.block_on(ends.unless(asking))?
+                    let response = server::ask(&path, &server.secret, &request);
+                    runtime.block_on(ends.unless(response))?
                 }
                 Source::Copy(copy) => {
                     let settings = settings.map_err(|error| {
@@ -106,7 +106,7 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
                     let answer = settings.and_then(|settings| {
                         read(&args, (&copy, settings.serve.settings), (&runtime, ends), clock)
                     });
-                    // In the words of the directory: the copy is gone when they are read.
+                    // The message names paths of the directory, because the copy is removed.
                     answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?
                 }
             }
@@ -117,7 +117,7 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replays the log in the working copy, and answers. A signal ends it as an error does, so that the copy is
+/// Replays the log in the working copy and runs the query. A signal returns an error, so that the copy is
 /// removed.
 fn read(
     args: &QueryArgs,
@@ -125,7 +125,7 @@ fn read(
     (runtime, ends): (&Runtime, Ends),
     clock: Clock,
 ) -> anyhow::Result<Bytes> {
-    // Damage in the directory is told on standard error.
+    // Damage in the directory is logged to standard error.
     let telemetry = TelemetryConfig { log: "error".to_owned(), log_format: LogFormat::Text };
     logs::start(&telemetry)?;
     let tasks = Tasks::new(runtime.handle().clone());
@@ -143,28 +143,28 @@ fn read(
         }
     });
     tasks.shutdown().begin();
-    // What still runs writes to the copy, which is removed next.
+    // Tasks that still run write to the copy, which is removed next.
     let _ = runtime.block_on(tasks.wait(THREADS_END));
     answer
 }
 
-/// The settings that environment variables make; others have their defaults.
+/// The settings from environment variables; all others have their defaults.
 #[derive(Debug, Parser)]
 struct Settings {
     #[command(flatten)]
     serve: ServeArgs,
 }
 
-/// The signals that end a command.
+/// Handlers of the signals that end a command.
 struct Ends {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` where the command is to outlive its terminal, as `nohup` says.
+    /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
     hangup: Option<Signal>,
 }
 
 impl Ends {
-    /// From now on they do not end the process by themselves. Call it within a runtime.
+    /// Installs the handlers; the signals no longer end the process. Call it within a runtime.
     fn catch() -> std::io::Result<Self> {
         let hangup = Some(SignalKind::hangup()).filter(|_| !is_hangup_ignored());
         Ok(Self {
@@ -174,7 +174,7 @@ impl Ends {
         })
     }
 
-    /// What `future` comes to, unless there is or was a signal.
+    /// The result of `future`, or an error if a signal arrives or has arrived.
     async fn unless<T>(
         mut self,
         future: impl Future<Output = anyhow::Result<T>>,
@@ -189,12 +189,12 @@ impl Ends {
             result = future => result,
             _ = self.interrupt.recv() => bail!("interrupted"),
             _ = self.terminate.recv() => bail!("terminated"),
-            _ = hung_up => bail!("the terminal has gone"),
+            _ = hung_up => bail!("the terminal was closed"),
         }
     }
 }
 
-/// Whether the process was started with hangups ignored.
+/// Whether the process was started with SIGHUP ignored.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! `weir serve`: settings, lock, engines, front end, signal, drain.
+//! `weir serve`, the server process: reads the settings, locks the data directory, opens the engines, serves
+//! HTTP, and drains on a signal.
 
 use std::fs::DirBuilder;
 use std::io::Write;
@@ -31,47 +32,47 @@ use crate::config::Config;
 use crate::http;
 use crate::http::router::Router;
 use crate::metadata::Metadata;
-use crate::metadata::first_start::FirstStart;
-use crate::metadata::first_start::Started;
+use crate::metadata::bootstrap::FirstStart;
+use crate::metadata::bootstrap::Started;
 use crate::metadata::secrets::Seed;
 use crate::query::complexity;
 use crate::tasks::Tasks;
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
 
-/// Time between looks for what `weir keys` has changed.
+/// Time between reloads of the metadata, which `weir keys` may have changed.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
 
-/// Time for the last requests to get from arrival into the log.
+/// Longest time at shutdown for accepted requests to get into the log.
 const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
 
-/// Time for the threads to end.
+/// Longest time at shutdown for the threads to end.
 const THREADS_END: Duration = Duration::from_secs(10);
 
-/// Turns of tasks after which a thread that is never idle looks at sockets and timers again. A turn may
-/// evaluate flags for 200 us (`http::knowledge`); with tokio's own 61 they could wait for 12 ms.
+/// Task polls after which a busy thread of the runtime polls sockets and timers again. One poll may evaluate
+/// flags for 200 us (`evaluation`); with tokio's default of 61 a socket could wait for 12 ms.
 const EVENT_INTERVAL: u32 = 16;
 
 /// Settings of the server. Each is a flag, an environment variable and a key of the settings file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
-    /// TOML file of settings: the flags below without the dashes in front, as in `listen = "..."`
+    /// TOML file of settings; its keys are the flags below without the leading dashes, as in `listen = "..."`
     #[arg(long, env = "WEIR_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Project API key of the first project, by which SDKs send, of 12 to 64 characters; later starts
-    /// refuse another one than it has [default: made at first start]
+    /// Project API key of the first project, with which SDKs send events; 12 to 64 characters. Later starts
+    /// fail if the project has another key [default: generated at the first start]
     #[arg(long, env = "WEIR_PROJECT_API_KEY", hide_env_values = true)]
     pub project_api_key: Option<String>,
-    /// Personal API key of the first user, by which the API is read, of 32 to 256 characters [default: made
-    /// at first start]
+    /// Personal API key of the first user, for the management API and queries; 32 to 256 characters. Another
+    /// value at a later start replaces the previous one [default: generated at the first start]
     #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
     pub personal_api_key: Option<String>,
-    /// Begin with an empty metadata store where that of a directory with events is missing or damaged:
-    /// new keys and a project with id 1; flags, cohorts and users are lost. What is left of the old store
-    /// is kept beside it
+    /// Start with an empty metadata store if that of a directory with events is missing or damaged: new
+    /// keys and a project with id 1; flags, cohorts and users are lost. The files of the old store are kept
+    /// beside it
     #[arg(long)]
     pub recreate_metadata: bool,
-    /// Everything else.
+    /// All other settings.
     #[command(flatten)]
     pub settings: Config,
 }
@@ -80,7 +81,7 @@ pub struct ServeArgs {
 ///
 /// # Errors
 ///
-/// What the operator has to mend.
+/// A setting, the directory or an engine fails, or a thread panicked; the message is for the operator.
 pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     let mut config = args.settings.clone();
     let keys =
@@ -95,7 +96,8 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let query = query_runtime(&config)?;
-    // The socket first: a start that fails for want of it leaves no trace, and the next one is the first again.
+    // The socket first: a start that cannot bind it leaves the directory unchanged, so the next start still
+    // counts as the first.
     let listener = main.block_on(listen(&config))?;
     let lock = lock(&config.storage.data_dir)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
@@ -107,7 +109,7 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     let (app, back, lock) = match served {
         Ok(served) => served,
         Err(error) => {
-            // Nothing is waited for: what is not done is in the log, as after a crash.
+            // No wait for tasks: unfinished work is in the log, and is replayed as after a crash.
             query.shutdown_background();
             main.shutdown_background();
             return Err(error);
@@ -115,19 +117,19 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     };
     // Flushing blocks on the runtime, so it happens outside of it.
     app.close()?;
-    // The deriver writes the last of what it knows when nobody can send it anything any more.
+    // The projector writes its remaining state once all its senders are dropped.
     if let Err(error) = main.block_on(back.wait(THREADS_END)) {
-        tracing::warn!(%error, "not everything came to its end");
+        tracing::warn!(%error, "shutdown incomplete: threads did not end in time; what they did not write is replayed at the next start");
     }
     tracing::info!("stopped");
     query.shutdown_background();
     main.shutdown_timeout(THREADS_END);
-    // Only now: until here this process writes to the directory.
+    // Last, because until here this process writes to the directory.
     drop(lock);
     Ok(())
 }
 
-/// Creates the data directory for this user alone. One that exists stays as the operator has made it.
+/// Creates the data directory, readable by this user alone. An existing directory keeps its permissions.
 fn create_private(data_dir: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
     let mode = std::fs::metadata(data_dir)?.permissions().mode() & 0o777;
@@ -136,13 +138,13 @@ fn create_private(data_dir: &Path) -> std::io::Result<()> {
         tracing::warn!(
             directory = %data_dir.display(),
             mode,
-            "any user of this machine may look into the data directory; chmod 700 ends that"
+            "the data directory is accessible to all users of this machine; restrict it with chmod 700"
         );
     }
     Ok(())
 }
 
-/// The socket of the server. Clients that connect before it serves wait in the kernel's queue.
+/// Binds the server's socket. Clients that connect before it serves wait in the kernel's accept queue.
 async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
     let address = config.http.listen;
     let data_dir = &config.storage.data_dir;
@@ -161,7 +163,7 @@ fn served_by(data_dir: &Path) -> Option<u32> {
     }
 }
 
-/// Makes the data directory, unless it is there, and locks it.
+/// Creates the data directory if it is missing, and locks it.
 fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
     let name = data_dir.display();
     create_private(data_dir).with_context(|| format!("cannot create {name}"))?;
@@ -184,8 +186,8 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Opens, serves, drains. Returns the app for its last step, the tasks that end with it, and the lock to
-/// hold until after that.
+/// Opens the engines, serves and drains. Returns the app to close, the background tasks to wait for, and the
+/// directory lock to hold until both are done.
 async fn serve(
     keys: FirstStart,
     (config, policy): (Config, MetadataPolicy),
@@ -194,7 +196,7 @@ async fn serve(
     clock: Clock,
 ) -> anyhow::Result<(App, Tasks, DirectoryLock)> {
     let metrics = Arc::new(Metrics::new());
-    // The front end ends first, then the threads behind it.
+    // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = http::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
@@ -205,12 +207,12 @@ async fn serve(
     let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
     let address =
         ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
-    // Whoever learns from here on that the server runs may end it.
+    // Signals are caught before the address is announced: a process that reads it may send one at once.
     let stop_signal = stop_signal()?;
     lock.announce(&address)?;
-    // The keys are made last, and shown at once.
-    let started = app.metadata.first_start(keys, &Seed::new(&mut rand::rng())).await?;
-    // Whoever started the server may have closed its end after the first line.
+    // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
+    let started = app.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
+    // The parent process may have closed the pipe after the first line.
     if let Err(error) = greet(&url, &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
@@ -236,7 +238,7 @@ async fn serve(
     Ok((app, back, lock))
 }
 
-/// Catches the signals that end the server from the call on. The future waits for one.
+/// Installs handlers for SIGTERM and SIGINT at the call. The future resolves at the first signal.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -248,20 +250,20 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Picks up keys that another process created or revoked.
+/// Reloads the metadata periodically, for keys that another process created or revoked.
 fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("refresh-metadata", async move {
         while shutdown.pause(METADATA_REFRESH).await == crate::tasks::Pause::Elapsed {
             if let Err(error) = metadata.refresh().await {
-                tracing::warn!(%error, "cannot look for changes of the metadata");
+                tracing::warn!(%error, "cannot read changes of the metadata; keys that `weir keys` created or revoked do not take effect yet");
             }
         }
     });
 }
 
-/// Tells the operator where the server is, and the keys: at the first start both and a line to try, later the
-/// one that is no secret.
+/// Prints the URL and the API keys for the operator: at the first start both keys and commands to try, later
+/// only the project key, which is no secret.
 fn greet(url: &str, started: &Started, data_dir: &Path) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let (project, token) = (started.project.id, &started.project.token);

@@ -1,4 +1,4 @@
-//! Requests of commands to a server: [`ask`].
+//! HTTP client of the commands, for requests to a running server: [`ask`].
 
 use anyhow::Context;
 use anyhow::bail;
@@ -10,11 +10,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-/// Sends `body` as JSON to `url`, with `key` as the bearer token, and returns the body of the answer.
+/// Posts `body` as JSON to `url`, with `key` as the bearer token, and returns the body of the response.
 ///
 /// # Errors
 ///
-/// The server cannot be reached, or refuses; in its own words.
+/// The server cannot be reached, or answers with an error status; the message is the server's.
 pub(super) async fn ask(url: &str, key: &str, body: &Value) -> anyhow::Result<Bytes> {
     let request = hyper::Request::builder()
         .method(Method::POST)
@@ -22,9 +22,9 @@ pub(super) async fn ask(url: &str, key: &str, body: &Value) -> anyhow::Result<By
         .header("authorization", format!("Bearer {key}"))
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body.to_string())));
-    let request = request.with_context(|| format!("{url} is no address of a server"))?;
+    let request = request.with_context(|| format!("{url} is not a valid URL of a server"))?;
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let response = client.request(request).await.with_context(|| format!("cannot ask {url}"))?;
+    let response = client.request(request).await.with_context(|| format!("cannot reach {url}"))?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     if !status.is_success() {

@@ -1,5 +1,5 @@
-//! Parsers of values with a least and a greatest one, for the declarations of settings. The same bounds
-//! stand in the help text as `[range: LEAST to GREATEST]`; a test in `config.rs` compares them.
+//! Value parsers with a range, for the declarations of settings. The help text repeats the range as
+//! `[range: LEAST to GREATEST]`; a test in `config.rs` compares them.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The address of a server as clients write it: scheme and host, with a path if a proxy adds one.
+/// The base URL of a server as clients write it: scheme and host, with a path if a proxy adds one.
 pub(super) fn address(text: &str) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
     let is_plain = url.query().is_none()

@@ -1,4 +1,4 @@
-//! A list of networks as a setting: `127.0.0.0/8,::1`.
+//! A list of IP networks (CIDR) as a setting: `127.0.0.0/8,::1`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use ipnetwork::IpNetworkError;
 pub struct Networks(Arc<[IpNetwork]>);
 
 impl Networks {
-    /// Whether one of them has `address`. An IPv4 address in IPv6 clothing (`::ffff:1.2.3.4`) is
+    /// Whether one of the networks contains `address`. An IPv4-mapped IPv6 address (`::ffff:1.2.3.4`) is
     /// in no IPv4 network: unwrap it first.
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
@@ -22,8 +22,8 @@ impl Networks {
 impl FromStr for Networks {
     type Err = IpNetworkError;
 
-    /// Reads networks (`10.0.0.0/8`) and addresses with commas between them. `none` and nothing are
-    /// no network.
+    /// Parses networks (`10.0.0.0/8`) and addresses, separated by commas. `none` and the empty text
+    /// give no network.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let parts = parts.filter(|part| *part != "none");

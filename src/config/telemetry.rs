@@ -1,8 +1,9 @@
-//! Settings of logs.
+//! Settings of the process log: level filter and format.
 
 use tracing_subscriber::EnvFilter;
 
-/// Other crates whose entries the log may have, and those whose names begin with one of them and an underscore.
+/// Other crates that a log filter may name. A crate whose name starts with one of these and an underscore
+/// counts too.
 const CRATES: [&str; 12] = [
     "datafusion",
     "delta",
@@ -18,13 +19,14 @@ const CRATES: [&str; 12] = [
     "tokio",
 ];
 
-/// The modules of this crate, each the beginning of a target: `weir::http`.
-const MODULES: [&str; 19] = [
+/// The modules of this crate. A log target starts with one of them: `weir::http`.
+const MODULES: [&str; 20] = [
     "app",
     "cli",
     "clock",
     "config",
     "error",
+    "evaluation",
     "event",
     "flags",
     "geoip",
@@ -44,25 +46,25 @@ const MODULES: [&str; 19] = [
 /// Level and format of the log on standard error.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TelemetryConfig {
-    /// Level, or a list of `target=level`
+    /// Log level, or a list of `target=level`
     #[arg(long, env = "WEIR_LOG", default_value = "info,fjall=warn,lsm_tree=warn", value_parser = filter)]
     pub log: String,
-    /// Form of a log line
+    /// Format of log lines
     #[arg(long, env = "WEIR_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
 
-/// Form of a log line.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// One line of text per entry, for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Checks a filter of log entries. The parser of filters takes a misspelt level for the name of a target, of
-/// which there are never any entries.
+/// Checks a log filter. `EnvFilter` alone accepts a misspelt level as the name of a target, which never has
+/// any entries.
 fn filter(text: &str) -> Result<String, String> {
     EnvFilter::builder().parse(text).map_err(|error| error.to_string())?;
     for directive in text.split(',').filter(|directive| !directive.is_empty()) {
@@ -92,7 +94,8 @@ fn is_level(text: &str) -> bool {
         .any(|level| level.eq_ignore_ascii_case(text))
 }
 
-/// Whether a part of the program has this name. Spans and fields (`[...]`) are not used here.
+/// Whether `text` is a log target of this crate or of one of [`CRATES`]. Spans and fields (`[...]`) are not
+/// supported.
 fn is_target(target: &str) -> bool {
     let mut parts = target.split("::");
     let name = parts.next().unwrap_or_default();

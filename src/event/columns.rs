@@ -1,11 +1,11 @@
 //! Arrow columns of events, built row by row: [`Columns`].
 //!
-//! A text value is a 16-byte view. Up to 12 bytes stand in the view itself; longer text is a range
-//! of one buffer that all text columns share. Values of a column that come again are kept once. The
-//! body of the request is not kept: of a body that is referred to every byte stays in memory, and
-//! what is stored of it would be there twice. No rules of events here.
+//! A text value is a 16-byte view. Up to 12 bytes are stored in the view itself; longer text is a range
+//! of one buffer that all text columns share. Repeated values of a column are stored once. The
+//! views do not refer to the request body: it would stay in memory as a whole, with every value that is
+//! written elsewhere stored twice. No rules of events here.
 //!
-//! Columns that no row of a batch sets do not exist in it; readers take them as NULL.
+//! A column that no row of a batch sets is absent from the batch; readers treat it as NULL.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use arrow::buffer::Buffer;
 use arrow::buffer::NullBuffer;
 use arrow::buffer::ScalarBuffer;
 
-/// Number of the one buffer in a view.
+/// Number of the shared buffer in a view.
 const TEXT_BUFFER: u32 = 0;
 
-/// Bytes of text that fit into a view.
+/// Longest text that is stored inline in a view.
 const INLINE_MAX_BYTES: usize = 12;
 
-/// Long values of a column that a new one is compared with: of the pages, agents and sessions of a
-/// batch there are a few at a time.
+/// Recent long values of a column that a new one is compared with: a batch has only a few pages, agents
+/// and sessions at a time.
 const RECENT_MAX: usize = 8;
 
 /// A text value, ready to be put into any text column of the same [`Columns`].
@@ -56,14 +56,14 @@ enum Column {
 }
 
 impl Columns {
-    /// No rows yet; room for `capacity` of them.
+    /// Starts without rows; reserves capacity for `capacity` rows.
     pub fn new(columns: usize, capacity: usize) -> Self {
         let columns = std::iter::repeat_with(|| Column::Absent).take(columns).collect();
         Self { columns, text: Vec::new(), rows: 0, capacity }
     }
 
-    /// Makes room for `bytes` of text. Growing step by step would copy the text and touch new
-    /// memory at each step.
+    /// Reserves capacity for `bytes` of text. Growing in steps would copy the text and touch new memory at
+    /// each step.
     pub fn reserve_text(&mut self, bytes: usize) {
         self.text.reserve(bytes);
     }
@@ -78,26 +78,26 @@ impl Columns {
         self.rows += 1;
     }
 
-    /// Forgets what was set in the row under construction.
+    /// Discards the values of the row under construction.
     pub fn abandon_row(&mut self) {
         for column in &mut self.columns {
             column.truncate(self.rows);
         }
     }
 
-    /// Forgets what was set in one column of the row under construction.
+    /// Discards the value of one column of the row under construction.
     pub fn unset(&mut self, position: usize) {
         if let Some(column) = self.columns.get_mut(position) {
             column.truncate(self.rows);
         }
     }
 
-    /// The view of `text`, for more than one column or row. `None` if all text would pass 4 GiB.
+    /// The view of `text`, for more than one column or row. `None` if the text buffer would exceed 4 GiB.
     pub fn view(&mut self, text: &str) -> Option<View> {
         append(&mut self.text, text.as_bytes()).map(View)
     }
 
-    /// The view of the text that `write` appends. `None` if all text would pass 4 GiB.
+    /// The view of the text that `write` appends. `None` if the text buffer would exceed 4 GiB.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<View> {
         let start = self.text.len();
         write(&mut self.text);
@@ -115,8 +115,8 @@ impl Columns {
         }
     }
 
-    /// Sets a text column of the row under construction to a value that may come again. `None` if
-    /// all text would pass 4 GiB.
+    /// Sets a text column of the row under construction, for a value that is likely to repeat. `None` if the
+    /// text buffer would exceed 4 GiB.
     pub fn put_text(&mut self, position: usize, text: &str) -> Option<()> {
         let (rows, capacity) = (self.rows, self.capacity);
         let column = self.columns.get_mut(position);
@@ -130,7 +130,7 @@ impl Columns {
         Some(())
     }
 
-    /// Sets a whole-number column of the row under construction.
+    /// Sets an integer column of the row under construction.
     pub fn set_int(&mut self, position: usize, value: i64) {
         let (rows, capacity) = (self.rows, self.capacity);
         let Some(column) = self.columns.get_mut(position) else { return };
@@ -171,7 +171,7 @@ impl Columns {
         }
     }
 
-    /// Sets a truth column of the row under construction.
+    /// Sets a boolean column of the row under construction.
     pub fn set_boolean(&mut self, position: usize, value: bool) {
         let rows = self.rows;
         let Some(column) = self.columns.get_mut(position) else { return };
@@ -188,7 +188,7 @@ impl Columns {
         }
     }
 
-    /// Ends the batch: one array per column that any row set, all of the same length.
+    /// Ends the batch: one array per column that a row set, all of the same length.
     pub fn finish(mut self) -> Vec<Option<ArrayRef>> {
         if self.text.len() < self.text.capacity() / 2 {
             self.text.shrink_to_fit();
@@ -199,7 +199,7 @@ impl Columns {
     }
 }
 
-/// The view of `bytes`, which go to the end of `text` if they do not fit into it.
+/// The view of `bytes`; long values are appended to `text`.
 fn append(text: &mut Vec<u8>, bytes: &[u8]) -> Option<u128> {
     let offset = u32::try_from(text.len()).ok()?;
     u32::try_from(text.len() + bytes.len()).ok()?;
@@ -225,16 +225,16 @@ impl Text {
     }
 }
 
-/// Views of the long values that a column had last.
+/// Ring buffer of views of the latest long values of a column.
 #[derive(Debug, Default)]
 struct Recent {
     views: [u128; RECENT_MAX],
-    /// The one that makes room for the next.
+    /// The view that is replaced next.
     oldest: usize,
 }
 
 impl Recent {
-    /// The view of a value that is `bytes`.
+    /// The view of an equal value, if there is one.
     fn find(&self, bytes: &[u8], text: &[u8]) -> Option<u128> {
         let head = make_view(bytes, TEXT_BUFFER, 0);
         if bytes.len() <= INLINE_MAX_BYTES {
@@ -259,7 +259,7 @@ impl Recent {
 }
 
 impl Column {
-    /// The text column that this is; it becomes one of `capacity` rows if nothing was set yet.
+    /// The text column; created with capacity for `capacity` rows if nothing was set yet.
     fn as_text(&mut self, capacity: usize) -> Option<&mut Text> {
         if let Self::Absent = self {
             let views = Vec::with_capacity(capacity);
@@ -351,8 +351,7 @@ impl Bits {
 
     fn truncate(&mut self, bits: usize) {
         self.0.truncate(bits.div_ceil(8));
-        // The byte that `bits` ends in; it may not exist, as bits at the end that were never set do
-        // not.
+        // The last partial byte. It may be missing: bits at the end that were never set have no byte.
         if let Some(last) = self.0.get_mut(bits / 8) {
             *last &= (1 << (bits % 8)) - 1;
         }
@@ -409,8 +408,8 @@ mod tests {
         }
     }
 
-    /// A column whose last value is more than eight rows back has a bitmap that ends before the
-    /// row that is abandoned.
+    /// The bitmap of a column whose last value is more than eight rows back ends before the row that is
+    /// abandoned.
     #[test]
     fn abandoned_rows_leave_values_far_back_alone() {
         for values in 1..=16 {
@@ -456,7 +455,7 @@ mod tests {
     }
 
     proptest! {
-        /// Values read as they were put, also such as come again or begin alike.
+        /// Values read back as they were set, including repeated ones and ones with the same prefix.
         #[test]
         fn values_that_come_again_read_back(
             rows in prop::collection::vec(

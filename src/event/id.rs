@@ -16,22 +16,22 @@ impl fmt::Display for ProjectId {
     }
 }
 
-/// The id of one event: the SDK's uuid, any version, or one that the server made.
+/// The id of one event: the SDK's uuid, of any version, or one that the server generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub Uuid);
 
-/// What makes two events of a project the same one, sent twice: id, name and distinct id, as in the
-/// key of PostHog's events table. Some senders make ids of their own objects, so that different events
-/// have the same one.
+/// Deduplication key: two events of a project with the same id, name and distinct id are one event that was
+/// sent twice, as in the key of PostHog's events table. The id alone is not enough: some senders use
+/// ids of their own objects, so that different events have the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Uuid);
 
 impl EventKey {
-    /// Of an event as it is stored.
+    /// The key of an event, by its stored values.
     pub fn new(id: Uuid, event: &str, distinct_id: &str) -> Self {
-        let said = FixedState::with_seed(0).hash_one((event, distinct_id));
-        // As bytes, which pack tightly beside a project: millions are kept.
-        Self(Uuid::from_u128(id.as_u128() ^ u128::from(said)))
+        let digest = FixedState::with_seed(0).hash_one((event, distinct_id));
+        // As bytes, which pack tightly beside a project id: millions of keys are in memory.
+        Self(Uuid::from_u128(id.as_u128() ^ u128::from(digest)))
     }
 }
 
@@ -39,14 +39,14 @@ impl EventKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PersonId(pub Uuid);
 
-/// Namespace of person uuids, the one PostHog uses (`personUUIDv5` of its plugin server), so that
+/// Namespace of person uuids. PostHog uses the same (`personUUIDv5` of its plugin server), so that
 /// ids agree with data exported from there.
 const PERSON_NAMESPACE: Uuid = Uuid::from_u128(0x932979b4_65c3_4424_8467_0b66ec27bc22);
 
 impl PersonId {
-    /// The id of the person that `distinct_id` has or will have when it is the person's first:
-    /// UUIDv5 of `<project>:<distinct id>`. A pure function, so that columns are built without a
-    /// look-up; ids that were merged into another person are mapped by the overrides.
+    /// The id of the person whose first distinct id is `distinct_id`: UUIDv5 of
+    /// `<project>:<distinct id>`. A pure function, so that columns are built without a look-up; ids that were
+    /// merged into another person are mapped by the overrides.
     pub fn of(project: ProjectId, distinct_id: &str) -> Self {
         let mut name = String::with_capacity(distinct_id.len() + 8);
         name.push_str(&project.0.to_string());

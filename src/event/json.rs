@@ -1,10 +1,10 @@
-//! JSON that others wrote, as values: [`read`] from requests, [`restore`] from where it was stored.
-//! No meaning of keys here.
+//! JSON values from untrusted text: [`read`] parses requests, [`restore`] parses stored values. Keys are
+//! not interpreted.
 //!
-//! Not `serde_json::from_slice`. With its feature `raw_value` a `Value` takes an object whose first
-//! key is `$serde_json::private::RawValue` for the JSON in its text, and reads that with a limit of
-//! depth of its own: a few kilobytes become an object a thousand levels deep, which nothing in the
-//! body shows and which other readers refuse. Whether that key stands there is up to the sender.
+//! Not `serde_json::from_slice`: with the feature `raw_value`, its `Value` treats an object whose first
+//! key is `$serde_json::private::RawValue` as the JSON in its string value, and parses that with a
+//! depth limit of its own. So a few kB become an object a thousand levels deep, although the body is not
+//! nested, and other readers reject it. Any sender can use that key.
 
 use std::fmt;
 
@@ -24,16 +24,16 @@ use simd_json::Node;
 use simd_json::StaticNode;
 use simd_json::Tape;
 
-/// Deepest nesting of what is read: that of `serde_json`, and so of PostHog's capture.
+/// Nesting limit of what is read: that of `serde_json`, and so of PostHog's capture.
 pub const DEPTH_MAX: usize = 127;
 
-/// Deepest nesting of what is restored. Twice what can be written; earlier versions could write more,
-/// of which what is nested deeper is null: whoever walks along a value needs a stack for it.
+/// Nesting limit of what is restored: twice what can be written now. Earlier versions could write deeper
+/// values. Their deeper parts become null, because recursion over a value needs a stack.
 const STORED_DEPTH_MAX: usize = 2 * DEPTH_MAX;
 
-/// Kinds of values that are asked for.
+/// Types that JSON can be read as.
 pub trait FromJson: Sized {
-    /// `None` for JSON of another kind.
+    /// `None` if the JSON has another type.
     fn from_json(value: Value) -> Option<Self>;
 }
 
@@ -76,16 +76,16 @@ impl<T: FromJson> FromJson for Vec<T> {
     }
 }
 
-/// Reads what a client sent, nested at most [`DEPTH_MAX`] deep.
+/// Parses a client's JSON, nested at most [`DEPTH_MAX`] deep.
 ///
 /// # Errors
 ///
-/// It is no JSON, nested deeper, or JSON of another kind.
+/// The text is not valid JSON, is nested deeper, or has another type.
 pub fn read<T: FromJson>(text: &[u8]) -> Result<T, Error> {
     read_within(DEPTH_MAX, text)
 }
 
-/// The same with a lower limit of depth.
+/// As [`read`], with a lower nesting limit.
 ///
 /// # Errors
 ///
@@ -97,15 +97,15 @@ pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Erro
     of_kind(value)
 }
 
-/// Reads what was stored, however deep it is nested, and with its numbers to the bit: without its
-/// feature `float_roundtrip`, `serde_json` may be off by one in the last digit of a double.
+/// Parses stored JSON of any depth, with exact numbers: without its feature `float_roundtrip`,
+/// `serde_json` may be off by one in the last digit of a double.
 ///
 /// # Errors
 ///
-/// It is no JSON, or JSON of another kind.
+/// The text is not valid JSON, or has another type.
 pub fn restore<T: FromJson>(text: &[u8]) -> Result<T, Error> {
     let mut text = text.to_vec();
-    // The parser keeps its place in memory of its own, so no depth is too much for it.
+    // This parser keeps its stack on the heap, so any depth is safe.
     let mut buffers = Buffers::with_max_depth(text.len(), usize::MAX);
     let mut tape = Tape(Vec::new());
     simd_json::fill_tape(&mut text, &mut buffers, &mut tape).map_err(Error::custom)?;
@@ -116,7 +116,7 @@ fn of_kind<T: FromJson>(value: Value) -> Result<T, Error> {
     T::from_json(value).ok_or_else(|| Error::custom("JSON of another kind"))
 }
 
-/// Takes one value off `nodes`. Loops where iterators would be shorter, for the sake of the stack.
+/// Takes one value off `nodes`. Loops instead of iterators, to use less stack.
 fn restored<'n>(nodes: &mut std::slice::Iter<'n, Node<'n>>, levels: usize) -> Value {
     match nodes.next() {
         None | Some(Node::Static(StaticNode::Null)) => Value::Null,
@@ -144,13 +144,13 @@ fn restored<'n>(nodes: &mut std::slice::Iter<'n, Node<'n>>, levels: usize) -> Va
                 let Some(Node::String(key)) = nodes.next() else { continue };
                 members.push(((*key).to_owned(), restored(nodes, levels - 1)));
             }
-            // Stored in order, they fill the nodes of the map; one by one they would fill half of each.
+            // In bulk they fill the nodes of the map; inserted in order they would fill half of each.
             Value::Object(members.into_iter().collect())
         }
     }
 }
 
-/// A value for whom `serde` reads, such as a field of a body: any depth that the format allows.
+/// A value that serde reads, for instance as a field of a body: of any depth that the format allows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plain(pub Value);
 
@@ -164,13 +164,13 @@ impl<'de> Deserialize<'de> for Plain {
 ///
 /// # Errors
 ///
-/// It is none.
+/// The value is not an object.
 pub fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     let Plain(value) = Plain::deserialize(deserializer)?;
     FromJson::from_json(value).ok_or_else(|| D::Error::custom("no object"))
 }
 
-/// Takes a value that is nested at most so deep.
+/// Deserializes a value that is nested at most this deep.
 #[derive(Clone, Copy)]
 struct Levels(usize);
 
@@ -264,7 +264,7 @@ mod tests {
     use super::read_within;
     use super::restore;
 
-    /// The key to which `serde_json` gives a meaning.
+    /// The key that `serde_json` interprets.
     const KEY: &str = "$serde_json::private::RawValue";
 
     fn nested(depth: usize) -> String {

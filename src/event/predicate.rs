@@ -1,15 +1,15 @@
-//! The filter language on properties: key, operator, value.
+//! Property filters: a predicate of key, operator and value.
 //!
 //! A [`Predicate`] is parsed once from JSON into a checked form (regular expressions compiled,
-//! numbers, dates and versions read) and then asked many times. Flags, cohorts and insights use the
-//! same form, so its parts are public: what [`Predicate::matches`] decides here, a query can
-//! express over columns. Which object a filter looks at is in [`filter`]. No I/O, no clock: `now`
-//! is an argument.
+//! numbers, dates and versions parsed) and then evaluated many times. Flags, cohorts and insights use
+//! the same form, so its parts are public: a query can express over columns what
+//! [`Predicate::matches`] decides here. The object that a filter applies to is in [`filter`]. No I/O,
+//! no clock: `now` is an argument.
 //!
-//! # Two readings of "cannot be decided"
+//! # Undecidable values and absent properties
 //!
 //! A value that the operator cannot read (text for `gt`, a pattern that does not compile) matches
-//! neither the operator nor its negation. A property that is absent is different: it satisfies the
+//! neither the operator nor its negation. An absent property is different: it matches the
 //! negated operators (`is_not`, `not_icontains`, ...) and no other.
 
 pub mod filter;
@@ -31,23 +31,23 @@ use crate::event::predicate::operator::Operator;
 use crate::event::predicate::version::Version;
 use crate::event::predicate::version::VersionRange;
 
-/// A question about one property of an event, a person or a group.
+/// A predicate on one property of an event, a person or a group.
 #[derive(Debug)]
 pub struct Predicate {
     /// The name of the property.
     pub key: Box<str>,
-    /// What is asked of its value.
+    /// The test of its value.
     pub test: Test,
 }
 
-/// What is asked of a property, its absence included.
+/// The test of a property, which may be absent.
 #[derive(Debug)]
 pub enum Test {
     /// The property is present; null counts.
     Set,
     /// The property is absent.
     NotSet,
-    /// Nothing satisfies it: the filter has no value, or its operator is not for properties.
+    /// Never matches: the filter has no value, or its operator is not for properties.
     Never,
     /// The property is present and the condition holds.
     Is(Condition),
@@ -55,20 +55,20 @@ pub enum Test {
     IsNot(Condition),
 }
 
-/// A condition on a value that is present.
+/// A condition on the value of a present property.
 #[derive(Debug)]
 pub enum Condition {
-    /// Equality of texts, or of truth.
+    /// Equality of strings, or of truth values.
     Equal(Equality),
-    /// The text contains this one; ASCII letters compare without case. Held in lower case.
+    /// The text contains this one, ASCII case-insensitive. Stored in lower case.
     Contains(Box<str>),
     /// As [`Condition::Contains`], for at least one of several.
     ContainsAny(Box<[Box<str>]>),
-    /// The text starts with this one; ASCII letters compare without case. Held in lower case.
+    /// The text starts with this one, ASCII case-insensitive. Stored in lower case.
     StartsWith(Box<str>),
-    /// The text ends with this one; ASCII letters compare without case. Held in lower case.
+    /// The text ends with this one, ASCII case-insensitive. Stored in lower case.
     EndsWith(Box<str>),
-    /// The pattern is found somewhere in the text; letters compare with case.
+    /// The pattern matches somewhere in the text, case-sensitive.
     Regex(Box<Regex>),
     /// The value, read as a number, stands in this relation to the bound.
     Number(Relation, f64),
@@ -85,16 +85,16 @@ pub enum Condition {
     VersionRange(VersionRange),
     /// The value, read as a time, stands in this relation to the moment.
     Date(Relation, Moment),
-    /// The filter's own value cannot be read: undecided for every property value.
+    /// The filter's own value is invalid: undecided for every property value.
     Invalid(Invalid),
 }
 
 /// How `exact` and `is_not` compare.
 #[derive(Debug)]
 pub enum Equality {
-    /// The truth of the value is this. See [`Matching`] for when that applies.
+    /// The truth of the value equals this. See [`Matching`] for when it applies.
     Truth(bool),
-    /// The text of the value is this one; letters compare without case. Held in lower case.
+    /// The text of the value equals this one, case-insensitive. Stored in lower case.
     Text(Box<str>),
     /// As [`Equality::Text`], for at least one of several.
     AnyOf(Box<[Box<str>]>),
@@ -117,8 +117,8 @@ pub enum Relation {
     Greater,
 }
 
-/// Why the value of a filter cannot be read. Evaluation treats such a filter as undecided; whoever
-/// stores filters can refuse it.
+/// Why the value of a filter is invalid. Evaluation treats such a filter as undecided; an API that stores
+/// filters can reject it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// The regular expression does not compile.
@@ -136,30 +136,30 @@ pub enum Invalid {
 /// How `exact` and `is_not` treat truth values: the project's `property_matching_version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
-    /// Version 1, the default: a filter value that is a boolean, the text of one, or a list of
-    /// nothing else asks for truth, so `false` matches everything that is not true.
+    /// Version 1, the default: a filter value that is a boolean, the text of one, or a list of only
+    /// those compares truth values, so `false` matches everything that is not true.
     #[default]
     Legacy,
-    /// Version 2: texts are compared; only the empty list still asks for truth.
+    /// Version 2: texts are compared; only the empty list still compares truth values.
     Explicit,
 }
 
-/// A filter that is none.
+/// Why a filter is malformed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PredicateError {
     /// The filter is not a JSON object.
     #[error("a property filter must be an object")]
     NotAnObject,
-    /// The filter names no property.
+    /// The filter has no key.
     #[error("a property filter needs a key")]
     MissingKey,
-    /// No operator has this name.
+    /// The operator is unknown.
     #[error("unknown operator '{0}'")]
     UnknownOperator(String),
-    /// No type of filter has this name.
+    /// The type of the filter is unknown.
     #[error("unknown filter type '{0}'")]
     UnknownType(String),
-    /// A cohort or a flag is named by something that is not an id.
+    /// The id of a cohort or a flag is not an id.
     #[error("'{0}' is not an id")]
     InvalidId(String),
     /// The group type index is not a number from 0 to 255.
@@ -167,8 +167,7 @@ pub enum PredicateError {
     InvalidGroupType(String),
 }
 
-/// Where the value of a property is looked up. `None` means that the property is absent, which is
-/// not the same as null.
+/// Look-up of property values. `None` means that the property is absent, which is not the same as null.
 pub trait Properties {
     /// The value of the property `key`.
     fn property(&self, key: &str) -> Option<&Value>;
@@ -181,12 +180,12 @@ impl Properties for Map<String, Value> {
 }
 
 impl Predicate {
-    /// Reads a predicate. `operator` and `value` are those of the JSON filter, where both may be
+    /// Parses a predicate from the `operator` and `value` of a JSON filter, both of which may be
     /// absent.
     ///
     /// # Errors
     ///
-    /// [`PredicateError::UnknownOperator`]. A value that the operator cannot read is no error but a
+    /// [`PredicateError::UnknownOperator`]. A value that the operator cannot read is not an error but a
     /// [`Condition::Invalid`].
     pub fn parse(
         key: &str,
@@ -201,12 +200,12 @@ impl Predicate {
         Ok(Self { key: key.into(), test: Test::new(operator, value, matching) })
     }
 
-    /// Whether the properties satisfy the predicate at the time `now`.
+    /// Whether the properties match the predicate at the time `now`.
     pub fn matches(&self, properties: &impl Properties, now: UnixMicros) -> bool {
         self.matches_value(properties.property(&self.key), now)
     }
 
-    /// As [`Predicate::matches`], for a value that was looked up already.
+    /// As [`Predicate::matches`], for a value that was already looked up.
     pub fn matches_value(&self, actual: Option<&Value>, now: UnixMicros) -> bool {
         match (&self.test, actual) {
             (Test::Set, actual) => actual.is_some(),
@@ -218,7 +217,7 @@ impl Predicate {
         }
     }
 
-    /// Why the filter's value cannot be read, if it cannot.
+    /// Why the filter's value is invalid, if it is.
     pub fn invalid(&self) -> Option<Invalid> {
         match &self.test {
             Test::Is(Condition::Invalid(why)) | Test::IsNot(Condition::Invalid(why)) => Some(*why),
@@ -228,7 +227,7 @@ impl Predicate {
 }
 
 impl Condition {
-    /// Whether the condition holds for the value; `None` if that cannot be decided.
+    /// Whether the condition holds for the value; `None` if undecided.
     fn decide(&self, actual: &Value, now: UnixMicros) -> Option<bool> {
         match self {
             Self::Equal(equality) => Some(equality.holds(actual)),
@@ -271,7 +270,7 @@ impl Equality {
 }
 
 impl Relation {
-    /// `None` if the two have no order, as a number that is none.
+    /// `None` if the two have no order, as NaN.
     fn holds<T: PartialOrd>(self, left: &T, right: &T) -> Option<bool> {
         let order = left.partial_cmp(right)?;
         Some(match self {
@@ -285,7 +284,7 @@ impl Relation {
     }
 }
 
-/// The text that operators on texts see: a string as it is, anything else as compact JSON.
+/// The text that string operators compare: a string as it is, any other value as compact JSON.
 fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -305,8 +304,8 @@ fn ascii_lower(value: &Value) -> Cow<'_, str> {
     text
 }
 
-/// Whether `text` in lower case is `lower`. Unicode's lower case, not a fold: that is what the
-/// values were compared with for years.
+/// Whether `text` in lower case is `lower`. By Unicode lower-casing, not case folding: values have been
+/// compared like this for years.
 fn eq_lower(text: &str, lower: &str) -> bool {
     if text.is_ascii() {
         return text.eq_ignore_ascii_case(lower);
@@ -314,7 +313,7 @@ fn eq_lower(text: &str, lower: &str) -> bool {
     text.to_lowercase() == lower
 }
 
-/// The number that operators on numbers see: a number, or a text that parses as one.
+/// The number that numeric operators compare: a number, or a string that parses as one.
 fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -323,7 +322,7 @@ fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// Whether the value is a truth value: a boolean, the text of one, or a list of nothing else.
+/// Whether the value is a truth value: a boolean, the text of one, or a list of only those.
 fn is_boolean(value: &Value) -> bool {
     match value {
         Value::Bool(_) => true,
@@ -333,7 +332,7 @@ fn is_boolean(value: &Value) -> bool {
     }
 }
 
-/// Whether the value is true, the text of it, or a list of nothing else.
+/// Whether the value is true: `true`, the text of it, or a list of only those.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Bool(truth) => *truth,

@@ -2,8 +2,8 @@
 //!
 //! Names follow PostHog's Parquet export where it has one. Ids are text, because Delta has no UUID
 //! type and text joins in every tool. `properties` is the complete JSON object as the sender wrote
-//! it, with what it says of the person in `$set` and `$set_once`, as PostHog stores it; a promoted
-//! property stands in a column of its own as well.
+//! it, with the changes of its person in `$set` and `$set_once`, as PostHog stores it. A promoted
+//! property has a column of its own as well.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub mod column {
     pub const EVENT: usize = 2;
     /// The sender's id of the person.
     pub const DISTINCT_ID: usize = 3;
-    /// The person as at ingest; merges since are in the overrides.
+    /// The person id at ingestion; later merges are in the overrides.
     pub const PERSON_ID: usize = 4;
     /// When it happened, after correction of the sender's clock.
     pub const TIMESTAMP: usize = 5;
@@ -33,7 +33,7 @@ pub mod column {
     pub const SESSION_ID: usize = 7;
     /// `$window_id`.
     pub const WINDOW_ID: usize = 8;
-    /// `$elements_chain`, taken out of the properties.
+    /// `$elements_chain`, removed from the properties.
     pub const ELEMENTS_CHAIN: usize = 9;
     /// `$ip`, or the client's address.
     pub const IP: usize = 10;
@@ -43,28 +43,28 @@ pub mod column {
     pub const PROPERTIES: usize = 16;
     /// First promoted property.
     pub const PROMOTED: usize = 17;
-    /// Whether the sender said that it moves events of the past here; true or NULL.
+    /// Whether the sender marked the event as imported history; true or NULL.
     pub const HISTORICAL_MIGRATION: usize = PROMOTED + super::PROMOTED.len();
 }
 
 /// Group types that a project can have (PostHog's limit, and the number of `group_` columns).
 pub const GROUP_TYPES_MAX: usize = 5;
 
-/// Name of the partition column: the calendar month of `timestamp` in UTC, as in `2026-11`; months far
-/// from now share one, see [`super::time::partition_of`].
+/// Name of the partition column: the calendar month of `timestamp` in UTC, as in `2026-11`. Months far
+/// from the present share one partition, see [`super::time::partition_of`].
 pub const PARTITION_COLUMN: &str = "month";
 
 /// Sort key of every file: prunes by project first, then one event's history is contiguous.
 pub const SORT_COLUMNS: [usize; 3] = [column::PROJECT_ID, column::EVENT, column::TIMESTAMP];
 
-/// Columns with a bloom filter: those that look-ups by id ask for.
+/// Columns with a bloom filter, for look-ups by id.
 pub const BLOOM_COLUMNS: [usize; 3] = [column::UUID, column::DISTINCT_ID, column::PERSON_ID];
 
-/// Columns whose minimum and maximum stand in the table's log and prune whole files.
+/// Columns whose minimum and maximum are in the Delta log, so that queries prune whole files.
 pub const STATISTICS_COLUMNS: [usize; 4] =
     [column::PROJECT_ID, column::EVENT, column::TIMESTAMP, column::RECEIVED_AT];
 
-/// Columns whose values hardly repeat within the rows of a file that are near one another.
+/// Columns whose values hardly repeat within neighbouring rows of a file.
 pub const UNIQUE_COLUMNS: [usize; 7] = [
     column::UUID,
     column::DISTINCT_ID,
@@ -75,11 +75,11 @@ pub const UNIQUE_COLUMNS: [usize; 7] = [
     column::WINDOW_ID,
 ];
 
-/// Columns of wide values, which hardly repeat either.
+/// Columns with wide values, which hardly repeat either.
 pub const WIDE_COLUMNS: [usize; 2] = [column::PROPERTIES, column::ELEMENTS_CHAIN];
 
-/// The type that a promoted property has for ever. A value of another type is NULL in the column
-/// and still in `properties`, except for [`TEXT_OF_SCALARS`].
+/// The permanent type of a promoted property. A value of another type is NULL in the column and only in
+/// `properties`, except for [`TEXT_OF_SCALARS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyType {
     /// JSON string.
@@ -94,9 +94,9 @@ use PropertyType::Boolean;
 use PropertyType::Double;
 use PropertyType::Text;
 
-/// Properties with a column of their own: what the SDKs send with nearly every event and what
-/// questions filter and group by. Sources: the property lists of posthog-js and posthog-node, and
-/// PostHog's person and campaign properties.
+/// Properties with a column of their own: those that SDKs send with nearly every event and that queries
+/// filter and group by. Sources: the property lists of posthog-js and posthog-node, and PostHog's
+/// person and campaign properties.
 pub const PROMOTED: [(&str, PropertyType); 58] = [
     ("$current_url", Text),
     ("$pathname", Text),
@@ -158,13 +158,13 @@ pub const PROMOTED: [(&str, PropertyType); 58] = [
     ("currency", Text),
 ];
 
-/// Promoted properties of the type text that SDKs also send as truth values or numbers, which stand in the
-/// column as they are written: the verdict on a flag is `true` or the key of a variant, and the number of a
-/// build is a number on Android and a text elsewhere.
+/// Promoted text properties that SDKs also send as booleans or numbers. The column has these as they are
+/// written: the result of a flag is `true` or the key of a variant, and a build number is a number on
+/// Android and a string elsewhere.
 pub const TEXT_OF_SCALARS: [&str; 2] = ["$feature_flag_response", "$app_build"];
 
-/// Name of the column of a promoted property: `p_` and the key, in which the characters that Delta
-/// forbids in column names (space `,;{}()=` tab and newline) and `%` stand as `%` and two hex digits.
+/// Name of the column of a promoted property: `p_` and the key. `%` and the characters that Delta forbids
+/// in column names (space `,;{}()=` tab and newline) are written as `%` and two hex digits.
 pub fn promoted_column_name(key: &str) -> String {
     let mut name = String::with_capacity(key.len() + 2);
     name.push_str("p_");
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The table as readers of its files see it, with the types of Delta.
+    /// The table as readers of its files see it, with Delta's types.
     fn described() -> String {
         let column = |name: &str, data_type: &DataType, nullable: bool| {
             let data_type = match data_type {
@@ -288,8 +288,8 @@ mod tests {
         )
     }
 
-    /// Tables in the field have these columns: one that is here stays, and a new one goes to the
-    /// end. `UPDATE=1` writes the file anew.
+    /// Existing tables have these columns: no column may change, and a new one goes to the end. `UPDATE=1`
+    /// writes the file.
     #[test]
     fn the_published_schema_is_the_one_in_use() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/arrow/events.v1.json");

@@ -1,6 +1,6 @@
-//! Timestamps as senders write them, and which instant an event is stored under.
+//! Timestamp parsing, and the instant that an event is stored under.
 //!
-//! Senders' clocks are wrong and their formats are many; this file reads both kindly. It reads no
+//! Senders' clocks are wrong and their formats are many; this file is lenient with both. It reads no
 //! clock: the time of arrival is an argument, so that a replay of the log yields the same columns.
 
 use std::fmt;
@@ -29,16 +29,16 @@ const YEAR_0: UnixMicros = UnixMicros(-62_167_219_200 * SECOND);
 /// 10000-01-01T00:00:00Z.
 const YEAR_10000: UnixMicros = UnixMicros(253_402_300_800 * SECOND);
 
-/// Longest text that can be a timestamp; RFC 2822 with a comment is the longest form.
+/// Longest text that is parsed as a timestamp; RFC 2822 with a comment is the longest form.
 const TEXT_MAX_BYTES: usize = 64;
 
-/// What the sender says about the time of an event. Source of the rule: `PostHog`'s `timestamp.rs`.
+/// What the sender claims about the time of an event. Source of the rule: `PostHog`'s `timestamp.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// The event's `timestamp`.
     pub timestamp: Claimed,
-    /// When the sender says it sent the request: tells its clock's error. `None` if it did not say,
-    /// or if `properties.$ignore_sent_at` is true.
+    /// When the sender sent the request, by its clock: shows the clock skew. `None` if it was not sent, or
+    /// if `properties.$ignore_sent_at` is true.
     pub sent_at: Option<UnixMicros>,
     /// The event's `offset`: its age in milliseconds when the request was received.
     pub offset_millis: Option<i64>,
@@ -50,21 +50,21 @@ pub enum Claimed {
     /// Not given, or null.
     #[default]
     Absent,
-    /// Given, and not to be understood.
+    /// Given, but not parseable.
     Unreadable,
-    /// Understood.
+    /// Parsed.
     At(UnixMicros),
 }
 
 impl From<Option<UnixMicros>> for Claimed {
-    /// What became of a value that was given: see [`parse_timestamp`].
+    /// From the result of parsing a given value: see [`parse_timestamp`].
     fn from(parsed: Option<UnixMicros>) -> Self {
         parsed.map_or(Self::Unreadable, Self::At)
     }
 }
 
-/// The moment at which the clocks of `zone` show `local`. A time that they skip is an hour later, one that
-/// they show twice the first of both; `None` at the ends of the calendar.
+/// The instant at which the clocks of `zone` show `local`. A time that they skip is an hour later, one that
+/// they show twice is the first of both; `None` at the ends of the calendar.
 pub fn at_wall(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
     let found = |found: DateTime<Tz>| Some(UnixMicros(found.timestamp_micros()));
     match zone.from_local_datetime(&local) {
@@ -76,7 +76,7 @@ pub fn at_wall(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
     }
 }
 
-/// The instant to store an event under, and what the sender should be told about it.
+/// The instant to store an event under, and a warning for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTime {
     /// Year 0 to 9999; at most 23 hours after arrival.
@@ -96,10 +96,10 @@ pub enum TimeWarning {
     OutOfBounds,
 }
 
-/// Decides when an event that arrived at `now` happened.
+/// Determines the time of an event that arrived at `now`.
 ///
-/// 1. The timestamp, less the error of the sender's clock (`sent_at - now`) if known; else `now`.
-/// 2. An offset wins over that: `now` less the offset.
+/// 1. The timestamp, minus the clock skew of the sender (`sent_at - now`) if known; else `now`.
+/// 2. An offset takes precedence: `now` minus the offset.
 /// 3. More than 23 hours after `now`: `now`.
 /// 4. Outside of the years 0 to 9999: 1970-01-01T00:00:00Z.
 pub fn event_time(claim: &Claim, now: UnixMicros) -> EventTime {
@@ -120,12 +120,12 @@ pub fn event_time(claim: &Claim, now: UnixMicros) -> EventTime {
     EventTime { at, warning }
 }
 
-/// `at`, if it is in the years 0 to 9999, which every reader of the tables can show.
+/// `at`, if it is in the years 0 to 9999, which every reader of the tables can display.
 pub fn within_bounds(at: UnixMicros) -> Option<UnixMicros> {
     (YEAR_0..YEAR_10000).contains(&at).then_some(at)
 }
 
-/// Reads RFC 3339 and nothing else.
+/// Parses RFC 3339 and nothing else.
 pub fn parse_rfc3339(text: &str) -> Option<UnixMicros> {
     parse_common(text.as_bytes()).or_else(|| {
         let time = DateTime::parse_from_rfc3339(text).ok()?;
@@ -133,14 +133,14 @@ pub fn parse_rfc3339(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// Reads a timestamp. What has no zone is UTC; a date alone is its midnight; digits past the
+/// Parses a timestamp. Without a zone it is UTC; a date alone is its midnight; digits past the
 /// microsecond are cut off.
 ///
 /// - RFC 3339, with `T`, `t` or a space, seconds and zone optional: `2026-11-21T08:00:00.123Z`,
 ///   `2026-11-21 08:00`, `2026-11-21T08:00:00+03`, `... +0300`, `... UTC`, `... 5:30:00 PM`
 /// - dates: `2026-11-21`, `2026/11/21`, `11/21/2026` (month first), `11/21/26`, each with a time or not
 /// - RFC 2822: `Sat, 21 Nov 2026 08:00:00 +0000`
-/// - digits: see [`from_integer`]; at least nine of them, lest a year or an id becomes a time
+/// - digits: see [`from_integer`]; at least nine of them, so that a year or an id is not taken for a time
 pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if let Some(time) = parse_common(text.as_bytes()) {
         return Some(time);
@@ -158,8 +158,8 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// Reads a JSON number as a time since 1970: seconds below 10^11 (year 5138), milliseconds below
-/// 10^14 (they begin in 1973), microseconds below 10^17, nanoseconds beyond.
+/// Converts a JSON number to a time since 1970: seconds below 10^11 (year 5138), milliseconds below
+/// 10^14 (they begin in 1973), microseconds below 10^17, nanoseconds above.
 pub fn from_integer(number: i64) -> UnixMicros {
     UnixMicros(match number.unsigned_abs() {
         ..100_000_000_000 => number.saturating_mul(SECOND),
@@ -169,8 +169,8 @@ pub fn from_integer(number: i64) -> UnixMicros {
     })
 }
 
-/// Reads a JSON number with a fraction; units as in [`from_integer`]. `None` if it is not finite or
-/// beyond what nanoseconds in 64 bits can hold.
+/// Converts a JSON number with a fraction; units as in [`from_integer`]. `None` if it is not finite or
+/// more than 64-bit nanoseconds can hold.
 pub fn from_float(number: f64) -> Option<UnixMicros> {
     let micros = match number.abs() {
         size if size < 1e11 => number * 1e6,
@@ -184,7 +184,7 @@ pub fn from_float(number: f64) -> Option<UnixMicros> {
     Some(UnixMicros(micros.round() as i64))
 }
 
-/// `2026-11-21T08:00:00[.f]` with `Z` or `+00:00`: what every current SDK sends, about 20 ns.
+/// Fast path: `2026-11-21T08:00:00[.f]` with `Z` or `+00:00`, as all current SDKs send it; about 20 ns.
 fn parse_common(text: &[u8]) -> Option<UnixMicros> {
     let (head, tail) = text.split_first_chunk::<19>()?;
     let [y1, y2, y3, y4, b'-', o1, o2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2] =
@@ -196,7 +196,7 @@ fn parse_common(text: &[u8]) -> Option<UnixMicros> {
     let (month, day) = (two_digits(*o1, *o2)?, two_digits(*d1, *d2)?);
     let (hour, minute) = (two_digits(*h1, *h2)?, two_digits(*i1, *i2)?);
     let second = two_digits(*s1, *s2)?;
-    // A leap second is left to the slow way.
+    // A leap second is left to the slow path.
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -216,7 +216,7 @@ fn two_digits(tens: u8, ones: u8) -> Option<i64> {
     (tens <= 9 && ones <= 9).then(|| i64::from(tens) * 10 + i64::from(ones))
 }
 
-/// One to nine digits behind a decimal point, as microseconds, and what follows them.
+/// Parses one to nine digits after a decimal point as microseconds; returns the rest too.
 fn fraction_micros(text: &[u8]) -> Option<(i64, &[u8])> {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = text.split_at_checked(count)?;
@@ -264,7 +264,7 @@ fn parse_civil(text: &[u8]) -> Option<UnixMicros> {
     cursor.0.is_empty().then_some(UnixMicros(days * DAY + micros - offset))
 }
 
-/// What is left of a text that is read from the left.
+/// The rest of a text that is parsed from the left.
 struct Cursor<'text>(&'text [u8]);
 
 impl Cursor<'_> {
@@ -292,7 +292,7 @@ impl Cursor<'_> {
         found
     }
 
-    /// At most `digits_max` digits, and how many there were.
+    /// Parses at most `digits_max` digits; returns their count too.
     fn number(&mut self, digits_max: usize) -> Option<(i64, usize)> {
         let count = self.0.iter().take(digits_max).take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = self.0.split_at_checked(count)?;
@@ -317,7 +317,7 @@ impl Cursor<'_> {
                 let (year, digits) = self.take(b'/').then(|| self.number(4))??;
                 let year = match digits {
                     4 => year,
-                    // As POSIX reads two digits.
+                    // Two digits as in POSIX.
                     2 if year < 69 => 2000 + year,
                     2 => 1900 + year,
                     _ => return None,
@@ -371,7 +371,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Digits, perhaps with a fraction.
+/// Digits with an optional fraction.
 fn parse_digits(text: &str) -> Option<UnixMicros> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -395,16 +395,16 @@ impl fmt::Display for Month {
     }
 }
 
-/// The first month with a partition of its own: older than nearly all events that anybody has.
-/// Earlier events share the partition of the month before it.
+/// The first month with a partition of its own; nearly all events are newer. Earlier events share the
+/// partition of the month before it.
 const FIRST_MONTH: Month = Month(2010 * 12);
 
-/// The last one. Later events share the partition of the month behind it. It can be raised at any
-/// time: events are found by the statistics of files, whatever partition they are in.
+/// The last month with a partition of its own. Later events share the partition of the month after it. It
+/// can be raised at any time: queries find events by the statistics of files, whatever their partition.
 const LAST_MONTH: Month = Month(2035 * 12 + 11);
 
-/// The partition of the table for events of this time: their month, so far as senders cannot make up
-/// any number of months. A flush writes a file for each. Never falls with the time.
+/// The partition of the table for events of this time: their month, within bounds, because a flush writes
+/// a file per partition and senders choose the times. Monotonic in the time.
 pub fn partition_of(time: UnixMicros) -> Month {
     month_of(time).clamp(Month(FIRST_MONTH.0 - 1), Month(LAST_MONTH.0 + 1))
 }

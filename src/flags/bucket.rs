@@ -1,17 +1,17 @@
-//! The hash that places an identifier in the interval from 0 to 1, bit-exact with the SDKs, which
+//! The bucketing hash: maps an identifier to a number from 0 to 1, bit-exact with the SDKs, which
 //! compute the same one when they evaluate locally.
 //!
 //! SHA-1 of prefix, identifier and salt; its first 60 bits as an integer; divided by 2^60 - 1 in
-//! doubles (which rounds the divisor to 2^60). Percentages compare with the result. Not for
-//! security: SHA-1 is here because the SDKs have it.
+//! doubles (which rounds the divisor to 2^60). Percentages are compared with the result. Not for
+//! security: SHA-1 is used because the SDKs use it.
 
 use sha1::Digest;
 use sha1::Sha1;
 
-/// 2^60 - 1, the largest value of the integer, as SDKs write it; the double is 2^60.
+/// 2^60 - 1, the largest value of the integer, as SDKs write it; as a double it is 2^60.
 const SCALE: f64 = 1_152_921_504_606_846_976.0;
 
-/// Where the identifier stands in the rollout of a flag. An empty identifier stands at 0, inside
+/// The position of the identifier in the rollout of a flag. An empty identifier is at 0, inside
 /// every rollout, as on PostHog's server.
 pub fn rollout(flag_key: &str, identifier: &str) -> f64 {
     if identifier.is_empty() {
@@ -20,8 +20,8 @@ pub fn rollout(flag_key: &str, identifier: &str) -> f64 {
     unit(&[flag_key, ".", identifier])
 }
 
-/// Where the identifier stands among the variants of a flag; independent of its place in the
-/// rollout, so that a wider rollout leaves everyone the variant they have.
+/// The position of the identifier among the variants of a flag. Independent of the position in the
+/// rollout, so that a wider rollout changes nobody's variant.
 pub fn variant(flag_key: &str, identifier: &str) -> f64 {
     if identifier.is_empty() {
         return 0.0;
@@ -29,8 +29,8 @@ pub fn variant(flag_key: &str, identifier: &str) -> f64 {
     unit(&[flag_key, ".", identifier, "variant"])
 }
 
-/// Where the identifier stands in the holdouts. The same for all flags, which is the point of a
-/// holdout: the same people are kept out of all experiments.
+/// The position of the identifier in the holdouts. The same for all flags, because a holdout
+/// excludes the same persons from all experiments.
 pub fn holdout(identifier: &str) -> f64 {
     unit(&["holdout-", identifier])
 }
@@ -42,8 +42,8 @@ fn unit(parts: &[&str]) -> f64 {
     }
     let digest: [u8; 20] = sha1.finalize().into();
     let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = digest;
-    // 28 and 32 bits. Both are exact as doubles, so that the sum is rounded once, as the conversion
-    // of the 60 bits would be.
+    // 28 and 32 bits. Both are exact as doubles, so that the sum is rounded once, like the
+    // conversion of the 60 bits.
     let high = u32::from_be_bytes([b0, b1, b2, b3]) >> 4;
     let low = (u32::from_be_bytes([b3, b4, b5, b6]) << 4) | u32::from(b7 >> 4);
     (f64::from(high) * 4_294_967_296.0 + f64::from(low)) / SCALE

@@ -1,8 +1,8 @@
 //! Cohorts: sets of persons, by a rule on their properties or by a list.
 //!
-//! A [`CohortSet`] is built when cohorts change and then only read: definitions are parsed, cohorts
-//! that lie in a circle are found. [`Memberships`] answers for one person, each cohort at most once.
-//! Where lists of members are stored is not known here.
+//! A [`CohortSet`] is built when cohorts change and is read-only afterwards: definitions are
+//! parsed, and cohorts in dependency cycles are marked. [`Memberships`] caches the results for one
+//! person. The storage of lists is elsewhere.
 
 use std::cell::OnceCell;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use crate::flags::evaluate::Cohorts;
 use crate::flags::evaluate::UnknownCohort;
 use crate::flags::subject::Subject;
 
-/// Cohorts inside cohorts, at most: so deep is the stack that asking one of them takes.
+/// Most levels of cohorts inside cohorts; bounds the stack depth of a membership test.
 pub const DEPTH_MAX: usize = 100;
 
 /// A cohort that is not deleted.
@@ -28,18 +28,18 @@ pub const DEPTH_MAX: usize = 100;
 pub struct Cohort {
     /// Unique in the project.
     pub id: i64,
-    /// Who is in it.
+    /// Its members.
     pub members: Members,
 }
 
-/// Who is in a cohort.
+/// The members of a cohort.
 #[derive(Debug)]
 pub enum Members {
     /// These persons, in ascending order, by the uuid that they had when they were added.
     Listed(Arc<[Uuid]>),
-    /// Those for whom the rule holds.
+    /// The persons who match the rule.
     Rule(Rule),
-    /// Nobody: the rule asks for what a person does not have, as events, or cannot be read.
+    /// Nobody: the rule needs data that a person does not have, such as events, or is invalid.
     Nobody,
 }
 
@@ -59,9 +59,9 @@ enum Term {
 /// A rule that cannot be evaluated for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// It is not in the documented shape.
+    /// It has not the documented shape.
     Malformed,
-    /// It asks for events, which belong to the history of a person.
+    /// It needs events, which are not part of a person.
     Behavioral,
 }
 
@@ -70,16 +70,17 @@ pub enum RuleError {
 pub struct CohortSet {
     cohorts: Box<[Cohort]>,
     by_id: HashMap<i64, usize>,
-    /// By place: the cohort waits for itself, or lies deeper than [`DEPTH_MAX`].
+    /// By index: the cohort is in a dependency cycle or depends on one, or is nested deeper than
+    /// [`DEPTH_MAX`].
     is_circular: Box<[bool]>,
 }
 
 impl Rule {
-    /// Reads the `properties` of a cohort's `filters`: `{"type": "AND" | "OR", "values": [...]}`.
+    /// Parses the `properties` of a cohort's `filters`: `{"type": "AND" | "OR", "values": [...]}`.
     ///
     /// # Errors
     ///
-    /// [`RuleError`]; a behavioral filter is told only if the rest can be read.
+    /// [`RuleError`]; a behavioral filter is reported only if the rest is valid.
     pub fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
         let group = json.as_object().ok_or(RuleError::Malformed)?;
         let all = match group.get("type").and_then(Value::as_str) {
@@ -109,14 +110,14 @@ impl Rule {
         Ok(Self { all, terms: terms.into() })
     }
 
-    /// The cohorts that the rule asks for; with repetitions.
+    /// The cohorts that the rule uses; with repetitions.
     pub fn cohorts(&self) -> Vec<i64> {
         let mut ids = Vec::new();
         self.collect_cohorts(&mut ids);
         ids
     }
 
-    /// Whether it asks for a cohort by an operator that is not one for cohorts, so that nobody is meant.
+    /// Whether it has a cohort filter with an operator that is not one for cohorts, which matches nobody.
     pub fn asks_nobody(&self) -> bool {
         self.terms.iter().any(|term| match term {
             Term::Nested(rule) => rule.asks_nobody(),
@@ -137,11 +138,11 @@ impl Rule {
         }
     }
 
-    /// Whether the rule holds. A rule without terms holds for everybody, as for the SDKs.
+    /// Whether the rule matches. A rule without terms matches everyone, as in the SDKs.
     ///
     /// # Errors
     ///
-    /// [`UnknownCohort`]: the answer depends on a cohort that is not known.
+    /// [`UnknownCohort`]: the result depends on an unknown cohort.
     pub fn holds(
         &self,
         person: &Subject<'_>,
@@ -193,7 +194,7 @@ impl Term {
 }
 
 impl Cohort {
-    /// A cohort by its rule. One that cannot be read has no members.
+    /// A cohort by its rule. One with an invalid rule has no members.
     pub fn by_rule(id: i64, rule: &Value, matching: Matching) -> Self {
         let members = Rule::parse(rule, matching).map_or(Members::Nobody, Members::Rule);
         Self { id, members }
@@ -236,15 +237,16 @@ impl CohortSet {
         self.cohorts.iter().map(|cohort| cohort.id)
     }
 
-    /// Whether the cohort lies in a circle, or waits for one that does.
+    /// Whether the cohort is in a dependency cycle, depends on one, or is nested too deep.
     pub fn is_circular(&self, id: i64) -> bool {
         let place = self.by_id.get(&id);
         place.and_then(|place| self.is_circular.get(*place)).copied().unwrap_or(false)
     }
 }
 
-/// Which places lie in a circle, wait for one that does, or lie too deep. Depths are computed in
-/// rounds: what has none after [`DEPTH_MAX`] rounds is one of these.
+/// Marks cohorts that are in a dependency cycle, depend on one, or are nested deeper than
+/// [`DEPTH_MAX`]. Each round resolves those whose dependencies are resolved; the rest after
+/// [`DEPTH_MAX`] rounds is marked.
 fn circular(needs: &[Vec<usize>]) -> Box<[bool]> {
     let mut is_done = vec![false; needs.len()];
     for _ in 0..DEPTH_MAX {
@@ -271,10 +273,10 @@ fn at(flags: &[bool], place: usize) -> bool {
     flags.get(place).copied().unwrap_or(false)
 }
 
-/// The cohorts of one person.
+/// The memberships of one person.
 ///
-/// Members of lists are persons as they were when they were added. Since a person may have been
-/// merged with others meanwhile, one is looked for under all uuids that its distinct ids stand for.
+/// Lists contain persons by the uuid that they had when they were added. A person may have been
+/// merged with others since, so all uuids made from its distinct ids are looked up.
 pub struct Memberships<'a> {
     set: &'a CohortSet,
     /// All uuids of the person; `None` if they cannot be read. Called once at most.
@@ -290,7 +292,7 @@ impl std::fmt::Debug for Memberships<'_> {
 }
 
 impl<'a> Memberships<'a> {
-    /// The cohorts of the person with these uuids, which are asked for only if a list is.
+    /// The memberships of the person with these uuids, which are read only for a static cohort.
     pub fn new(set: &'a CohortSet, uuids: &'a dyn Fn() -> Option<Vec<Uuid>>) -> Self {
         Self { set, uuids, known: OnceCell::new(), results: RefCell::default() }
     }

@@ -1,8 +1,8 @@
-//! A flag, checked when it is parsed and cheap to share: what evaluation needs and nothing else.
+//! The parsed flag: only what evaluation needs, checked at parse time and cheap to share.
 //!
-//! The stored JSON keeps its unknown keys elsewhere; here it is read. Both generations of the format
-//! are understood: holdouts as `holdout` or `holdout_groups`, early access as `feature_enrollment`
-//! or `super_groups`. Decides nothing about anybody.
+//! The stored JSON with unknown keys is kept elsewhere. Both generations of the format are read:
+//! holdouts as `holdout` or `holdout_groups`, early access as `feature_enrollment` or
+//! `super_groups`. No evaluation here.
 
 use std::collections::HashMap;
 
@@ -15,18 +15,18 @@ use crate::event::predicate::PredicateError;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::group_type;
 
-/// A flag as it is stored.
+/// A flag as stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// Unique in the project; other flags depend on it by this.
+    /// Unique in the project; dependencies refer to it.
     pub id: i64,
-    /// Unique in the project; what SDKs ask for.
+    /// Unique in the project; SDKs use it as the name.
     pub key: &'a str,
-    /// Grows by one with each change; 1 at first.
+    /// 1 at first, plus 1 with each change.
     pub version: i64,
-    /// False for flags that are switched off or deleted.
+    /// False for inactive or deleted flags.
     pub active: bool,
-    /// `ensure_experience_continuity`: a person keeps, after a login, what was seen before it.
+    /// `ensure_experience_continuity`: a person keeps its value across a login.
     pub continuity: bool,
     /// `bucketing_identifier`, as stored.
     pub bucketing: Option<&'a str>,
@@ -36,12 +36,12 @@ pub struct Stored<'a> {
     pub contexts: &'a [String],
     /// The release conditions, variants and payloads.
     pub filters: &'a Value,
-    /// The project's way to compare truth values.
+    /// The project's comparison of truth values.
     pub matching: Matching,
 }
 
 impl<'a> Stored<'a> {
-    /// An active flag of which only this is known.
+    /// An active flag with defaults for all other fields.
     pub fn new(id: i64, key: &'a str, filters: &'a Value) -> Self {
         Self {
             id,
@@ -58,7 +58,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// A flag that can be evaluated.
+/// A parsed flag.
 #[derive(Debug)]
 pub struct Definition {
     /// Unique in the project.
@@ -67,41 +67,41 @@ pub struct Definition {
     pub key: Box<str>,
     /// The version of the stored flag.
     pub version: i64,
-    /// An inactive flag is false for those that depend on it, and absent from answers.
+    /// An inactive flag is false for flags that depend on it, and absent from answers.
     pub active: bool,
     /// Whether hash key overrides apply.
     pub continuity: bool,
-    /// What conditions about persons hash.
+    /// What conditions for persons hash.
     pub bucketing: Bucketing,
-    /// Where the flag may be evaluated.
+    /// The runtimes in which the flag may be evaluated.
     pub runtime: Runtime,
     /// If not empty, a request that names contexts must name one of these.
     pub contexts: Box<[Box<str>]>,
     /// In their declared order; the first that matches wins.
     pub conditions: Box<[Condition]>,
-    /// In their declared order, which is the order of their shares.
+    /// In their declared order, in which their shares follow each other.
     pub variants: Box<[Variant]>,
-    /// What a holdout hashes; conditions carry their own.
+    /// The aggregation of the holdout; conditions have their own.
     pub aggregation: Aggregation,
-    /// The person property that decides alone when it is present: early access.
+    /// The person property that decides alone if it is present: early access.
     pub enrollment: Option<Box<str>>,
-    /// Who is kept out of the experiment.
+    /// The holdout of experiments.
     pub holdout: Option<Holdout>,
-    /// Whether a condition that matches but for its rollout ends the evaluation.
+    /// Whether a condition whose filters match, but not its rollout, ends the evaluation.
     pub early_exit: bool,
     payloads: HashMap<Box<str>, Value>,
 }
 
-/// A release condition: who, and how many of them.
+/// A release condition: filters and a rollout percentage.
 #[derive(Debug)]
 pub struct Condition {
-    /// All must match. Empty: everybody.
+    /// All must match. Empty: matches everyone.
     pub filters: Box<[Filter]>,
-    /// In percent; 100 and above is everybody.
+    /// In percent; 100 and above is everyone.
     pub rollout: f64,
-    /// The place in [`Definition::variants`] of the variant that everybody gets.
+    /// Index in [`Definition::variants`] of the variant that every match gets.
     pub variant: Option<usize>,
-    /// Whose rollout.
+    /// What the rollout aggregates by.
     pub aggregation: Aggregation,
 }
 
@@ -114,16 +114,16 @@ pub struct Variant {
     pub rollout: f64,
 }
 
-/// A share of all people who see no experiment.
+/// A share of all persons who are excluded from experiments.
 #[derive(Debug, PartialEq)]
 pub struct Holdout {
     /// In percent.
     pub rollout: f64,
-    /// What they get, as `holdout-<id>`.
+    /// Their variant, `holdout-<id>`.
     pub variant: Box<str>,
 }
 
-/// Who is hashed: a person, or a group of this type.
+/// What is hashed: a person, or a group of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregation {
     /// The person.
@@ -132,7 +132,7 @@ pub enum Aggregation {
     Group(u8),
 }
 
-/// What of a person is hashed.
+/// The identifier of a person that is hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bucketing {
     /// The distinct id.
@@ -142,10 +142,10 @@ pub enum Bucketing {
     DeviceId,
 }
 
-/// Where a flag may be evaluated, or where a request comes from.
+/// The runtimes in which a flag may be evaluated, or the runtime of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runtime {
-    /// Everywhere; of a request: nobody knows.
+    /// All runtimes; of a request: unknown.
     #[default]
     All,
     /// Servers only.
@@ -154,7 +154,7 @@ pub enum Runtime {
     Client,
 }
 
-/// Filters that are no flag. Evaluation reports such a flag as failed.
+/// Invalid filters. Evaluation reports such a flag as failed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DefinitionError {
     /// `filters`, or a part of it, is of the wrong JSON type.
@@ -168,7 +168,7 @@ pub enum DefinitionError {
     Filter {
         /// The condition, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// What is wrong.
         #[source]
         source: PredicateError,
     },
@@ -182,8 +182,8 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// [`DefinitionError`]: the filters cannot be read. A [`crate::flags::set::Entry`] keeps that,
-    /// so that requests learn of it.
+    /// [`DefinitionError`]: the filters are invalid. A [`crate::flags::set::Entry`] keeps the
+    /// error, so that requests report it.
     pub fn parse(stored: &Stored<'_>) -> Result<Self, DefinitionError> {
         let filters = match stored.filters {
             Value::Object(filters) => filters,
@@ -217,13 +217,13 @@ impl Definition {
         })
     }
 
-    /// The payload of a variant, or of the flag itself, as it is stored: usually a string that
-    /// contains JSON. Null is none.
+    /// The payload of a variant, or of the flag itself, as stored: usually a string of JSON. Null
+    /// means none.
     pub fn payload(&self, variant: Option<&str>) -> Option<&Value> {
         self.payloads.get(variant.unwrap_or("true")).filter(|payload| !payload.is_null())
     }
 
-    /// The ids of the flags whose values the conditions ask for; with repetitions.
+    /// The ids of the flags that the conditions depend on; with repetitions.
     pub fn dependencies(&self) -> impl Iterator<Item = i64> {
         let filters = self.conditions.iter().flat_map(|condition| &condition.filters);
         filters.filter_map(|filter| match filter {
@@ -239,7 +239,7 @@ impl Definition {
 }
 
 impl Runtime {
-    /// The runtime with this wire name; everywhere if there is none or it is not known.
+    /// The runtime with this wire name; `All` if the name is missing or unknown.
     pub fn parse(name: Option<&str>) -> Self {
         match name {
             Some("server") => Self::Server,
@@ -249,7 +249,7 @@ impl Runtime {
     }
 }
 
-/// What the conditions of a flag are read with.
+/// The context for parsing the conditions of a flag.
 struct ConditionReader<'a> {
     matching: Matching,
     variants: &'a [Variant],
@@ -263,7 +263,7 @@ impl ConditionReader<'_> {
                 groups.iter().enumerate().map(|(i, group)| self.read(i, group)).collect()
             }
             Some(_) => Err(DefinitionError::WrongType("groups")),
-            // The format of before conditions: one, whose properties stand beside it.
+            // The oldest format has one condition, whose properties are in `filters` itself.
             None => Ok(Box::new([self.read_object(0, filters)?])),
         }
     }
@@ -291,7 +291,7 @@ impl ConditionReader<'_> {
         Ok(Condition {
             filters: properties.iter().map(parse).collect::<Result<_, _>>()?,
             rollout: rollout(group.get("rollout_percentage"))?,
-            // A variant that the flag does not have is as none.
+            // A variant that the flag does not have counts as none.
             variant: self.variants.iter().position(|variant| Some(&*variant.key) == pinned),
             aggregation: match group.get("aggregation_group_type_index") {
                 None => self.aggregation,
@@ -343,7 +343,7 @@ fn payloads(filters: &Map<String, Value>) -> Result<HashMap<Box<str>, Value>, De
     }
 }
 
-/// Whether people may enrol in a flag with these filters: early access.
+/// Whether users may enrol in a flag with these filters: early access.
 pub fn has_enrollment(filters: &Map<String, Value>) -> bool {
     let groups = filters.get("super_groups").and_then(Value::as_array);
     filters.get("feature_enrollment") == Some(&Value::Bool(true))

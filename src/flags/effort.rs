@@ -1,14 +1,14 @@
-//! How long an evaluation takes, about: enough to tell what may run on a thread that others wait for.
-//! A request for 350 flags, half of which ask for one property, was measured to compute for about 120
-//! us; the figures come to 130. Those for patterns and cohorts are from `benches/flags.rs`, taken on the
-//! long side.
+//! Cost estimate of a flag evaluation in nanoseconds, which decides whether it runs on the async
+//! thread or on the CPU pool. A request for 350 flags, half of them with one property filter, was
+//! measured at about 120 us; the estimate is 130 us. The figures for patterns and cohorts are upper
+//! ones from `benches/flags.rs`.
 
 use crate::event::predicate::Condition;
 use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
 use crate::flags::definition::Definition;
 
-/// Looking a flag up, its verdict, and its record in the answer.
+/// Look-up of a flag, its verdict, and its record in the answer.
 const FLAG_NANOS: u64 = 250;
 
 /// A hash, of a condition with a rollout or of variants.
@@ -17,19 +17,19 @@ const HASH_NANOS: u64 = 150;
 /// A filter that reads one value.
 const FILTER_NANOS: u64 = 100;
 
-/// A regular expression on an address: measured 400 for one that is run without going back, 3,000 for
-/// one that looks ahead.
+/// A regular expression on an address: measured 400 ns for one without backtracking, 3,000 ns for
+/// one with a look-ahead.
 const PATTERN_NANOS: u64 = 3_000;
 
-/// A cohort that is asked for the first time: measured 400 for a rule of three filters, 300 for a list of
+/// The first use of a cohort: measured 400 ns for a rule of three filters, 300 ns for a list of
 /// 100,000. Rules may be longer, and for the first list the ids of the person are looked up.
 const COHORT_NANOS: u64 = 1_000;
 
-/// A filter reads the whole text of its property, about a byte in a nanosecond; what a request supplies
-/// has many properties, of which a filter reads one.
+/// Supplied bytes for each nanosecond of a filter. A filter reads the whole text of its property,
+/// about a byte per nanosecond; a request supplies many properties, of which a filter reads one.
 const SUPPLIED_BYTES_PER_NANO: u64 = 16;
 
-/// What the evaluation of flags takes.
+/// The cost estimate of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     nanos: u64,
@@ -38,7 +38,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The effort for one flag if none of its conditions matches but the last.
+    /// The estimate for one flag in which only the last condition matches.
     pub fn of(flag: &Definition) -> Self {
         let mut effort = Self { nanos: FLAG_NANOS, filters: 0 };
         for condition in &flag.conditions {
@@ -64,7 +64,7 @@ impl Effort {
         effort
     }
 
-    /// Both.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -93,7 +93,7 @@ mod tests {
         Effort::of(&Definition::parse(&Stored::new(1, "flag", filters)).unwrap())
     }
 
-    /// Each of these asks for more than the one before.
+    /// Each of these costs more than the previous one.
     #[test]
     fn more_to_do_takes_longer() {
         let property = |operator: &str| json!({"key": "k", "operator": operator, "value": "a"});
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_supplied_is_read_by_filters_only() {
+    fn supplied_bytes_cost_filters_only() {
         let open = effort(&json!({"groups": [{"properties": []}]}));
         assert_eq!(open.nanos(1 << 20), open.nanos(0));
         let filters = json!({"groups": [{"properties": [{"key": "k", "value": "a"}]}]});

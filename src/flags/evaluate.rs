@@ -1,7 +1,7 @@
-//! One flag and one subject in, a verdict with its reason out.
+//! Evaluates one flag for one subject: returns a verdict with its reason.
 //!
-//! The order is early access, holdout, release conditions; the first that matches wins. What a flag
-//! needs to know of other flags and of cohorts comes through [`Dependencies`] and [`Cohorts`].
+//! The order is early access, holdout, release conditions; the first match wins. Other flags and
+//! cohorts are read through [`Dependencies`] and [`Cohorts`].
 
 use serde_json::Value;
 
@@ -21,22 +21,22 @@ use crate::flags::verdict::Failure;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
 
-/// What is known of another flag.
+/// The result of another flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency<'d> {
     /// It is false, or inactive.
     Off,
     /// It is on, perhaps with a variant.
     On(Option<&'d str>),
-    /// It has no verdict.
+    /// It failed and has no verdict.
     Failed,
-    /// There is none, or it waits for the flag that asks.
+    /// It does not exist, or is in a dependency cycle.
     Missing,
 }
 
-/// The verdicts on other flags.
+/// The verdicts of other flags.
 pub trait Dependencies {
-    /// What is known of the flag with this id.
+    /// The result of the flag with this id.
     fn dependency(&self, flag_id: i64) -> Dependency<'_>;
 }
 
@@ -46,15 +46,15 @@ pub trait Cohorts {
     ///
     /// # Errors
     ///
-    /// [`UnknownCohort`]: that is not known, and the flag that asks fails.
+    /// [`UnknownCohort`]: the members are unknown, and the flag fails.
     fn contains(&self, cohort_id: i64, person: &Subject<'_>) -> Result<bool, UnknownCohort>;
 }
 
-/// The members of a cohort are not known.
+/// The members of a cohort are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCohort;
 
-/// What evaluation asks of the world beyond the flag and the subject.
+/// The inputs of an evaluation beside the flag and the subject.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Other flags.
@@ -67,7 +67,7 @@ pub struct Surroundings<'a> {
 ///
 /// # Errors
 ///
-/// [`Failure`]: something that the verdict depends on is not known.
+/// [`Failure`]: an input that the verdict depends on is unknown.
 pub fn evaluate<'d>(
     flag: &'d Definition,
     subject: &Subject<'_>,
@@ -93,33 +93,32 @@ pub(super) struct Evaluation<'d, 'e> {
     pub(super) surroundings: Surroundings<'e>,
 }
 
-/// What one condition says.
+/// The result of one condition.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Attempt<'d> {
     Match(Option<&'d str>),
-    /// Its filters match, its rollout does not.
+    /// Its filters match, its rollout does not include the subject.
     OutOfRollout,
-    /// For this reason; or it was not tried at all.
+    /// The filters do not match, or the condition was skipped.
     NoMatch(Reason),
 }
 
-/// What the filters of a condition say.
+/// The result of the filters of a condition.
 enum Filters {
     Match,
     NoMatch,
-    /// They match if the flag with this id, which has no verdict, is what they ask for.
+    /// They match if the flag with this id, which failed, has the expected value.
     MatchIf(i64),
 }
 
-/// An answer that the flag would give if the failed flag were what a condition asks for.
-/// `answer` is the variant of a match.
+/// The result of the flag if the failed flag had the expected value. `answer` is the variant of a match.
 struct Alternative<'d> {
     failed: i64,
     answer: Option<Option<&'d str>>,
 }
 
 impl<'d> Evaluation<'d, '_> {
-    /// What keeps the flag from being asked at all.
+    /// The verdict or failure that ends the evaluation before any condition.
     pub(super) fn obstacle(&self) -> Option<Result<Verdict<'d>, Failure>> {
         if !self.flag.active {
             return Some(Ok(Verdict::off(Reason::FlagDisabled, None)));
@@ -199,12 +198,12 @@ impl<'d> Evaluation<'d, '_> {
         Ok(Verdict::off(reason.unwrap_or(Reason::NoConditionMatch), index))
     }
 
-    /// Tries one condition; with the id of the failed flag that a match would rest on.
+    /// Evaluates one condition; returns with it the id of the failed flag that a match depends on.
     pub(super) fn attempt(
         &self,
         condition: &Condition,
     ) -> Result<(Attempt<'d>, Option<i64>), Failure> {
-        if let Some(reason) = self.not_to_try(condition) {
+        if let Some(reason) = self.skip_reason(condition) {
             return Ok((Attempt::NoMatch(reason), None));
         }
         let failed = match self.filters(condition)? {
@@ -224,8 +223,8 @@ impl<'d> Evaluation<'d, '_> {
         Ok((Attempt::Match(variant), failed))
     }
 
-    /// Without anybody to hash, a condition says nothing about the subject.
-    fn not_to_try(&self, condition: &Condition) -> Option<Reason> {
+    /// The reason to skip a condition: the subject has no identifier for it.
+    fn skip_reason(&self, condition: &Condition) -> Option<Reason> {
         match condition.aggregation {
             Aggregation::Person => {
                 let lacks_device = self.flag.bucketing == Bucketing::DeviceId
@@ -241,7 +240,7 @@ impl<'d> Evaluation<'d, '_> {
         }
     }
 
-    /// Cohorts are asked last: they cost most, and may fail the flag.
+    /// Cohorts come last: they cost most, and may fail the flag.
     fn filters(&self, condition: &Condition) -> Result<Filters, Failure> {
         let mut failed = None;
         for filter in &condition.filters {
@@ -287,12 +286,12 @@ impl<'d> Evaluation<'d, '_> {
                 }
             }
             (Scope::Group(None), Aggregation::Person) => predicate.matches_value(None, now),
-            // There is no event.
+            // Flags are evaluated without an event.
             (Scope::Event | Scope::EventMetadata, _) => false,
         }
     }
 
-    /// What one filter says, for a trace.
+    /// The result of one filter, for a trace.
     pub(super) fn filter(
         &self,
         filter: &Filter,
@@ -314,7 +313,7 @@ impl<'d> Evaluation<'d, '_> {
         }
     }
 
-    /// `None` if the shares do not reach so far.
+    /// `None` if the shares of the variants end before `place`.
     fn variant_at(&self, place: f64) -> Option<&'d str> {
         let mut end = 0.0;
         let mut variants = self.flag.variants.iter();
@@ -346,7 +345,7 @@ impl Attempt<'_> {
     }
 }
 
-/// A share of everybody needs no hash, so that it also reaches those who have no identifier.
+/// A rollout of 100 percent needs no hash, so it includes subjects without an identifier.
 fn reaches(percent: f64, place: impl FnOnce() -> f64) -> bool {
     percent >= 100.0 || place() <= percent / 100.0
 }
@@ -359,7 +358,7 @@ fn is_expected(dependency: Dependency<'_>, expected: &Expected) -> bool {
     }
 }
 
-/// A failed flag fails those that depend on it only if it could change their answer.
+/// Fails the flag if the result of a failed dependency could change its answer.
 fn settle(alternatives: &[Alternative<'_>], answer: Option<Option<&str>>) -> Result<(), Failure> {
     match alternatives.iter().find(|alternative| alternative.answer != answer) {
         Some(alternative) => Err(Failure::Dependency(alternative.failed)),

@@ -1,7 +1,7 @@
-//! All flags of a project, and the evaluation of many at once.
+//! The set of all flags of a project, evaluated in one pass.
 //!
-//! A set is built when flags change and then only read. It holds the flags in an order in which
-//! each comes after those it depends on, so that one pass evaluates all of them.
+//! A set is built when flags change and is read-only afterwards. The flags are in topological
+//! order: each comes after its dependencies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::flags::verdict::Failure;
 use crate::flags::verdict::Reason;
 use crate::flags::verdict::Verdict;
 
-/// Keys of the flags that decide who sees a survey start so.
+/// Prefix of the keys of flags that target a survey.
 const SURVEY_TARGETING: &str = "survey-targeting-";
 
-/// A stored flag, readable or not.
+/// A stored flag, valid or not.
 #[derive(Debug)]
 pub struct Entry {
     /// Unique in the project.
@@ -37,42 +37,42 @@ pub struct Entry {
     pub key: Box<str>,
     /// The version of the stored flag.
     pub version: i64,
-    /// False for flags that are switched off.
+    /// False for inactive flags.
     pub active: bool,
-    /// The flag, or what is wrong with it.
+    /// The parsed flag, or its error.
     pub definition: Result<Definition, DefinitionError>,
 }
 
 /// The flags of a project.
 ///
-/// Flags that are switched off belong here too: for a flag that depends on one, it is false. One that is
-/// not here, as it was deleted, is missing, and so is the answer of those that depend on it: they are
-/// off. No flag that others depend on can be deleted while these are on.
+/// Inactive flags are included: for a flag that depends on one, it is false. A deleted flag is not
+/// included; it is a missing dependency, and flags that depend on it are off. A flag with active
+/// dependents cannot be deleted.
 #[derive(Debug, Default)]
 pub struct FlagSet {
     entries: Box<[Arc<Entry>]>,
-    /// Places in `entries` that each flag depends on.
+    /// Indexes in `entries` of the dependencies of each flag.
     dependencies: Box<[Box<[usize]>]>,
-    /// Places in `entries`, dependencies first. Flags in a circle, and those that depend on one in
-    /// a circle, are not here.
+    /// Indexes in `entries`, dependencies first. Flags in a dependency cycle, and flags that depend
+    /// on one, are left out.
     order: Box<[usize]>,
-    /// Whether the flag at that place is left out of the order.
+    /// By index: whether the flag is left out of the order.
     is_circular: Box<[bool]>,
     by_id: HashMap<i64, usize>,
     by_key: HashMap<Box<str>, usize>,
     effort: Effort,
 }
 
-/// Which flags a request asks for. The default is all of them.
+/// Selects flags for a request. The default is all of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'a> {
-    /// Only these. An empty list is none.
+    /// Only these. An empty list selects none.
     pub keys: Option<&'a [String]>,
     /// Only flags for this runtime; [`Runtime::All`] selects those that are for every runtime.
     pub runtime: Option<Runtime>,
     /// Only flags that name one of these contexts, or none. Empty: all flags.
     pub contexts: &'a [String],
-    /// Only flags that decide who sees a survey.
+    /// Only flags that target a survey.
     pub surveys_only: bool,
 }
 
@@ -81,9 +81,9 @@ pub struct Selection<'a> {
 pub struct Answers<'s> {
     /// In the order of the set.
     pub flags: Vec<Answer<'s>>,
-    /// Whether a flag failed, or waits for itself: `errorsWhileComputingFlags`.
+    /// Whether a flag failed, or is in a dependency cycle: `errorsWhileComputingFlags`.
     pub has_errors: bool,
-    /// By place, what came of flags that were not asked for, but that others depend on.
+    /// By index, results of flags that were not selected, but that others depend on.
     others: Vec<Option<Result<Verdict<'s>, Failure>>>,
 }
 
@@ -96,18 +96,19 @@ pub struct Answer<'s> {
     pub key: &'s str,
     /// The version of the stored flag.
     pub version: i64,
-    /// The verdict, or why there is none.
+    /// The verdict, or the failure.
     pub result: Result<Verdict<'s>, Failure>,
-    /// Its place in the set.
+    /// Its index in the set.
     place: usize,
 }
 
 impl<'s> Answers<'s> {
-    /// What came of the flag at a place of the set; `None` if it was not evaluated.
+    /// The result of the flag at an index of the set; `None` if it was not evaluated.
     fn at(&self, place: usize) -> Option<&Result<Verdict<'s>, Failure>> {
-        let asked = self.flags.binary_search_by_key(&place, |answer| answer.place).ok();
-        let asked = asked.and_then(|index| self.flags.get(index)).map(|answer| &answer.result);
-        asked.or_else(|| self.others.get(place)?.as_ref())
+        let selected = self.flags.binary_search_by_key(&place, |answer| answer.place).ok();
+        let selected =
+            selected.and_then(|index| self.flags.get(index)).map(|answer| &answer.result);
+        selected.or_else(|| self.others.get(place)?.as_ref())
     }
 }
 
@@ -123,7 +124,7 @@ impl Entry {
         }
     }
 
-    /// The flag, if it is to be evaluated at all.
+    /// The parsed flag, if it is active and valid.
     fn evaluable(&self) -> Option<&Definition> {
         self.definition.as_ref().ok().filter(|_| self.active)
     }
@@ -173,7 +174,7 @@ impl FlagSet {
         &self.entries
     }
 
-    /// What the evaluation of all of them takes.
+    /// The cost estimate of evaluating all of them.
     pub fn effort(&self) -> Effort {
         self.effort
     }
@@ -189,15 +190,15 @@ impl FlagSet {
         flags.filter(|flag| flag.continuity).map(|flag| &*flag.key)
     }
 
-    /// Evaluates the selected flags, and those they depend on.
+    /// Evaluates the selected flags and their dependencies.
     pub fn evaluate<'s>(
         &'s self,
         subject: &Subject<'_>,
         selection: &Selection<'_>,
         cohorts: &dyn Cohorts,
     ) -> Answers<'s> {
-        let asked = self.asked(selection);
-        let needed = self.needed(&asked, selection);
+        let selected = self.selected(selection);
+        let needed = self.needed(&selected, selection);
         let mut pass = Pass { set: self, results: vec![None; self.entries.len()] };
         for (place, entry) in self.entries.iter().enumerate() {
             let result = match &entry.definition {
@@ -217,11 +218,11 @@ impl FlagSet {
                 pass.record(place, result);
             }
         }
-        pass.answers(&asked)
+        pass.answers(&selected)
     }
 
-    /// Why the flag with this key is what it is in `answers`; empty if it cannot be read. `filters`
-    /// are those of the stored flag.
+    /// Traces the flag with this key on the results in `answers`; empty if the flag is invalid.
+    /// `filters` are those of the stored flag.
     pub fn trace(
         &self,
         answers: &Answers<'_>,
@@ -236,24 +237,26 @@ impl FlagSet {
             .unwrap_or_default()
     }
 
-    /// Which flags the answer contains, by place.
-    fn asked(&self, selection: &Selection<'_>) -> Vec<bool> {
+    /// By index, whether the answer contains the flag.
+    fn selected(&self, selection: &Selection<'_>) -> Vec<bool> {
         let Some(keys) = selection.keys else {
             return self.entries.iter().map(|entry| entry.is_selected(selection)).collect();
         };
-        let mut asked = vec![false; self.entries.len()];
+        let mut selected = vec![false; self.entries.len()];
         for place in keys.iter().filter_map(|key| self.by_key.get(key.as_str())) {
-            if let (Some(asked), Some(entry)) = (asked.get_mut(*place), self.entries.get(*place)) {
-                *asked = entry.is_selected(selection);
+            if let (Some(selected), Some(entry)) =
+                (selected.get_mut(*place), self.entries.get(*place))
+            {
+                *selected = entry.is_selected(selection);
             }
         }
-        asked
+        selected
     }
 
-    /// Which flags are evaluated, by place. A flag that the selection excludes is false for those
-    /// that depend on it, as an inactive one is.
-    fn needed(&self, asked: &[bool], selection: &Selection<'_>) -> Vec<bool> {
-        let mut needed = asked.to_vec();
+    /// By index, whether the flag is evaluated. A flag that the selection excludes is false for
+    /// flags that depend on it, as an inactive one is.
+    fn needed(&self, selected: &[bool], selection: &Selection<'_>) -> Vec<bool> {
+        let mut needed = selected.to_vec();
         let backwards = self.order.iter().rev().filter(|_| selection.keys.is_some());
         for place in backwards {
             if !at(&needed, *place) {
@@ -270,7 +273,7 @@ impl FlagSet {
     }
 }
 
-/// The answers that a trace rests on. A flag that was not evaluated counts as off.
+/// The results that a trace uses. A flag that was not evaluated counts as off.
 struct Traced<'t> {
     set: &'t FlagSet,
     answers: &'t Answers<'t>,
@@ -283,7 +286,7 @@ impl Dependencies for Traced<'_> {
     }
 }
 
-/// One evaluation of a set: what is known so far, by place.
+/// One evaluation of a set: the results so far, by index.
 struct Pass<'s> {
     set: &'s FlagSet,
     results: Vec<Option<Result<Verdict<'s>, Failure>>>,
@@ -296,12 +299,12 @@ impl<'s> Pass<'s> {
         }
     }
 
-    fn answers(self, asked: &[bool]) -> Answers<'s> {
+    fn answers(self, selected: &[bool]) -> Answers<'s> {
         let Self { set, mut results } = self;
-        let count = asked.iter().filter(|asked| **asked).count();
+        let count = selected.iter().filter(|selected| **selected).count();
         let (mut flags, mut has_errors) = (Vec::with_capacity(count), false);
         for (place, (entry, slot)) in set.entries.iter().zip(&mut results).enumerate() {
-            let result = if at(asked, place) { slot.take() } else { None };
+            let result = if at(selected, place) { slot.take() } else { None };
             if let Some(result) = result {
                 let Entry { id, key, version, .. } = &**entry;
                 has_errors |= result.is_err() || at(&set.is_circular, place);
@@ -319,7 +322,7 @@ impl Dependencies for Pass<'_> {
     }
 }
 
-/// What a flag that came to this is for one that depends on it.
+/// The result of a flag for flags that depend on it.
 fn dependency<'r>(result: Option<&'r Result<Verdict<'_>, Failure>>) -> Dependency<'r> {
     match result {
         Some(Ok(verdict)) if verdict.reason == Reason::MissingDependency => Dependency::Missing,
@@ -333,8 +336,8 @@ fn at(flags: &[bool], place: usize) -> bool {
     flags.get(place).copied().unwrap_or(false)
 }
 
-/// The places in an order in which each comes after its dependencies (Kahn). Circles, and what
-/// waits for them, are left out.
+/// Topological order of the indexes, dependencies first (Kahn). Cycles, and flags that depend on
+/// them, are left out.
 fn sorted(dependencies: &[Box<[usize]>]) -> Box<[usize]> {
     let mut waiting: Vec<usize> = dependencies.iter().map(|of_one| of_one.len()).collect();
     let mut dependents = vec![Vec::new(); dependencies.len()];

@@ -1,7 +1,7 @@
-//! Whom flags are evaluated for: the person and the groups of one request.
+//! The subject of an evaluation: the person and the groups of one request.
 //!
-//! Properties are stored ones overlaid by those that came with the request, key by key. Nothing is
-//! merged into a new map: a look-up asks the one and then the other.
+//! Properties of the request override stored ones, key by key. No merged map is built: a look-up
+//! reads the one and then the other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use crate::flags::definition::Aggregation;
 use crate::flags::definition::Bucketing;
 use crate::flags::definition::Definition;
 
-/// Group types a project can have. PostHog's limit, and the width of the events table.
+/// Most group types of a project. PostHog's limit, and the width of the events table.
 const GROUP_TYPES: usize = 5;
 
-/// Person properties that ingestion keeps a first value of, as `$initial_<name without $>`. For a
-/// person who has none stored, the value at hand is the first one.
+/// Person properties whose first value ingestion keeps as `$initial_<name without $>`. For a person
+/// without a stored first value, the current value is used.
 const KEPT_FROM_THE_START: [&str; 44] = [
     "$app_build",
     "$app_name",
@@ -67,52 +67,52 @@ const KEPT_FROM_THE_START: [&str; 44] = [
     "sccid",
 ];
 
-/// The person and the groups that a request asks for.
+/// The person and the groups of a request.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// The device, for flags that hash it. Empty is none.
+    /// The device, for flags that hash it. Empty means none.
     pub device_id: Option<&'a str>,
-    /// `$anon_distinct_id`: who this was before the login.
+    /// `$anon_distinct_id`: the distinct id before the login.
     pub anon_distinct_id: Option<&'a str>,
-    /// What the identity store knows of the person.
+    /// Stored properties of the person.
     pub stored: Option<&'a Map<String, Value>>,
-    /// What the request says of the person.
+    /// Properties of the person in the request.
     pub supplied: Option<&'a Map<String, Value>>,
-    /// When the person was created: the one column of its row that filters may ask for.
+    /// Time of creation of the person: the only column of its row that filters can use.
     pub created_at: Option<UnixMicros>,
-    /// Hash keys that were kept for the person, by flag key.
+    /// Stored hash keys of the person, by flag key.
     pub hash_keys: HashKeys<'a>,
     /// The time of the evaluation, for relative dates.
     pub now: UnixMicros,
-    /// A text; as a property it is asked for by reference.
+    /// A string; as a property it is returned by reference.
     distinct_id: Value,
     groups: Vec<Group<'a>>,
 }
 
-/// Hash keys by which flags with continuity keep their values across a login.
+/// Hash keys with which flags with continuity keep their values across a login.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum HashKeys<'a> {
-    /// None were kept.
+    /// None are stored.
     #[default]
     None,
-    /// Those that were kept, by flag key.
+    /// The stored ones, by flag key.
     Kept(&'a HashMap<String, String>),
     /// They could not be read; flags that need them fail.
     Failed,
 }
 
-/// A group that the request speaks of.
+/// A group of the request.
 #[derive(Debug)]
 pub struct Group<'a> {
     /// The index of its type.
     pub index: u8,
-    /// Its key, if the request names a usable one: a text that is not empty, or a number.
+    /// Its key, if the request has a usable one: a text that is not empty, or a number.
     pub key: Option<Cow<'a, str>>,
-    /// What is stored of the group; filled by [`Subject::store_group`].
+    /// Stored properties of the group; set by [`Subject::store_group`].
     pub stored: Option<&'a Map<String, Value>>,
-    /// What the request says of the group.
+    /// Properties of the group in the request.
     pub supplied: Option<&'a Map<String, Value>>,
-    /// The key as the request has it, for filters on `$group_key`.
+    /// The key as in the request, for filters on `$group_key`.
     raw_key: Option<&'a Value>,
 }
 
@@ -141,7 +141,7 @@ impl GroupTypes {
 }
 
 impl<'a> Subject<'a> {
-    /// A person of whom nothing but the distinct id is known.
+    /// A person with a distinct id and no other data.
     pub fn new(distinct_id: impl Into<String>, now: UnixMicros) -> Self {
         Self {
             device_id: None,
@@ -174,12 +174,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The groups that were added, for looking up what is stored of them.
+    /// The groups that were added, to look up their stored properties.
     pub fn groups(&self) -> &[Group<'a>] {
         &self.groups
     }
 
-    /// Adds what is stored of the group of the type `index`.
+    /// Sets the stored properties of the group of the type `index`.
     pub fn store_group(&mut self, index: u8, stored: &'a Map<String, Value>) {
         if let Some(group) = self.groups.iter_mut().find(|group| group.index == index) {
             group.stored = Some(stored);
@@ -191,12 +191,12 @@ impl<'a> Subject<'a> {
         self.distinct_id.as_str().unwrap_or_default()
     }
 
-    /// The group of the type `index`, if the request speaks of it.
+    /// The group of the type `index`, if the request has it.
     pub fn group(&self, index: u8) -> Option<&Group<'a>> {
         self.groups.iter().find(|group| group.index == index)
     }
 
-    /// What is hashed for a condition of the flag. Empty if there is nothing to hash.
+    /// The identifier that a condition of the flag hashes. Empty if there is none.
     pub fn identifier(&self, flag: &Definition, aggregation: Aggregation) -> &str {
         if let Aggregation::Person = aggregation {
             return self.person_identifier(flag, self.hash_keys);
@@ -204,8 +204,8 @@ impl<'a> Subject<'a> {
         self.group_identifier(aggregation)
     }
 
-    /// What is hashed for the holdout of the flag. Hash keys that were kept do not count here: the
-    /// same people are held out of all flags.
+    /// The identifier that the holdout of the flag hashes. Stored hash keys are ignored: the same
+    /// persons are held out of all flags.
     pub fn holdout_identifier(&self, flag: &Definition) -> &str {
         match flag.aggregation {
             Aggregation::Person => self.person_identifier(flag, HashKeys::None),
@@ -218,7 +218,7 @@ impl<'a> Subject<'a> {
         matches!(self.hash_keys, HashKeys::Failed)
     }
 
-    /// A column of the person's row, for filters on it. A text is made of it only when one asks.
+    /// A column of the person's row, for filters on it. Formatted as text only on use.
     pub fn column(&self, name: &str) -> Option<Value> {
         let created_at = self.created_at.filter(|_| name == "created_at")?;
         Some(Value::String(created_at.to_rfc3339()))
@@ -260,7 +260,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Browsers report `$os`, apps `$os_name`; a filter on either finds both.
+    /// Browsers send `$os`, apps `$os_name`; a filter on either uses both.
     fn with_os_alias(&self, key: &str) -> Option<&Value> {
         self.plain(key).or_else(|| match key {
             "$os" => self.plain("$os_name"),

@@ -1,6 +1,6 @@
-//! Why a flag is what it is for a subject: every condition, every filter of it, what it looked at and
-//! what came of it. The same code decides as in an evaluation; this only writes down, also what would
-//! have come of conditions that were not asked any more. At most one is marked as the one that decided.
+//! Trace of a flag evaluation: every condition and filter, with the value that it compared and its result.
+//! The code of the evaluation decides; the trace only records it, and adds the results of conditions that
+//! the evaluation did not reach. At most one condition is marked as the one that decided.
 
 use std::borrow::Cow;
 
@@ -18,29 +18,29 @@ use crate::flags::evaluate::Evaluation;
 use crate::flags::evaluate::Surroundings;
 use crate::flags::subject::Subject;
 
-/// What one condition said.
+/// The result of one condition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConditionTrace {
-    /// The condition, from 0; -1 stands for early access, -2 for the holdout.
+    /// Index of the condition; -1 stands for early access, -2 for the holdout.
     pub index: i64,
     /// Its filters, in their order.
     pub properties: Vec<PropertyTrace>,
     /// In percent.
     pub rollout_percentage: f64,
-    /// The variant that it gives or gave.
+    /// The variant of a match, whether it decides or not.
     pub variant: Option<String>,
-    /// Whether it decides: its filters match, its rollout reaches the subject, and nothing before it
-    /// decided. Of one flag at most one does.
+    /// Whether it decides: its filters match, its rollout includes the subject, and no earlier
+    /// condition decided. At most one condition of a flag does.
     pub matched: bool,
-    /// Whether all its filters match, whatever decides.
+    /// Whether all its filters match, whichever condition decides.
     pub properties_matched: bool,
-    /// Whether only the rollout kept the subject out.
+    /// Whether only the rollout excluded the subject.
     pub rollout_excluded: bool,
-    /// For people.
+    /// An explanation for people.
     pub explanation: String,
 }
 
-/// What one filter said.
+/// The result of one filter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PropertyTrace {
     /// As stored.
@@ -51,15 +51,15 @@ pub struct PropertyTrace {
     pub value: Value,
     /// The kind of the filter.
     pub r#type: String,
-    /// What the subject has; null also if it has nothing.
+    /// The value of the subject; null also if it has none.
     pub actual_value: Value,
     /// Whether it matches.
     pub matched: bool,
-    /// For people.
+    /// An explanation for people.
     pub explanation: String,
 }
 
-/// Traces a flag. `filters` are those that `flag` was read from.
+/// Traces a flag. `filters` are the stored ones of `flag`.
 pub fn trace(
     flag: &Definition,
     filters: &Value,
@@ -109,7 +109,7 @@ fn special(
 }
 
 impl Evaluation<'_, '_> {
-    /// Traces a condition, and notes whether what comes after it counts for nothing.
+    /// Traces a condition, and sets `is_decided` if it ends the evaluation.
     fn trace(
         &self,
         index: usize,
@@ -185,7 +185,7 @@ impl Evaluation<'_, '_> {
         }
     }
 
-    /// What a filter on a property looks at.
+    /// The value that a filter on a property compares.
     fn actual(&self, filter: &Filter, aggregation: Aggregation) -> Option<Cow<'_, Value>> {
         let Filter::Property { scope, predicate } = filter else { return None };
         match (*scope, aggregation) {
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!((&absent.actual_value, absent.matched), (&Value::Null, true));
     }
 
-    /// "It is guaranteed to be set on at most one condition per flag": the one that decided, if one
-    /// did. That its properties match is said of every condition.
+    /// "It is guaranteed to be set on at most one condition per flag": the one that decided, if
+    /// any. `properties_matched` is reported for every condition.
     #[test]
     fn at_most_one_condition_is_marked() {
         let all = json!({"properties": [], "rollout_percentage": 100});
@@ -317,9 +317,9 @@ mod tests {
             (json!({"groups": [all], "holdout": holdout}), &nothing, Dependency::Off, vec![-2], 2),
             (json!({"groups": [on, all]}), &nothing, Dependency::On(None), vec![0], 2),
             (json!({"groups": [on, all]}), &nothing, Dependency::Failed, vec![1], 1),
-            // A flag that lacks one that it depends on is off, whatever its conditions say.
+            // A flag with a missing dependency is off, whatever its conditions are.
             (json!({"groups": [all, on]}), &nothing, Dependency::Missing, vec![], 1),
-            // A cohort that is not known fails the flag.
+            // An unknown cohort fails the flag.
             (json!({"groups": [cohort, all]}), &nothing, Dependency::Off, vec![], 1),
         ] {
             let traces = traced(&filters, person.clone(), other);

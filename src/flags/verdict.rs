@@ -1,60 +1,60 @@
-//! The outcome for one flag: a verdict with its reason, or why there is none.
+//! The outcome for one flag: a verdict with its reason, or a failure.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What a flag is for a subject, and why.
+/// The value of a flag for a subject, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict<'d> {
     /// Whether the flag is on.
     pub enabled: bool,
-    /// The variant, for a flag that is on and has some.
+    /// The variant, for a flag that is on and has variants.
     pub variant: Option<&'d str>,
-    /// The strongest reason that was met.
+    /// The strongest reason found.
     pub reason: Reason,
-    /// The condition that the reason is about, from 0.
+    /// The condition of the reason, from 0.
     pub condition_index: Option<usize>,
     /// The payload as stored.
     pub payload: Option<&'d Value>,
 }
 
-/// Why a verdict is what it is; later ones are stronger.
+/// The reason of a verdict; later ones are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The flag depends on one that does not exist, or on itself.
+    /// A flag that it depends on does not exist, or it is in a dependency cycle.
     MissingDependency,
-    /// The flag is switched off.
+    /// The flag is inactive.
     FlagDisabled,
-    /// The condition is about a group, and the request names none of that type.
+    /// The condition is for a group, and the request has none of that type.
     NoGroupType,
     /// The filters of the condition do not match.
     NoConditionMatch,
-    /// The filters match; the rollout does not reach the subject.
+    /// The filters match; the rollout does not include the subject.
     OutOfRolloutBound,
     /// The condition matches.
     ConditionMatch,
-    /// The subject is kept out of the experiment.
+    /// The subject is in the holdout of experiments.
     HoldoutConditionValue,
     /// The person joined or left the early access.
     SuperConditionValue,
 }
 
-/// Why there is no verdict. The response carries `errorsWhileComputingFlags`.
+/// The reason for no verdict. The response has `errorsWhileComputingFlags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The hash keys of the person could not be read.
     HashKeys,
-    /// The members of this cohort are not known.
+    /// The members of this cohort are unknown.
     Cohort(i64),
-    /// The verdict depends on this flag, which has none.
+    /// The verdict depends on this flag, which has no verdict.
     Dependency(i64),
-    /// The stored flag cannot be read.
+    /// The stored flag is invalid.
     Definition,
 }
 
 impl<'d> Verdict<'d> {
-    /// A flag that is false.
+    /// A verdict of false.
     pub fn off(reason: Reason, condition_index: Option<usize>) -> Self {
         Self { enabled: false, variant: None, reason, condition_index, payload: None }
     }

@@ -1,5 +1,5 @@
-//! On databases that are made here, byte by byte, as the published format says (MaxMind DB File
-//! Format Specification 2.0); `tests/server/geoip.rs` has those of MaxMind itself.
+//! Tests on databases that are built here, byte by byte, by the published format (MaxMind DB File
+//! Format Specification 2.0); `tests/server/geoip.rs` uses MaxMind's own databases.
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -41,7 +41,7 @@ pub(crate) fn database(kind: &str, networks: &[(u8, Value)]) -> Vec<u8> {
     for (index, node) in nodes.iter().enumerate() {
         for (side, next) in node.iter().enumerate() {
             let leaf = leaves.iter().find(|(node, at, _)| (*node, *at) == (index, side));
-            // The number of nodes is "nothing"; beyond it and 16 bytes is the data.
+            // The number of nodes means "no record"; data begins 16 bytes after it.
             let record = leaf.map_or(next.unwrap_or(count), |(_, _, at)| count + 16 + at);
             bytes.extend_from_slice(&u32::try_from(record).unwrap().to_be_bytes()[1..]);
         }

@@ -1,5 +1,5 @@
-//! Who asks: a personal key becomes an [`Asker`], and with a project a [`Principal`]. Tokens of the
-//! public endpoints stand in bodies, and are looked up where those are read.
+//! Authentication and authorization: a personal key becomes an [`Asker`], and with a project a
+//! [`Principal`]. Tokens of the public endpoints are in bodies, and are looked up where those are read.
 
 use std::sync::Arc;
 
@@ -17,33 +17,33 @@ use crate::metadata::members::Level;
 use crate::metadata::secrets::Seed;
 use crate::metadata::snapshot::Snapshot;
 
-/// What stands in a path for the project or organization that the asker uses.
+/// In a path, the current project or organization of the user.
 pub const CURRENT: &str = "@current";
 
-/// The field or parameter that has a key.
+/// The body field or query parameter that contains a key.
 const KEY: &str = "personal_api_key";
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Asker {
-    /// The key that was presented.
+    /// The key that was sent.
     pub key: Arc<PersonalKey>,
-    /// Whose key it is.
+    /// The owner of the key.
     pub user: Arc<User>,
 }
 
-/// Who asks, and of which project.
+/// The authenticated caller, and the project of the request.
 #[derive(Clone, Debug)]
 pub struct Principal {
-    /// The key that was presented.
+    /// The key that was sent.
     pub key: Arc<PersonalKey>,
-    /// Whose key it is.
+    /// The owner of the key.
     pub user: Arc<User>,
     /// The project that the path names.
     pub project: Arc<Project>,
 }
 
-/// The key in the body of `request`, unless its header has one, which goes before. The body can be
+/// The key in the body of `request`, unless the header has one, which takes precedence. The body can be
 /// read afterwards.
 pub async fn key_in_body(request: &mut Request) -> Option<String> {
     if request.method == Method::GET || bearer(request).is_some() {
@@ -52,8 +52,8 @@ pub async fn key_in_body(request: &mut Request) -> Option<String> {
     Fields::peek_text(request, KEY).await
 }
 
-/// Checks the request's key: that of the header, else that of the body, which was found before, else
-/// that of the query. If it is wrong, no other is tried.
+/// Authenticates the request by the key of the header, else of the body (`in_body`), else of the query.
+/// If the first of these is wrong, no other is tried.
 ///
 /// # Errors
 ///
@@ -69,13 +69,13 @@ pub fn asker(
     }
 }
 
-/// What stands behind `Bearer` in the header.
+/// The token after `Bearer` in the header.
 pub fn bearer(request: &Request) -> Option<&str> {
     let value = request.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim)
 }
 
-/// The project token in `Authorization`: behind `Bearer` in any case, or alone, as some clients send it.
+/// The project token in `Authorization`: after `Bearer` in any case, or alone, as some clients send it.
 pub fn project_token(request: &Request) -> Option<&str> {
     let value = request.header("authorization")?.trim();
     match value.split_once(' ') {
@@ -84,7 +84,7 @@ pub fn project_token(request: &Request) -> Option<&str> {
     }
 }
 
-/// Checks a key; empty is none.
+/// Authenticates a key; an empty one counts as absent.
 ///
 /// # Errors
 ///
@@ -96,12 +96,12 @@ pub fn asker_of(snapshot: &Snapshot, value: &str) -> Result<Asker, Problem> {
     Ok(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) })
 }
 
-/// Checks the right of `asker` to the project that the path calls `project`: a number, or
-/// `@current`. With `@current` a project token in the query says which.
+/// Checks the access of `asker` to `project` of the path: a number, or `@current`. With `@current`, a
+/// project token in the query selects the project.
 ///
 /// # Errors
 ///
-/// 404 for what names no project, 403 for another organization's, 401 for an unknown token.
+/// 404 for an unknown project, 403 for a project of another organization, 401 for an unknown token.
 pub fn principal(
     snapshot: &Snapshot,
     request: &Request,
@@ -122,11 +122,11 @@ pub fn principal(
     check_project(asker, project.ok_or_else(not_found)?)
 }
 
-/// Checks the right of `asker` to a project.
+/// Checks the access of `asker` to a project.
 ///
 /// # Errors
 ///
-/// 403 if it belongs to another organization, or the key is not for it.
+/// 403 if it belongs to another organization, or the key is not valid for it.
 pub fn check_project(asker: Asker, project: &Arc<Project>) -> Result<Principal, Problem> {
     if project.organization != asker.user.organization {
         return Err(Problem::permission_denied("You don't have access to the project."));
@@ -140,15 +140,15 @@ pub fn check_project(asker: Asker, project: &Arc<Project>) -> Result<Principal, 
     Ok(Principal { key, user, project: Arc::clone(project) })
 }
 
-/// The project that the user works with: the one chosen, else the first of the organization.
+/// The user's current project: the selected one, else the first of the organization.
 fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> {
     let chosen = user.current_project.and_then(|id| snapshot.project(id));
     let own = |project: &&Arc<Project>| project.organization == user.organization;
     chosen.filter(own).or_else(|| snapshot.projects().find(own))
 }
 
-/// Checks that the user has at least `level` in the organization, and that the key speaks for the
-/// whole of it.
+/// Checks that the user has at least `level` in the organization, and that the key is not restricted to
+/// some projects.
 ///
 /// # Errors
 ///
@@ -165,17 +165,17 @@ pub fn require_level(key: &PersonalKey, level: Level) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Randomness for one secret that a request makes.
+/// Randomness for one secret that a request creates.
 pub fn seed() -> Seed {
     Seed::new(&mut rand::rng())
 }
 
-/// Checks that the key grants `scope`, such as `person:read`. Write implies read; a key without
-/// scopes may do everything.
+/// Checks that the key grants `scope`, such as `person:read`. Write implies read; a key without scopes
+/// grants everything.
 ///
 /// # Errors
 ///
-/// 403 naming the scope that is missing.
+/// 403 that names the missing scope.
 pub fn require(key: &PersonalKey, scope: &str) -> Result<(), Problem> {
     if grants(key, scope) {
         return Ok(());

@@ -1,19 +1,19 @@
-//! Memory of all requests and answers under way together: [`Budget`]. Counted are
+//! Memory budget of all requests and responses under way: [`Budget`]. It counts
 //!
-//! - the bodies that endpoints read, until the last `Bytes` of a body is dropped, wherever it went;
-//! - each admitted request ([`Share`]): its head, its tasks, and an answer of more than
-//!   [`ANSWER_FREE_BYTES`], until the client has taken the last of it;
+//! - the bodies that endpoints read, until the last `Bytes` of a body is dropped, wherever it is;
+//! - each admitted request ([`MemoryPermit`]): its head, its tasks, and a response of more than
+//!   [`ANSWER_FREE_BYTES`], until the client has read all of it;
 //! - the bytes of a head that is still arriving ([`Reservation::resize`]).
 //!
-//! A declared length reserves nothing, or a few idle clients could lock everyone out by announcing
-//! large bodies.
+//! A declared length reserves nothing; otherwise a few idle clients could lock out all others by
+//! announcing large bodies.
 //!
-//! # One connection against all others
+//! # Limit of one connection
 //!
-//! HTTP/2 sends a field of a head as one byte that refers to an earlier one, and 128 requests at
-//! once. So a few connections could fill the budget with heads. A connection that has more than
-//! [`CONNECTION_FREE_BYTES`] of requests under way is therefore admitted only while half of the
-//! budget is free; the other half is for connections with few requests.
+//! HTTP/2 compresses a repeated header field to one byte, and allows 64 requests at once. A few
+//! connections could therefore fill the budget with heads. A connection with more than
+//! [`CONNECTION_FREE_BYTES`] of requests under way gets new permits only while half of the budget
+//! is free. The other half is for connections with few requests.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -25,20 +25,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use crate::error::Kind;
 use crate::telemetry::metrics::Metrics;
 
-/// Memory of a request besides its head: its task, the state of its stream, its record.
+/// Memory of a request besides its head: its task, the state of its stream, its log record.
 const REQUEST_BYTES: u64 = 8 * 1024;
 
 /// Memory of a header field besides its text: an entry of a `HeaderMap`, half of whose slots may be
 /// empty.
 const FIELD_BYTES: u64 = 224;
 
-/// Memory of requests that a connection may have under way until the budget is full.
+/// Memory of requests that a connection may have under way as long as the budget is not full.
 const CONNECTION_FREE_BYTES: u64 = 64 * 1024;
 
-/// Longest answer that is not counted besides its request.
+/// Longest response that is included in the permit of its request.
 pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
 
-/// Memory for the requests and answers of all connections together.
+/// Memory budget for the requests and responses of all connections.
 #[derive(Debug)]
 pub(super) struct Budget {
     used_bytes: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct Budget {
     heads: Gauge,
 }
 
-/// The budget is used up, or the connection has more than its part of it.
+/// The budget is used up, or the connection has exceeded its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("too many bytes of requests are under way")]
 pub struct Busy;
@@ -75,21 +75,21 @@ impl Budget {
         Reservation { gauge: self.heads.clone(), budget: Arc::clone(self), bytes: 0 }
     }
 
-    /// Counts a request with this head, and says whether there is room for it. `connection` counts
-    /// the memory of the requests that are under way on its connection.
+    /// A permit for a request with this head, and whether it fits into the budget. `connection` counts
+    /// the memory of the requests under way on its connection.
     pub(super) fn admit(
         self: &Arc<Self>,
         head: &Parts,
         connection: &Arc<AtomicU64>,
-    ) -> (Share, bool) {
+    ) -> (MemoryPermit, bool) {
         let bytes = head_bytes(head).saturating_add(REQUEST_BYTES);
         let own = connection.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let mut share =
-            Share { reservation: self.head(), connection: Arc::clone(connection), bytes };
-        let fits = share.reservation.add(bytes);
+        let mut permit =
+            MemoryPermit { reservation: self.head(), connection: Arc::clone(connection), bytes };
+        let fits = permit.reservation.add(bytes);
         let is_crowding = own > CONNECTION_FREE_BYTES
             && self.used_bytes.load(Ordering::Relaxed) > self.max_bytes / 2;
-        (share, fits && !is_crowding)
+        (permit, fits && !is_crowding)
     }
 }
 
@@ -104,7 +104,7 @@ fn head_bytes(head: &Parts) -> u64 {
     text(text(fields, authority), path)
 }
 
-/// A part of the budget; given back when dropped.
+/// A reserved part of the budget; released when dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: Arc<Budget>,
@@ -113,8 +113,7 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Counts `more` bytes, which are in memory already, and says whether the budget has room for
-    /// them.
+    /// Adds `more` bytes, which are in memory already. Returns whether they fit into the budget.
     pub(super) fn add(&mut self, more: u64) -> bool {
         self.bytes += more;
         self.gauge.inc_by(i64::try_from(more).unwrap_or(i64::MAX));
@@ -122,8 +121,8 @@ impl Reservation {
         used_bytes <= self.budget.max_bytes
     }
 
-    /// Counts `bytes` in place of what was counted so far, and says whether there is room for more
-    /// than before.
+    /// Counts `bytes` instead of the previous number. Returns false if it is more than before and
+    /// does not fit into the budget.
     pub(super) fn resize(&mut self, bytes: u64) -> bool {
         if bytes > self.bytes {
             return self.add(bytes - self.bytes);
@@ -132,7 +131,7 @@ impl Reservation {
         true
     }
 
-    /// All that is counted.
+    /// All bytes of this reservation.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -150,28 +149,28 @@ impl Drop for Reservation {
     }
 }
 
-/// The memory of one request from its head to the last byte of its answer.
+/// Permit for the memory of one request, from its head to the last byte of its response.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct MemoryPermit {
     reservation: Reservation,
     connection: Arc<AtomicU64>,
-    /// Without the answer.
+    /// Without the response.
     bytes: u64,
 }
 
-impl Share {
-    /// Counts an answer of `bytes`, and says whether the budget has room for it.
+impl MemoryPermit {
+    /// Adds a response of `bytes`. Returns whether it fits into the budget.
     pub(super) fn add_answer(&mut self, bytes: usize) -> bool {
         bytes <= ANSWER_FREE_BYTES || self.reservation.add(length(bytes))
     }
 
-    /// The answer is given up.
+    /// The response is abandoned.
     pub(super) fn remove_answer(&mut self) {
         self.reservation.resize(self.bytes);
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
         self.connection.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -192,8 +191,8 @@ mod tests {
     use super::Budget;
     use super::CONNECTION_FREE_BYTES;
     use super::FIELD_BYTES;
+    use super::MemoryPermit;
     use super::REQUEST_BYTES;
-    use super::Share;
     use crate::telemetry::metrics::Metrics;
 
     fn head(fields: usize) -> Parts {
@@ -209,17 +208,17 @@ mod tests {
         let metrics = Metrics::new();
         let budget = Budget::new(1 << 20, &metrics);
         let connection = Arc::new(AtomicU64::new(0));
-        let (mut share, has_room) = budget.admit(&head(100), &connection);
+        let (mut permit, has_room) = budget.admit(&head(100), &connection);
         assert!(has_room);
         let target = u64::try_from("weir/four?six".len()).unwrap();
         let bytes = REQUEST_BYTES + target + 100 * (FIELD_BYTES + 9);
         assert_eq!(connection.load(Ordering::Relaxed), bytes);
         assert_eq!(metrics.http_head_bytes.get(), i64::try_from(bytes).unwrap());
-        assert!(share.add_answer(1000));
-        assert!(!share.add_answer(1 << 20), "more than there is");
-        share.remove_answer();
+        assert!(permit.add_answer(1000));
+        assert!(!permit.add_answer(1 << 20), "more than there is");
+        permit.remove_answer();
         assert_eq!(metrics.http_head_bytes.get(), i64::try_from(bytes).unwrap());
-        drop(share);
+        drop(permit);
         assert_eq!(connection.load(Ordering::Relaxed), 0);
         assert_eq!(metrics.http_head_bytes.get(), 0);
     }
@@ -230,10 +229,11 @@ mod tests {
         let budget = Budget::new(20 * CONNECTION_FREE_BYTES, &metrics);
         let crowded = Arc::new(AtomicU64::new(0));
         let mut shares = Vec::new();
-        let fill = |shares: &mut Vec<Share>, connection: fn(&Arc<AtomicU64>) -> Arc<AtomicU64>| {
+        let fill = |shares: &mut Vec<MemoryPermit>,
+                    connection: fn(&Arc<AtomicU64>) -> Arc<AtomicU64>| {
             let before = shares.len();
-            while let (share, true) = budget.admit(&head(1), &connection(&crowded)) {
-                shares.push(share);
+            while let (permit, true) = budget.admit(&head(1), &connection(&crowded)) {
+                shares.push(permit);
             }
             shares.len() - before
         };

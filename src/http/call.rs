@@ -1,5 +1,5 @@
-//! One call of a management endpoint: [`Call`], what it found in its path, and how its answer is
-//! to be written. Made by the router; the routes take what they need.
+//! One call of a management endpoint: [`Call`], with the parameters of its path and the format of its
+//! response. Made by the router; route functions take what they need.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -12,15 +12,15 @@ use crate::http::response::Response;
 /// What an endpoint returns.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
 
-/// A request to a management endpoint by somebody who may ask it.
+/// An authorized request to a management endpoint.
 #[derive(Debug)]
 pub struct Call<Who> {
-    /// Who asks, and of what.
+    /// The authenticated caller, with the project if the endpoint has one.
     pub asker: Who,
     /// The values of the `:names` in the path, decoded, in their order. The organization is the first
-    /// of them, the project, which stands in `asker`, is not among them.
+    /// of them; the project is in `asker` instead.
     pub parameters: Vec<String>,
-    /// How the answer is to be written.
+    /// The format of the response.
     pub rendering: Rendering,
     /// The request, its body unread.
     pub request: Request,
@@ -38,7 +38,7 @@ impl<Who> Call<Who> {
     }
 }
 
-/// How an answer is written.
+/// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendering {
     /// `application/json`.
@@ -47,25 +47,25 @@ pub enum Rendering {
     Csv,
 }
 
-/// The renderings that an endpoint has.
+/// The formats that an endpoint supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renderings {
-    /// JSON alone.
+    /// JSON only.
     Json,
     /// JSON and CSV.
     JsonOrCsv,
-    /// The endpoint chooses by what stands in the body, whatever the request accepts.
+    /// The endpoint chooses by a field of the body, whatever the request accepts.
     Own,
 }
 
 impl Rendering {
-    /// The rendering that a request wants: by the suffix of its path, else by `format` in its
-    /// query, else by its `Accept`.
+    /// Chooses the format of a request: by the suffix of its path, else by `format` in its query,
+    /// else by its `Accept`.
     ///
     /// # Errors
     ///
-    /// 404 for a `format` that the endpoint has not, 406 for an `Accept` that it cannot meet; both as
-    /// in Django REST Framework.
+    /// 404 for a `format` that the endpoint does not support, 406 for such an `Accept`; both as in
+    /// Django REST Framework.
     pub fn choose(
         has: Renderings,
         suffix: Option<Self>,
@@ -97,7 +97,7 @@ impl Rendering {
         wanted.next().ok_or_else(Problem::not_acceptable)
     }
 
-    /// The path without a suffix such as `.csv`, and what that asks for.
+    /// The path without a suffix such as `.csv`, and the format of the suffix.
     pub fn of_suffix(path: &str) -> (&str, Option<Self>) {
         if let Some(stem) = path.strip_suffix(".csv") {
             return (stem, Some(Self::Csv));
@@ -114,7 +114,7 @@ pub fn decode(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);
     }
-    // The decoder of forms takes `+` and `&` for more than they are in a path.
+    // The form decoder interprets `+` and `&`, which are plain characters in a path.
     let form = format!("={}", part.replace('+', "%2B").replace('&', "%26"));
     let value = form_urlencoded::parse(form.as_bytes()).next().map(|(_, value)| value.into_owned());
     Cow::Owned(value.unwrap_or_default())

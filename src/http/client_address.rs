@@ -1,13 +1,13 @@
-//! For whom a request is: the peer of the connection, or, if that is a trusted proxy, the client
-//! that it names.
+//! Client IP address of a request: the TCP peer, or, if that is a trusted proxy, the client that it
+//! names.
 //!
-//! Every proxy adds the address of its own peer at the end of the list, so that the list is read
-//! from its end: past the trusted proxies to the first address that is none. What stands before is
-//! the client's own claim, which anybody can make. With proxies of which none is trusted, that is
-//! the proxy's address.
+//! Every proxy appends the address of its own peer to the list. The list is therefore read from its
+//! end, past the trusted proxies, to the first untrusted address. Everything before that is a claim
+//! of the client, which anybody can forge. If none of the proxies is trusted, the result is the
+//! address of the last proxy.
 //!
-//! `X-Forwarded-For` wins, then `Forwarded` (RFC 7239), then `X-Real-IP`: a proxy that writes one of
-//! them passes the others on as the client sent them, and nearly all write the first.
+//! `X-Forwarded-For` is used first, then `Forwarded` (RFC 7239), then `X-Real-IP`. A proxy that
+//! writes one of them passes the others on as the client sent them, and nearly all write the first.
 
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ use crate::config::networks::Networks;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// Whom a request from `peer` is for. IPv4 addresses in IPv6 clothing (`::ffff:1.2.3.4`) are
-/// unwrapped.
+/// The client address of a request from `peer`. IPv4-mapped IPv6 addresses (`::ffff:1.2.3.4`) become
+/// IPv4.
 pub(super) fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &Networks) -> IpAddr {
     let peer = peer.to_canonical();
     if !trusted.contain(peer) {
         return peer;
     }
-    // As bytes: a client must not get a whole list ignored by one character that is none.
+    // Read as bytes: one character outside ASCII must not make the server ignore the whole list.
     let hops = |name: HeaderName| {
         let lists = headers.get_all(name).iter().rev();
         lists.flat_map(|list| list.as_bytes().rsplit(|byte| *byte == b','))
@@ -42,8 +42,8 @@ pub(super) fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &Networ
     }
 }
 
-/// The first of `hops`, which come from the near end, that is not trusted; if all are, the
-/// farthest. What is no address (`unknown`) ends the list: who wrote it does not know either.
+/// The first untrusted address of `hops`, which start at the nearest proxy; if all are trusted, the
+/// farthest. An entry that is not an address (`unknown`) ends the list.
 fn last_stranger<'h>(
     hops: impl Iterator<Item = &'h [u8]>,
     peer: IpAddr,
@@ -70,8 +70,8 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 }
 
 /// The value of `for` in one element of `Forwarded`, such as `for="[2001:db8::1]:4711";proto=http`.
-/// Empty, which is no address, if there is none. Commas and semicolons in quotes would be cut at,
-/// but no address has them.
+/// Empty, which is not an address, if there is none. Commas and semicolons in quotes are treated as
+/// separators; addresses contain neither.
 fn for_of(element: &[u8]) -> &[u8] {
     let value = element.split(|byte| *byte == b';').find_map(|pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn x_forwarded_for_is_read_from_its_end_past_trusted_proxies() {
         for (peer, forwarded, expected) in [
-            // Nobody believes a stranger.
+            // An untrusted peer is never believed.
             ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
             ("2001:db8::9", "198.51.100.1", "2001:db8::9"),
             ("::ffff:203.0.113.9", "198.51.100.1", "203.0.113.9"),
@@ -124,14 +124,14 @@ mod tests {
             // A chain of proxies.
             ("10.0.0.1", "203.0.113.7, 10.0.0.3, 10.0.0.2", "203.0.113.7"),
             ("10.0.0.1", "203.0.113.7, 2001:db8:f::2", "203.0.113.7"),
-            // What stands before the first stranger is that stranger's claim.
+            // Entries before the first untrusted address are claims of the client.
             ("10.0.0.1", "198.51.100.1, 203.0.113.7", "203.0.113.7"),
             ("10.0.0.1", "127.0.0.1, 203.0.113.7, 10.0.0.2", "203.0.113.7"),
             ("10.0.0.1", "10.0.0.9, 198.51.100.1,203.0.113.7,10.0.0.2", "203.0.113.7"),
-            // Everybody is trusted: the farthest.
+            // All are trusted: the farthest.
             ("10.0.0.1", "10.9.9.9", "10.9.9.9"),
             ("10.0.0.1", "10.9.9.9, 10.0.0.2", "10.9.9.9"),
-            // No address: as far as was understood.
+            // Not an address: the last one that was understood.
             ("10.0.0.1", "", "10.0.0.1"),
             ("10.0.0.1", "unknown", "10.0.0.1"),
             ("10.0.0.1", "203.0.113.7, unknown", "10.0.0.1"),

@@ -1,5 +1,5 @@
-//! Answers that clients may keep: `ETag`, `If-None-Match` and `Cache-Control` (RFC 9110, 8.8.3 and
-//! 13.1.2; RFC 9111). Which answers those are is for the routes to say.
+//! Conditional requests and caching: `ETag`, `If-None-Match` and `Cache-Control` (RFC 9110, 8.8.3
+//! and 13.1.2; RFC 9111). The routes decide which responses are cacheable.
 
 use hyper::HeaderMap;
 use hyper::StatusCode;
@@ -12,41 +12,41 @@ use sha1::Sha1;
 
 use crate::http::response::Response;
 
-/// What tells one version of an answer from another.
+/// Version tag of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Hexadecimal digits in quotes.
     text: String,
-    /// Whether it stands for what the answer means, and not for its bytes.
+    /// A weak tag: it identifies the meaning of the response and not its bytes.
     is_weak: bool,
 }
 
 impl Tag {
-    /// The tag of an answer with this body.
+    /// The tag of a response with this body.
     pub fn of(body: &[u8]) -> Self {
         let digest: [u8; 20] = Sha1::digest(body).into();
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text: format!("\"{digits}\""), is_weak: false }
     }
 
-    /// The same tag, as one that stands for what the answer means.
+    /// The same as a weak tag.
     pub fn weak(self) -> Self {
         Self { is_weak: true, ..self }
     }
 
-    /// The tag of an answer that is made of these and nothing else.
+    /// The tag of a response that depends on these parts only.
     pub fn of_parts(parts: &[u64]) -> Self {
         let parts: Vec<String> = parts.iter().map(|part| format!("{part:x}")).collect();
         Self { text: format!("\"{}\"", parts.join("-")), is_weak: false }
     }
 
-    /// As it stands in the header.
+    /// The value of the header.
     fn value(&self) -> String {
         let prefix = if self.is_weak { "W/" } else { "" };
         format!("{prefix}{}", self.text)
     }
 
-    /// Whether the client has this version already. Weak and strong tags are compared alike.
+    /// Whether the client has this version already. Compares weak and strong tags alike.
     fn is_in(&self, request: &HeaderMap) -> bool {
         let bare = |tag: &str| tag.trim().trim_start_matches("W/") == self.text;
         let lists = request.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
@@ -54,8 +54,8 @@ impl Tag {
     }
 }
 
-/// The answer that `make` gives, or 304 without a body if the client has it already. `cache` is the
-/// `Cache-Control` of both.
+/// The response of `make`, or 304 without a body if the client has this version already. `cache` is
+/// the `Cache-Control` of both.
 pub fn respond(
     request: &HeaderMap,
     tag: &Tag,
@@ -67,7 +67,7 @@ pub fn respond(
         false => make(),
     };
     let response = response.with_header(CACHE_CONTROL, HeaderValue::from_static(cache));
-    // Hexadecimal digits in quotes are always a header.
+    // Hexadecimal digits in quotes are always a valid header.
     match HeaderValue::from_str(&tag.value()) {
         Ok(tag) => response.with_header(ETAG, tag),
         Err(_) => response,

@@ -1,13 +1,13 @@
-//! One connection: speaks the protocol through hyper, watches for stalls, drains at shutdown. No
-//! requests here (`http/exchange.rs`).
+//! One connection: speaks the protocol through hyper, detects stalls, drains at shutdown. Requests
+//! are in `http/exchange.rs`.
 //!
-//! # Why a watch of our own
+//! # Why not hyper's time-outs
 //!
-//! hyper's header time-out also runs while a connection waits for its next request, so that one
-//! setting would be both too short for keep-alive and too long for a slow head; it does not cover
-//! the bytes that tell HTTP/1 from HTTP/2, nor a client that stops reading its answer. So the
-//! socket notes when bytes moved ([`Activity`]), and a slow tick of the connection's task judges
-//! ([`Activity::verdict`]). That costs a request two atomic stores and no timer.
+//! hyper's header time-out also runs while a connection waits for its next request, so one setting
+//! would be too short for keep-alive and too long for a slow head. It does not cover the bytes that
+//! distinguish HTTP/1 from HTTP/2, nor a client that stops reading its response. Therefore the socket
+//! records when bytes moved ([`Activity`]), and a slow timer of the connection's task evaluates that
+//! ([`Activity::verdict`]). This costs two atomic stores and no timer per request.
 
 use std::io;
 use std::io::IoSlice;
@@ -46,44 +46,45 @@ use crate::http::unsent::Unsent;
 use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 
-/// Read and write buffer of an HTTP/1 connection; also the longest head. Room for the longest URI
-/// that hyper takes (65,534 bytes, events sent by GET) and 16 KiB of other headers.
+/// Read and write buffer of an HTTP/1 connection; also the longest head. Holds the longest URI that
+/// hyper accepts (65,534 bytes, events sent by GET) and 16 KiB of other headers.
 const BUFFER_MAX_BYTES: usize = 80 * 1024;
 
-/// Bytes of a head that is still arriving which are not counted in the budget: hyper's first buffer,
-/// which every connection has.
+/// Bytes of an incomplete head that do not count against the budget: hyper's first buffer, which
+/// every connection has.
 const ARRIVING_FREE_BYTES: u64 = 8 * 1024;
 
-/// Requests at once on one HTTP/2 connection. RFC 9113 advises no less than 100, so that clients find
-/// enough; but a connection keeps 1.2 KiB for each that it ever had at once, in no budget.
+/// Concurrent requests on one HTTP/2 connection. RFC 9113 recommends at least 100 for parallelism.
+/// But a connection keeps 1.2 KiB, in no budget, for each request of the highest number it ever had
+/// at once.
 const STREAMS_MAX: u32 = 64;
 
-/// Streams of an HTTP/2 connection that the client reset before they were looked at; with more the
-/// connection ends. A client that opens and resets streams as fast as it can gains nothing then. The
-/// same holds for 1,024 streams that the server reset because of an error of the client (hyper).
+/// Streams of an HTTP/2 connection that the client may reset before the server has accepted them;
+/// more end the connection. This bounds the cost of a rapid-reset attack. hyper also ends a
+/// connection after 1,024 streams that the server reset because of an error of the client.
 const EARLY_RESETS_MAX: usize = 20;
 
-/// Bytes that a client may send ahead on an HTTP/2 stream, and on the whole connection: with 50 ms
-/// to the client, 20 MB/s.
+/// Flow-control window of an HTTP/2 stream and of the whole connection: bytes that a client may send
+/// ahead. At 50 ms to the client this allows 20 MB/s.
 const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// Head of an HTTP/2 request, with 32 bytes for each field besides its text (RFC 9113, 6.5.2). Longer
-/// ones are answered 431, and one of more than four times that ends the connection. A head of this
-/// size may be half received, and thus in no budget, on each connection.
+/// Largest head of an HTTP/2 request, counting 32 bytes per field besides its text (RFC 9113, 6.5.2).
+/// Longer ones are answered 431; one of more than four times that ends the connection. Each
+/// connection may have an incomplete head of this size, in no budget.
 const HEADER_LIST_MAX_BYTES: u32 = 16 * 1024;
 
-/// Bytes of answers that an HTTP/2 stream keeps for a client that does not take them.
+/// Bytes of responses that an HTTP/2 stream buffers for a client that does not read.
 const SEND_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
-/// How long an idle connection is kept when less than a quarter of the permits is left, so that
-/// idle clients do not lock out active ones.
+/// Keep-alive time-out when less than a quarter of the connection permits is free, so that idle
+/// clients do not lock out active ones.
 const IDLE_WHEN_SCARCE: Duration = Duration::from_secs(1);
 
 /// Settings of hyper for all connections.
 pub(super) type Protocol = auto::Builder<StreamTasks>;
 
-/// Sets hyper up: HTTP/1.1 with keep-alive, or HTTP/2 if the client begins with its preface.
+/// Configures hyper: HTTP/1.1 with keep-alive, or HTTP/2 if the client starts with its preface.
 pub(super) fn protocol(limits: &Limits, tasks: &Tasks) -> Protocol {
     let mut protocol = auto::Builder::new(StreamTasks { tasks: tasks.clone() });
     protocol
@@ -106,7 +107,7 @@ pub(super) fn protocol(limits: &Limits, tasks: &Tasks) -> Protocol {
     protocol
 }
 
-/// Runs the requests of HTTP/2 connections, which are tasks of their own.
+/// Spawns the requests of HTTP/2 connections as separate tasks.
 #[derive(Clone, Debug)]
 pub(super) struct StreamTasks {
     tasks: Tasks,
@@ -118,7 +119,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for StreamT
     }
 }
 
-/// Counts an open connection, and gives its permit back when dropped.
+/// Counts an open connection; releases its permit when dropped.
 pub(super) struct Open {
     metrics: Arc<Metrics>,
     _permit: OwnedSemaphorePermit,
@@ -199,35 +200,35 @@ fn idle_limit<H>(front: &Front<H>) -> Duration {
     }
 }
 
-/// What became of a connection at a tick.
+/// State of a connection at a tick of the timer.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
-    /// Nothing is under way: say goodbye.
+    /// Nothing is under way: shut down gracefully.
     Finish,
-    /// Goodbye would not get through.
+    /// A graceful shutdown would not get through to the client.
     Cut(&'static str),
 }
 
-/// When bytes moved on a connection. Times are of [`Clock::monotonic`], in microseconds plus one,
-/// so that 0 can mean "not".
+/// Times at which bytes moved on a connection. Times are [`Clock::monotonic`] in microseconds plus
+/// one, so that 0 means "not set".
 #[derive(Debug)]
 pub(super) struct Activity {
-    /// Requests whose answer is not yet written.
+    /// Requests whose response is not completely written yet.
     under_way: AtomicU32,
-    /// Last time that a request ended.
+    /// Time at which a request last ended.
     active: AtomicU64,
-    /// When the head that is arriving began; at first the connection itself.
+    /// When the head that is arriving began; at first, when the connection began.
     head_began: AtomicU64,
-    /// Bytes of it.
+    /// Bytes received of that head.
     head_bytes: AtomicU64,
-    /// When the client ceased to take bytes.
+    /// When the client stopped reading.
     write_blocked: AtomicU64,
-    /// HTTP/2 sends frames between requests, so that a byte is no sign of a head.
+    /// HTTP/2: frames arrive between requests too, so a byte does not mean that a head began.
     multiplexed: AtomicBool,
     /// Memory of the requests under way.
     pub(super) requests_bytes: Arc<AtomicU64>,
-    /// Pieces of answers that HTTP/2 has not sent yet.
+    /// Pieces of responses that HTTP/2 has not sent yet.
     pub(super) unsent: Arc<Unsent>,
     pub(super) counters: Counters,
 }
@@ -256,7 +257,7 @@ impl Activity {
         }
     }
 
-    /// A request is answered, or given up.
+    /// A request is answered or abandoned.
     pub(super) fn request_ends(&self, now: Duration) {
         self.active.store(stamp(now), Ordering::Relaxed);
         self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -277,7 +278,7 @@ impl Activity {
         }
     }
 
-    /// Bytes of a head that is arriving and not complete.
+    /// Bytes of an incomplete head.
     fn arriving_bytes(&self) -> u64 {
         match self.head_began.load(Ordering::Relaxed) {
             0 => 0,
@@ -323,24 +324,24 @@ pub(super) fn stamp(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// A socket that notes in [`Activity`] when bytes move.
+/// A socket that records in [`Activity`] when bytes move.
 struct Watched {
     stream: TcpStream,
     clock: Clock,
     activity: Arc<Activity>,
-    /// Memory of a long head that is not complete.
+    /// Memory reserved for a long, incomplete head.
     arriving: Reservation,
 }
 
 impl Watched {
-    /// Counts what there is of a head. One that is complete has a part of the budget of its own.
+    /// Reserves memory for the incomplete head. A complete head has a reservation of its own.
     fn count_head(&mut self) -> io::Result<()> {
         let bytes = self.activity.arriving_bytes();
         let counted = if bytes > ARRIVING_FREE_BYTES { bytes } else { 0 };
         if counted == self.arriving.bytes() || self.arriving.resize(counted) {
             return Ok(());
         }
-        // Nothing can be answered to half a head.
+        // A request without a complete head cannot be answered.
         Err(io::Error::other(Busy))
     }
 
@@ -359,7 +360,7 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Before more of it is read: what was read last may have completed it.
+        // Before the next read: the last read may have completed the head.
         self.count_head()?;
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
@@ -429,7 +430,8 @@ mod tests {
         }
     }
 
-    /// The state after `steps`, judged each second: (seconds it was kept, what ended it).
+    /// The verdicts after `steps`, one per second: (seconds the connection was kept, verdict that
+    /// ended it).
     fn fate(steps: impl FnOnce(&Activity, &Clock)) -> (u32, Verdict) {
         let clock = Clock::test(UnixMicros(0));
         let activity = Activity::new(clock.monotonic());

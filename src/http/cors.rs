@@ -1,9 +1,10 @@
-//! Lets pages of any origin read every answer, errors included. Nothing here depends on the
-//! endpoint: a script on a customer's page must be able to tell a 404 from a network failure.
+//! CORS: lets pages of any origin read every response, errors included. Nothing here depends on
+//! the endpoint: a script on a customer's page must be able to distinguish a 404 from a network
+//! failure.
 //!
-//! Mirroring origin, method and headers, with credentials, is what the SDKs' product does
-//! (`axum` with `tower_http::cors::AllowOrigin::mirror_request`). It gives nothing away: no
-//! answer depends on cookies.
+//! Origin, method and headers are mirrored, with credentials, as PostHog does (`axum` with
+//! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because no response depends on
+//! cookies.
 
 use hyper::HeaderMap;
 use hyper::StatusCode;
@@ -20,24 +21,25 @@ use hyper::header::VARY;
 
 use crate::http::response::Response;
 
-/// Seconds for which a browser may remember a preflight; browsers cap it (Firefox at a day,
-/// Chromium at two hours).
+/// Seconds for which a browser may cache a preflight; browsers limit it (Firefox to a day,
+/// Chromium to two hours).
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("86400");
 
-/// What scripts of a page may read besides the body: the version of an answer, when to try again,
-/// and what to tell the operator.
+/// Headers that scripts of a page may read: the version of a response, the time to retry, and the
+/// request id for a report to the operator.
 const READABLE: HeaderValue = HeaderValue::from_static("etag, retry-after, x-request-id");
 
 const YES: HeaderValue = HeaderValue::from_static("true");
 
-/// What caches must tell apart: other origins get another `Access-Control-Allow-Origin`.
+/// `Vary`: other origins get another `Access-Control-Allow-Origin`.
 const ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 const PREFLIGHT: HeaderValue = HeaderValue::from_static(
     "origin, access-control-request-method, access-control-request-headers",
 );
 
-/// Answers OPTIONS for any path: a preflight allows what it asks for; without one it is the
-/// `{"status":"Ok"}` of capture. Never a redirect: browsers fail a preflight that gets one.
+/// Answers OPTIONS for any path. A preflight is allowed what it requests; without one the
+/// response is the `{"status":"Ok"}` of capture. Never a redirect: browsers fail a preflight that
+/// is redirected.
 pub fn options(request: &HeaderMap) -> Response {
     let Some(method) = request.get(ACCESS_CONTROL_REQUEST_METHOD) else {
         return Response::json_bytes(StatusCode::OK, &br#"{"status":"Ok"}"#[..]);
@@ -52,7 +54,7 @@ pub fn options(request: &HeaderMap) -> Response {
     response
 }
 
-/// Lets `origin` (the request's header, if it had one) read an answer with these headers.
+/// Lets `origin` (the request's header, if it had one) read a response with these headers.
 pub fn allow(origin: Option<HeaderValue>, answer: &mut HeaderMap) {
     if !answer.contains_key(VARY) {
         answer.insert(VARY, ORIGIN);

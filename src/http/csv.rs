@@ -1,7 +1,7 @@
-//! JSON objects as CSV, in the manner of PostHog's renderer (djangorestframework-csv): one line per
+//! JSON objects as CSV, in the format of PostHog's renderer (djangorestframework-csv): one line per
 //! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
-//! alphabetical order, an empty cell for what an object lacks. Lines end with CRLF (RFC 4180). Texts
-//! and names are no formulas of spreadsheets ([`text_cell`]).
+//! alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF (RFC 4180).
+//! Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
 
 use std::collections::BTreeSet;
 
@@ -17,16 +17,16 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::rows::text_cell;
 
-/// The media type of answers in CSV.
+/// The media type of CSV responses.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 
-/// `value` as JSON or as CSV; a CSV file has the items of a list, of the `results` of a page, or
-/// the one object.
+/// `value` as JSON or as CSV; a CSV file has the items of a list, of the `results` of a page, or the
+/// one object.
 pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
     if rendering == Rendering::Json {
         return Response::json(status, value);
     }
-    // By way of its text, as which some of it may stand there already.
+    // Serialized to text first, because parts of it may be JSON text already.
     let text = serde_json::to_vec(value);
     let value: Value = match text.and_then(|text| json::restore(&text)) {
         Ok(value) => value,
@@ -52,7 +52,7 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
 pub struct Columns(BTreeSet<String>);
 
 impl Columns {
-    /// Notes the columns that `row` fills.
+    /// Adds the columns that `row` has.
     pub fn add(&mut self, row: &Value) {
         flatten(row, &mut String::new(), &mut |name, _| {
             if !self.0.contains(name) {
@@ -61,7 +61,7 @@ impl Columns {
         });
     }
 
-    /// The first line; nothing at all if no row fills a column.
+    /// The header line; empty if no row has a column.
     pub fn head(&self) -> String {
         let mut line = String::new();
         if self.0.is_empty() {
@@ -74,7 +74,7 @@ impl Columns {
         line
     }
 
-    /// The line of `row`, behind `text`. All its columns must have been added.
+    /// Appends the line of `row` to `text`. All its columns must have been added.
     pub fn write(&self, row: &Value, text: &mut String) {
         let mut cells = Vec::new();
         flatten(row, &mut String::new(), &mut |name, value| {
@@ -86,7 +86,7 @@ impl Columns {
             cells.push((name.to_owned(), value));
         });
         cells.sort_unstable();
-        // A name with a dot may meet a nested one; the column has one cell.
+        // A name with a dot may equal a nested name; the column has one cell.
         cells.dedup_by(|later, earlier| later.0 == earlier.0);
         let mut cells = cells.into_iter().peekable();
         for (index, name) in self.0.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Columns {
     }
 }
 
-/// Shows the leaves of `value` with their dotted names.
+/// Calls `show` for the leaves of `value` with their dotted names.
 fn flatten(value: &Value, name: &mut String, show: &mut impl FnMut(&str, &Value)) {
     let length = name.len();
     let mut descend = |key: &str, value: &Value| {
@@ -150,7 +150,7 @@ mod tests {
         text
     }
 
-    /// Texts that stand there as JSON already are the sender's: any key may be in them.
+    /// Texts that are JSON already come from the sender and may have any key.
     #[test]
     fn objects_of_senders_become_lines() {
         let sent = r#"{"a":{"$serde_json::private::RawValue":"not JSON"}}"#;
@@ -159,7 +159,8 @@ mod tests {
         assert_eq!(response.status, StatusCode::OK);
     }
 
-    /// What djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty
+    /// As djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty
+    /// containers without a column, a sorted header over all rows.
     /// containers without a column, a sorted header over all rows.
     #[test]
     fn objects_become_lines() {

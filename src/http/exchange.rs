@@ -1,10 +1,10 @@
-//! One request and its answer: what every exchange needs whatever the endpoint. Id, CORS, HEAD,
-//! panics, the rest of an unread body, metrics, and exactly one line in the log. No endpoints.
+//! One exchange (request and response): what every endpoint needs. Request id, CORS, HEAD, panics,
+//! draining an unread body, metrics, and exactly one log line. No endpoints.
 //!
-//! What goes wrong is logged for everybody to see, and so is all that operators do. That an SDK got
-//! its flags or sent its events is a line at level DEBUG: there are thousands a second, and to write
-//! one costs as much as to evaluate a few dozen flags. So is that a request was refused for overload;
-//! one line in a while says how many were, and why ([`Refusals`]).
+//! Failures and management requests are logged at level INFO or higher. Successful requests of SDKs are
+//! logged at level DEBUG: there are thousands a second, and a log line costs as much as the evaluation of
+//! a few dozen flags. Requests refused for overload are also logged at DEBUG; a summary line reports their
+//! number and reason at intervals ([`Refusals`]).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ use crate::http::Matched;
 use crate::http::budget::ANSWER_FREE_BYTES;
 use crate::http::budget::Budget;
 use crate::http::budget::Busy;
-use crate::http::budget::Share;
+use crate::http::budget::MemoryPermit;
 use crate::http::client_address::client_address;
 use crate::http::connection::Activity;
 use crate::http::connection::stamp;
@@ -61,30 +61,31 @@ use crate::http::response::StreamError;
 use crate::http::response::chain;
 use crate::http::unsent::PIECE_MAX_BYTES;
 use crate::http::unsent::Unsent;
-use crate::http::unsent::with_share;
+use crate::http::unsent::with_permit;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::RequestLabels;
 use crate::telemetry::metrics::RouteLabels;
 use crate::telemetry::repeats::Repeats;
 
-/// Logged for a client that hung up before its answer had a status; the number that nginx uses.
+/// Status logged for a client that hung up before its response had one; the number that nginx uses.
 const HUNG_UP: u16 = 499;
 
-/// Longest part of a path that is logged; the longest endpoint of ours has about 100 characters.
+/// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
 const PATH_LOGGED_BYTES: usize = 256;
 
-/// Header fields of a request. hyper itself refuses more in HTTP/1, and has no such limit for HTTP/2.
+/// Most header fields of a request. hyper refuses more in HTTP/1 and has no limit on their number in
+/// HTTP/2.
 const FIELDS_MAX: usize = 100;
 
-/// An answer that is there, or the work on one. Each takes little room where it is not wanted: hundreds of
-/// thousands of refused requests may wait for their turn to be answered.
+/// A response that is ready, or the future of one. The ready case is small, because hundreds of thousands
+/// of refused requests may wait for their response to be sent.
 pub(super) type Answering = Either<Ready<Sent>, BoxFuture<'static, Sent>>;
 
 /// What hyper sends.
 type Sent = Result<hyper::Response<SentBody>, Infallible>;
 
-/// Answers one request of a connection from `peer`. A request that is not admitted gives its head
-/// back before this returns.
+/// Answers one request of a connection from `peer`. The head of a request that is not admitted is dropped
+/// before this returns.
 pub(super) fn answer<H: Handler>(
     front: Arc<Front<H>>,
     activity: Arc<Activity>,
@@ -122,11 +123,11 @@ pub(super) fn answer<H: Handler>(
     };
     let origin = head.headers.get(ORIGIN).and_then(copied);
     let reply = Reply { record, origin, is_head, is_http2 };
-    let (share, headers) = match admitted {
-        Ok(share) => (share, head.headers),
+    let (permit, headers) = match admitted {
+        Ok(permit) => (permit, head.headers),
         Err(problem) if is_http2 => {
-            // The stream ends with this: the server waits neither for the rest of the request nor for
-            // the client to take a body. One connection may have many of them.
+            // This ends the stream: the server waits neither for the rest of the request nor for the
+            // client to take a body. One connection may have many such streams.
             let mut response = Response::from(problem);
             response.body = Body::Full(Bytes::new());
             response.headers.remove(CONTENT_TYPE);
@@ -148,13 +149,13 @@ pub(super) fn answer<H: Handler>(
             Method::OPTIONS => options(request),
             _ => respond(&*front.handler, route, request).await,
         };
-        let (response, share) = cover(share, response, is_safe);
+        let (response, permit) = cover(permit, response, is_safe);
         reply.record.received.drain(front.limits.body_timeout).await;
-        Ok(reply.with(response, Some(share)))
+        Ok(reply.with(response, Some(permit)))
     }))
 }
 
-/// What an answer gets whatever the endpoint.
+/// What every response gets: request id, CORS headers, and the record of its exchange.
 struct Reply {
     record: Record,
     origin: Option<HeaderValue>,
@@ -163,8 +164,12 @@ struct Reply {
 }
 
 impl Reply {
-    /// The answer as hyper sends it.
-    fn with(self, mut response: Response, share: Option<Arc<Share>>) -> hyper::Response<SentBody> {
+    /// The response in hyper's type.
+    fn with(
+        self,
+        mut response: Response,
+        permit: Option<Arc<MemoryPermit>>,
+    ) -> hyper::Response<SentBody> {
         let mut record = self.record;
         cors::allow(self.origin, &mut response.headers);
         response.headers.insert(X_REQUEST_ID, record.request_id.to_header());
@@ -174,7 +179,7 @@ impl Reply {
         record.status = response.status.as_u16();
         record.cause = response.cause;
         let unsent = self.is_http2.then(|| Arc::clone(&record.activity.unsent));
-        let body = SentBody { body: response.body, rest: Bytes::new(), record, share, unsent };
+        let body = SentBody { body: response.body, rest: Bytes::new(), record, permit, unsent };
         let mut answer = hyper::Response::new(body);
         *answer.status_mut() = response.status;
         *answer.headers_mut() = response.headers;
@@ -182,37 +187,41 @@ impl Reply {
     }
 }
 
-/// The memory for a request with this head, or why there is none.
+/// The memory permit for a request with this head, or the reason why there is none.
 fn admit(
     budget: &Arc<Budget>,
     activity: &Activity,
     head: &Parts,
     always: bool,
-) -> Result<Share, Problem> {
+) -> Result<MemoryPermit, Problem> {
     if head.headers.len() > FIELDS_MAX {
         return Err(Problem::too_many_fields(FIELDS_MAX));
     }
     match budget.admit(head, &activity.requests_bytes) {
-        (share, true) => Ok(share),
-        (share, false) if always => Ok(share),
+        (permit, true) => Ok(permit),
+        (permit, false) if always => Ok(permit),
         (_, false) => Err(Problem::of(Busy.kind(), &Busy)),
     }
 }
 
-/// Counts a long answer, which is in memory already. If there is no room, a request that changes
-/// nothing is refused instead; the result of any other has to be answered.
-fn cover(mut share: Share, response: Response, is_safe: bool) -> (Response, Arc<Share>) {
+/// Adds a long response, which is in memory already, to the memory permit. Without free memory a request
+/// that changes nothing is refused instead; the result of any other request has to be sent.
+fn cover(
+    mut permit: MemoryPermit,
+    response: Response,
+    is_safe: bool,
+) -> (Response, Arc<MemoryPermit>) {
     let response = match &response.body {
-        Body::Full(body) if !share.add_answer(body.len()) && is_safe => {
-            share.remove_answer();
+        Body::Full(body) if !permit.add_answer(body.len()) && is_safe => {
+            permit.remove_answer();
             Problem::of(Busy.kind(), &Busy).into()
         }
         _ => response,
     };
-    (response, Arc::new(share))
+    (response, Arc::new(permit))
 }
 
-/// A value that keeps no other part of the head in memory.
+/// A copy of the value that does not keep the rest of the head in memory.
 fn copied(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.as_bytes()).ok()
 }
@@ -221,7 +230,7 @@ fn logged_path(path: &str) -> Box<str> {
     path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(path).into()
 }
 
-/// Leaves the body of the request to be thrown away.
+/// Does not read the body of the request.
 fn options(request: Request) -> Response {
     cors::options(&request.headers)
 }
@@ -242,7 +251,7 @@ async fn respond<H: Handler>(handler: &H, route: H::Route, request: Request) -> 
 #[error("the handler panicked")]
 struct Panicked;
 
-/// Leaves of an answer what HEAD gets: the headers of GET with the length of its body.
+/// Removes the body for HEAD and keeps the headers of GET with the length of the body.
 fn cut_body(response: &mut Response) {
     if let Some(length) = response.body.left()
         && response.status != StatusCode::NO_CONTENT
@@ -253,7 +262,7 @@ fn cut_body(response: &mut Response) {
     response.body = Body::Full(Bytes::new());
 }
 
-/// What is known of an exchange. Written to metrics and log when dropped, however it ends.
+/// Record of one exchange. Written to metrics and log when dropped, however the exchange ends.
 #[derive(Debug)]
 struct Record {
     started: Duration,
@@ -274,8 +283,8 @@ struct Record {
     ending: Ending,
 }
 
-/// The metrics of the last exchange of a connection. Most connections ask one endpoint again and again;
-/// to find its metrics in their maps costs more than to count.
+/// Metrics of the last exchange of a connection. Most connections request one endpoint repeatedly, and
+/// finding the metrics in their maps costs more than counting.
 #[derive(Debug, Default)]
 pub(super) struct Counters(Mutex<Option<Counted>>);
 
@@ -303,12 +312,12 @@ impl Counters {
     }
 }
 
-/// How far an exchange came.
+/// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// The whole answer is in the hands of the operating system, or will be.
+    /// The operating system has the whole response, or will get it.
     Answered,
-    /// The client left, the answer broke off, or a shutdown cut it.
+    /// The client left, the response broke off, or a shutdown cut it.
     HungUp,
 }
 
@@ -332,13 +341,13 @@ impl Drop for Record {
     }
 }
 
-/// Requests that were refused for overload, by route and cause.
+/// Requests refused for overload, by route and cause.
 pub(super) type Refusals = Repeats<(&'static str, Box<str>)>;
 
 /// The status of overload.
 const REFUSED: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
 
-/// Logs those refused requests that no line stands for yet.
+/// Logs the refused requests that are not in a log line yet.
 pub(super) fn log_refusals(refusals: &Refusals, now: Duration) {
     refusals.take(now).iter().for_each(|(why, refused)| log_refused(why, *refused));
 }
@@ -379,7 +388,7 @@ impl Record {
         match self.status {
             400..500 => line!(info),
             REFUSED => line!(debug),
-            // Something inside went wrong: an operator must look at it.
+            // An internal failure, which needs the operator's attention.
             _ if self.cause.is_some() => line!(error),
             // Time-outs.
             500.. => line!(warn),
@@ -389,21 +398,21 @@ impl Record {
     }
 }
 
-/// An answer's body on its way out, with the record of its exchange.
+/// Body of a response that is being sent, with the record of its exchange.
 #[derive(Debug)]
 pub(super) struct SentBody {
     body: Body,
-    /// What is left of the piece that was taken from the body last.
+    /// Rest of the last piece that was taken from the body.
     rest: Bytes,
     record: Record,
-    /// The memory of the exchange; none if it was refused.
-    share: Option<Arc<Share>>,
-    /// Where pieces are noted until they are sent; only for HTTP/2.
+    /// Memory permit of the exchange; none if it was refused.
+    permit: Option<Arc<MemoryPermit>>,
+    /// Registers pieces until they are sent; only for HTTP/2.
     unsent: Option<Arc<Unsent>>,
 }
 
 impl SentBody {
-    /// Bytes that are still to be sent; `None` if only the end of the stream will tell.
+    /// Bytes not sent yet; `None` if the length is known only at the end of the stream.
     fn left(&self) -> Option<u64> {
         let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
         self.body.left().map(|left| left.saturating_add(rest))
@@ -428,13 +437,14 @@ impl SentBody {
         Poll::Ready(piece)
     }
 
-    /// What is given to the connection of `piece`. It holds the memory of the exchange until it is
-    /// sent, and on HTTP/2 it is a small part, so that its age tells whether the client takes any.
+    /// The part of `piece` that the connection gets. It holds the memory permit of the exchange until it
+    /// is sent. On HTTP/2 it is at most [`PIECE_MAX_BYTES`] long, so its age shows whether the client
+    /// reads.
     fn hand_over(&mut self, mut piece: Bytes) -> Bytes {
         let Some(unsent) = &self.unsent else {
-            return match &self.share {
-                Some(share) if piece.len() > ANSWER_FREE_BYTES => {
-                    with_share(piece, Arc::clone(share))
+            return match &self.permit {
+                Some(permit) if piece.len() > ANSWER_FREE_BYTES => {
+                    with_permit(piece, Arc::clone(permit))
                 }
                 _ => piece,
             };
@@ -446,7 +456,7 @@ impl SentBody {
             return piece;
         }
         let now = stamp(self.record.clock.monotonic());
-        unsent.hold(now, piece, self.share.clone())
+        unsent.hold(now, piece, self.permit.clone())
     }
 }
 
@@ -460,7 +470,7 @@ impl hyper::body::Body for SentBody {
     ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
         match ready!(self.poll_piece(context)) {
             None => {
-                // A stream that ends before its length is none that was sent whole.
+                // A stream that ends before its announced length was not sent whole.
                 if self.left().is_none_or(|left| left == 0) {
                     self.record.ending = Ending::Answered;
                 }
@@ -489,7 +499,7 @@ impl hyper::body::Body for SentBody {
 
 impl Drop for SentBody {
     fn drop(&mut self) {
-        // hyper does not ask for the end of a body whose length it knows.
+        // hyper does not poll for the end of a body whose length it knows.
         if self.left() == Some(0) {
             self.record.ending = Ending::Answered;
         }

@@ -1,9 +1,9 @@
-//! The fields of a JSON body, taken one by one and checked for their type: [`Fields`]. What the
-//! values mean is not here.
+//! Typed access to the fields of a JSON body: [`Fields`]. Takes fields one by one and checks their
+//! type; does not know their meaning.
 //!
-//! Values are read as liberally, and refused in the same words, as by Django REST Framework, on
-//! which PostHog's API stands: numbers are texts, `"true"` is a boolean. Its `invalid` becomes
-//! `invalid_input` on the way out (drf-exceptions-hog), its other codes stay.
+//! Conversion rules and error texts are those of Django REST Framework, on which PostHog's API is
+//! built: numbers are accepted as texts, `"true"` as a boolean. Its code `invalid` becomes
+//! `invalid_input` in the response (drf-exceptions-hog); its other codes stay.
 
 #![expect(
     clippy::missing_errors_doc,
@@ -27,20 +27,20 @@ use crate::metadata::flag_rules::python_type;
 /// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
 const BODY_MAX_BYTES: u64 = 1 << 20;
 
-/// Deepest nesting of a body. What is stored of it is told and logged inside of other objects, which
-/// clients read that go no deeper than [`json::DEPTH_MAX`].
+/// Deepest nesting of a body. Responses and the activity log nest stored values deeper, and clients
+/// may use readers that stop at [`json::DEPTH_MAX`].
 const DEPTH_MAX: usize = 100;
 
-/// What counts as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
+/// Texts that count as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
 const TRUE: [&str; 13] =
     ["t", "T", "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"];
 const FALSE: [&str; 13] =
     ["f", "F", "n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"];
 
-/// What a boolean that may be null takes for null.
+/// Texts that a nullable boolean accepts as null.
 const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
-/// The fields of one body. Those that nobody takes are ignored.
+/// The fields of one body. Fields that no caller takes are ignored.
 #[derive(Debug)]
 pub struct Fields(Map<String, Value>);
 
@@ -52,7 +52,7 @@ impl Fields {
         Self::parse(&content_type, &body)
     }
 
-    /// Reads the body of `request`, a list of objects; one alone counts as such a list.
+    /// Reads the body of `request`, a list of objects; a single object counts as a list of one.
     pub async fn read_many(request: Request) -> Result<Vec<Self>, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let body = request.body.read(BODY_MAX_BYTES).await?;
@@ -71,7 +71,7 @@ impl Fields {
         fields.remove(name)?.as_str().map(str::to_owned)
     }
 
-    /// Reads a JSON object; nothing at all counts as an empty one. An empty media type is JSON.
+    /// Parses a JSON object; an empty body counts as an empty one. An empty media type is JSON.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
         document(content_type, body)?.map_or_else(|| Ok(Self(Map::new())), Self::of)
     }
@@ -87,7 +87,7 @@ impl Fields {
         }
     }
 
-    /// Refuses a body that lacks the field.
+    /// An error if the body lacks the field.
     pub fn require(&self, name: &'static str) -> Result<(), Problem> {
         if self.0.contains_key(name) {
             return Ok(());
@@ -95,12 +95,12 @@ impl Fields {
         Err(refused(name, "required", "This field is required."))
     }
 
-    /// A field of any type, left where it is.
+    /// A field of any type, which stays in the body.
     pub(super) fn peek(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// A field of any type, null excepted.
+    /// A field of any type except null.
     pub fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.0.remove(name) {
             Some(Value::Null) => Err(refused(name, "null", "This field may not be null.")),
@@ -113,12 +113,13 @@ impl Fields {
         self.0.remove(name).map(|value| Some(value).filter(|value| !value.is_null()))
     }
 
-    /// A text, without white space around it.
+    /// A text, trimmed.
     pub fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
         self.value(name)?.map(|value| text(name, value)).transpose()
     }
 
-    /// A text as it is, white space too: an id, or the name of a property, which stands so in events.
+    /// A text with its white space: an id, or the name of a property, which events contain in this
+    /// form.
     pub(super) fn exact_text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
         self.value(name)?.map(|value| exact_text(name, value)).transpose()
     }
@@ -128,7 +129,7 @@ impl Fields {
         self.value(name)?.map(|value| boolean(name, &value)).transpose()
     }
 
-    /// One of some texts; `Some(None)` for null.
+    /// One of the given texts; `Some(None)` for null.
     pub fn nullable_choice(
         &mut self,
         name: &'static str,
@@ -181,7 +182,7 @@ impl Fields {
         self.nullable_value(name).map(read).transpose()
     }
 
-    /// As [`Self::exact_text`]; null is none.
+    /// As [`Self::exact_text`]; null counts as absent.
     pub(super) fn exact_text_if_any(
         &mut self,
         name: &'static str,
@@ -225,7 +226,7 @@ impl Fields {
         self.each_text(name, text)
     }
 
-    /// A list of texts as they are, white space too; see [`Self::exact_text`].
+    /// A list of texts with their white space; see [`Self::exact_text`].
     pub(super) fn exact_texts(
         &mut self,
         name: &'static str,
@@ -271,7 +272,7 @@ impl Fields {
     }
 }
 
-/// The JSON of a body; `None` if there is nothing at all.
+/// The JSON of a body; `None` if the body is empty.
 fn document(content_type: &str, body: &[u8]) -> Result<Option<Value>, Problem> {
     if body.is_empty() {
         return Ok(None);
@@ -308,7 +309,7 @@ fn boolean(name: &'static str, value: &Value) -> Result<bool, Problem> {
     found.ok_or_else(|| refused(name, "invalid_input", "Must be a valid boolean."))
 }
 
-/// A field that is refused.
+/// The error for a refused field.
 pub fn refused(
     name: impl Into<Cow<'static, str>>,
     code: &'static str,
@@ -331,7 +332,7 @@ mod tests {
     }
 
     /// Status, code and field of an error, as in its `Debug` text.
-    fn told<T: std::fmt::Debug>(result: Result<T, Problem>) -> (u16, String) {
+    fn parts<T: std::fmt::Debug>(result: Result<T, Problem>) -> (u16, String) {
         let problem = result.unwrap_err();
         let text = format!("{problem:?}");
         (Response::from(problem).status.as_u16(), text)
@@ -358,11 +359,11 @@ mod tests {
             ("application/json", "[]", 400, "but got list."),
             ("application/json", "\"key\"", 400, "but got str."),
         ] {
-            let (found, text) = told(Fields::parse(content_type, body.as_bytes()));
+            let (found, text) = parts(Fields::parse(content_type, body.as_bytes()));
             assert_eq!(found, status, "{content_type} {body}");
             assert!(text.contains(code), "{text}");
         }
-        assert_eq!(told(Fields::parse("", b"{\"key\": \"\xff\"}")).0, 400);
+        assert_eq!(parts(Fields::parse("", b"{\"key\": \"\xff\"}")).0, 400);
     }
 
     #[test]
@@ -375,7 +376,7 @@ mod tests {
         let nested = |depth| format!("{{\"a\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
         assert!(Fields::parse("", nested(DEPTH_MAX - 1).as_bytes()).is_ok());
         for depth in [DEPTH_MAX, 127, 5000] {
-            let (status, text) = told(Fields::parse("", nested(depth).as_bytes()));
+            let (status, text) = parts(Fields::parse("", nested(depth).as_bytes()));
             assert_eq!(status, 400);
             assert!(text.contains("parse_error"), "{text}");
         }
@@ -400,10 +401,10 @@ mod tests {
             assert_eq!(read, Some(expected), "{value}");
         }
         for value in [json!("tRue"), json!(2), json!(""), json!("null"), json!([]), json!({})] {
-            let (_, text) = told(fields(&json!({"active": value})).boolean("active"));
+            let (_, text) = parts(fields(&json!({"active": value})).boolean("active"));
             assert!(text.contains("Must be a valid boolean."), "{text}");
         }
-        let (_, text) = told(fields(&json!({"active": null})).boolean("active"));
+        let (_, text) = parts(fields(&json!({"active": null})).boolean("active"));
         assert!(text.contains("This field may not be null."), "{text}");
         for value in [json!(null), json!("null"), json!("")] {
             let read = fields(&json!({"a": value})).nullable_boolean("a").unwrap();
@@ -425,7 +426,7 @@ mod tests {
             assert_eq!(read.as_deref(), Some(expected), "{value}");
         }
         for value in [json!(true), json!([]), json!({"a": 1})] {
-            let (_, text) = told(fields(&json!({"name": value})).text("name"));
+            let (_, text) = parts(fields(&json!({"name": value})).text("name"));
             assert!(text.contains("Not a valid string."), "{text}");
         }
     }
@@ -440,10 +441,10 @@ mod tests {
             (json!({"ids": [1, 1.5]}), "Incorrect type. Expected pk value, received float."),
             (json!({"ids": null}), "This field may not be null."),
         ] {
-            let (_, text) = told(fields(&value).ids("ids"));
+            let (_, text) = parts(fields(&value).ids("ids"));
             assert!(text.contains(detail), "{text}");
         }
-        let (_, text) = told(fields(&json!({"tags": ["a", "b", {}]})).texts("tags"));
+        let (_, text) = parts(fields(&json!({"tags": ["a", "b", {}]})).texts("tags"));
         assert!(text.contains("tags__2"), "{text}");
     }
 
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(at("2026-11-21T08:00:00Z"), "2026-11-21T08:00:00.000000Z");
         assert_eq!(at("2026-11-21T08:00:00.5+01:00"), "2026-11-21T07:00:00.500000Z");
         for value in [json!("yesterday"), json!(""), json!(1_700_000_000), json!(true)] {
-            let (_, text) = told(fields(&json!({"at": value})).time("at"));
+            let (_, text) = parts(fields(&json!({"at": value})).time("at"));
             assert!(text.contains("Datetime has wrong format."), "{text}");
         }
     }

@@ -1,6 +1,6 @@
-//! Compressed answers: [`compressed`], for clients that take gzip. Which endpoints have them is for
-//! [`table`] to say: lists and tables, with nothing of the server's own in them that a guess in the
-//! question, repeated in the answer, could bring to light by the length (BREACH).
+//! Response compression: [`compressed`], for clients that accept gzip. [`table`] decides which
+//! endpoints compress: lists and tables, without secrets of the server whose value a client could guess
+//! from the length of a response that repeats its input (BREACH).
 //!
 //! [`table`]: crate::http::table
 
@@ -23,17 +23,17 @@ use crate::http::response::Body;
 use crate::http::response::Response;
 use crate::http::response::StreamError;
 
-/// Below that an answer fits into one packet anyway.
+/// Smallest compressed body; a shorter one fits into one packet anyway.
 const BODY_MIN_BYTES: u64 = 1024;
 
-/// Bytes compressed at once, on a thread that serves other connections too: a fraction of a
+/// Bytes compressed in one step, on a thread that serves other connections too: a fraction of a
 /// millisecond.
 const PIECE_BYTES: usize = 64 * 1024;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
 
-/// `response` as a client gets it that sent this `Accept-Encoding`: compressed while it is sent, if the
-/// client takes gzip and it is a text of some length.
+/// Compresses `response` while it is sent, if `Accept-Encoding` of the client allows gzip and the body
+/// is a text of at least 1 KiB.
 pub fn compressed(accept_encoding: Option<&str>, mut response: Response) -> Response {
     let is_small = response.body.left().is_some_and(|left| left < BODY_MIN_BYTES);
     if is_small || !is_text(&response.headers) {
@@ -52,17 +52,17 @@ pub fn compressed(accept_encoding: Option<&str>, mut response: Response) -> Resp
     response
 }
 
-/// Parquet and the like are compressed as they are.
+/// Formats such as Parquet are compressed already.
 fn is_text(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     media_type.is_some_and(|name| name.starts_with("text/") || name.contains("json"))
 }
 
-/// Whether `gzip` stands in the header and not with the weight 0; else the same of `*`, which is
-/// everything that does not stand there (RFC 9110, 12.5.3).
+/// Whether the header has `gzip` with a weight above 0; without `gzip`, the same of `*`, which stands
+/// for all other encodings (RFC 9110, 12.5.3).
 fn takes_gzip(accept_encoding: &str) -> bool {
-    let says = |wanted: &str| {
-        let mut said = None;
+    let accepts = |wanted: &str| {
+        let mut accepted = None;
         for offer in accept_encoding.split(',') {
             let mut parts = offer.split(';').map(str::trim);
             if !parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted)) {
@@ -73,19 +73,19 @@ fn takes_gzip(accept_encoding: &str) -> bool {
                     .strip_prefix("q=")
                     .is_some_and(|q| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0))
             });
-            said = Some(said.unwrap_or(false) || !is_refused);
+            accepted = Some(accepted.unwrap_or(false) || !is_refused);
         }
-        said
+        accepted
     };
-    says("gzip").or_else(|| says("*")).unwrap_or(false)
+    accepts("gzip").or_else(|| accepts("*")).unwrap_or(false)
 }
 
-/// What is left to send.
+/// The part of a body that is not sent yet.
 struct Rest {
     pieces: Pieces,
-    /// Came, and is not compressed yet.
+    /// Received and not compressed yet.
     piece: Bytes,
-    /// Gone at the end.
+    /// `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Pages of lists: `limit` and `offset` of the query, and the envelope with links.
+//! Pagination: `limit` and `offset` of the query, and the envelope with links.
 
 use form_urlencoded::Serializer;
 use hyper::StatusCode;
@@ -10,22 +10,22 @@ use crate::http::csv;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// Items of a page unless the request says otherwise.
+/// Default number of items of a page.
 const LIMIT_DEFAULT: usize = 100;
 
-/// Items of a page at most, so that one request cannot ask for all of a large list at once.
+/// Most items of a page, so that one request cannot read a large list at once.
 const LIMIT_MAX: usize = 10_000;
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Items at most.
+    /// Most items.
     pub limit: usize,
-    /// Items left out before.
+    /// Items skipped.
     pub offset: usize,
 }
 
-/// A part of a list as clients get it.
+/// A page of a list as sent to clients.
 #[derive(Debug, Serialize)]
 pub struct Envelope<T> {
     /// Items of the whole list.
@@ -39,14 +39,14 @@ pub struct Envelope<T> {
 }
 
 impl Page {
-    /// The page that `request` asks for. What is not a number, or a limit of 0, counts as absent.
+    /// The page of `request`. A value that is not a number, and a limit of 0, count as absent.
     pub fn of(request: &Request) -> Self {
         let number = |name: &str| request.query(name).and_then(|text| text.parse().ok());
         let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
         Self { limit: limit.min(LIMIT_MAX), offset: number("offset").unwrap_or(0) }
     }
 
-    /// The answer of a list of `count` items, of which `results` are this page.
+    /// The response with `results`, one page of a list of `count` items.
     pub fn answer<T: Serialize>(
         self,
         app: &App,
@@ -60,7 +60,7 @@ impl Page {
         csv::render(StatusCode::OK, rendering, &envelope)
     }
 
-    /// The envelope of `results`, which are this page of a list of `count` items.
+    /// The envelope with `results`, one page of a list of `count` items.
     pub fn envelope<T>(
         self,
         request: &Request,
@@ -75,7 +75,7 @@ impl Page {
         Envelope { count, next, previous, results }
     }
 
-    /// The address of the request with another offset; offset 0 is left out.
+    /// The URL of the request with another offset; offset 0 is left out.
     pub fn link(self, request: &Request, public_url: Option<&str>, offset: usize) -> String {
         let limit = ("limit", self.limit);
         match offset {
@@ -84,7 +84,7 @@ impl Page {
         }
     }
 
-    /// The absolute address of the request with these parameters before its others.
+    /// The absolute URL of the request with these parameters before its others.
     pub fn link_to(
         request: &Request,
         public_url: Option<&str>,
@@ -104,7 +104,7 @@ impl Page {
     }
 }
 
-/// What comes before the path in links: the operator's setting, else what the request was sent to.
+/// The base URL of links: the setting `public-url`, else the address of the request.
 pub fn base_url(request: &Request, public_url: Option<&str>) -> String {
     match public_url {
         Some(url) => url.trim_end_matches('/').to_owned(),

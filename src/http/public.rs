@@ -1,9 +1,9 @@
-//! The public endpoints on one screen: [`PUBLIC`]. What SDKs, browsers, proxies and probes ask; none
-//! takes a personal key but for the definitions of flags and the payload of one, which are for servers.
-//! [`find`] looks a request up.
+//! Table of the public endpoints: [`PUBLIC`]. For SDKs, browsers, proxies and probes. Only the
+//! definitions of flags and the payload of a flag, which are for servers, take a personal key. [`find`]
+//! looks up a request.
 //!
-//! A `:name` stands for any one part of the path. A trailing slash makes no difference, because SDKs
-//! send both forms and a redirect would break a preflight. The paths that are asked most stand first.
+//! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
+//! forms and a redirect would break a preflight. The most frequent paths are listed first.
 
 use crate::http::call::decode;
 use crate::http::routes::capture::Kind;
@@ -48,7 +48,7 @@ pub const PUBLIC: &[Line] = &[
     on("GET",      "/array/:token/config",    |values| start(values, File::Config)),
     on("GET",      "/array/:token/config.js", |values| start(values, File::ConfigScript)),
     on("GET",      "/array/:token/array.js",  |values| start(values, File::Sdk)),
-    // As written: no file of the SDK needs percent signs.
+    // Not decoded: no file name of the SDK needs percent-encoding.
     on("GET",      "/static/:file",           |values| Public::Static(values.join("/"))),
     on("GET",      "/static/:release/:file",  |values| Public::Static(values.join("/"))),
     on("GET",      "/api/surveys",            |_| Public::List(List::Surveys)),
@@ -63,7 +63,7 @@ pub const PUBLIC: &[Line] = &[
     on("GET",      "/metrics",                |_| Public::Metrics),
 ];
 
-/// What a request to a public path is for.
+/// The endpoint of a public path.
 #[derive(Debug)]
 pub enum Public {
     /// `/`.
@@ -74,59 +74,59 @@ pub enum Public {
     Readiness,
     /// `/metrics`.
     Metrics,
-    /// The description of all endpoints.
+    /// The OpenAPI description of all endpoints.
     Description,
     /// Events from SDKs.
     Capture(Kind),
-    /// Events from SDKs, by the newer protocol.
+    /// Events from SDKs, by capture v1.
     CaptureV1,
-    /// Traces of OpenTelemetry, of which spans about AI become events.
+    /// OpenTelemetry traces; spans about AI become events.
     Otel,
-    /// What SDKs send besides events, and Weir does not keep.
+    /// Data of SDKs that Weir does not store.
     Discarded(Discarded),
     /// `/flags`, `/decide`.
     Flags,
-    /// The same by GET: nobody is asked about.
+    /// The same by GET, without a subject.
     FlagsWithoutSubject,
-    /// `/array/<token>/...`: what SDKs load at their start.
+    /// `/array/<token>/...`: files that SDKs load at start.
     Start {
         /// The token, as in the path.
         token: String,
-        /// What of it.
+        /// The requested file.
         file: File,
     },
     /// `/static/...`: scripts of the browser SDK. The rest of the path.
     Static(String),
     /// `/api/surveys` and the like, for SDKs.
     List(List),
-    /// Flags for servers that evaluate them themselves. A number, `@current`, or empty, where the
-    /// query names the project.
+    /// Flag definitions for local evaluation. The project is a number, `@current`, or empty; if empty,
+    /// the query names it.
     Definitions(String),
-    /// The payload of one flag, for such servers.
+    /// The payload of one flag, for servers.
     FlagPayload {
         /// A number or `@current`.
         project: String,
         /// The id or key of the flag.
         flag: String,
     },
-    /// All flags, as OpenFeature asks.
+    /// All flags, by OFREP.
     OfrepAll,
-    /// The flag of this key, as OpenFeature asks.
+    /// The flag of this key, by OFREP.
     OfrepOne(String),
-    /// A stream that tells when flags change.
+    /// Server-sent events about changes of flags.
     FlagEvents,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug)]
 pub struct Line {
-    /// Methods with a space between.
+    /// Methods, separated by spaces.
     methods: &'static str,
     /// The path, without a slash at its end.
     pub path: &'static str,
-    /// Whether there are `:names` in it.
+    /// Whether the path has `:names`.
     has_names: bool,
-    /// What the values of the `:names` ask for.
+    /// Makes the endpoint from the values of the `:names`.
     route: fn(&[&str]) -> Public,
 }
 
@@ -134,7 +134,7 @@ const fn on(methods: &'static str, path: &'static str, route: fn(&[&str]) -> Pub
     Line { methods, path, has_names: has_names(path), route }
 }
 
-/// Whether a path has `:names`, which no other part of one begins like.
+/// Whether a path has `:names`; only they start with a colon.
 const fn has_names(path: &str) -> bool {
     let mut rest = path.as_bytes();
     while let [first, others @ ..] = rest {
@@ -146,22 +146,22 @@ const fn has_names(path: &str) -> bool {
     false
 }
 
-/// What was found for a path.
+/// The result of a look-up.
 #[derive(Debug)]
 pub enum Found {
     /// An endpoint.
     Endpoint(Public),
-    /// The path exists, with the methods of this `Allow`.
+    /// The path exists, with the methods of this `Allow` header.
     WrongMethod(String),
-    /// It is no public path.
+    /// Not a public path.
     Nothing,
 }
 
-/// Finds the endpoint of a path, which may have a query neither nor a host.
+/// Finds the endpoint of a path, which contains neither a query nor a host.
 pub fn find(method: &str, path: &str) -> Found {
     let path = path.strip_suffix('/').unwrap_or(path);
     let found = PUBLIC.iter().find_map(|line| {
-        // The path first: it tells lines apart sooner than the method does.
+        // The path is compared first, because it differs more often than the method.
         let values = line.values(path)?;
         line.methods().any(|own| own == method).then(|| (line.route)(&values))
     });
@@ -174,16 +174,16 @@ pub fn find(method: &str, path: &str) -> Found {
 }
 
 impl Line {
-    /// The methods that it takes.
+    /// The methods of the endpoint.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
     }
 
-    /// The values of the `:names` of its path, as written, if `path` fits.
+    /// The values of the `:names` of its path, not decoded, if `path` matches.
     fn values<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
         let own = self.path;
         if !self.has_names {
-            // The root is the one path that is its slash.
+            // The root is the only path that consists of its trailing slash.
             return (own == path || (own == "/" && path.is_empty())).then(Vec::new);
         }
         let (mut own, mut parts, mut values) = (own.split('/'), path.split('/'), Vec::new());
@@ -200,7 +200,7 @@ impl Line {
     }
 }
 
-/// The value at `place`, percent-decoded.
+/// The value at index `place`, percent-decoded.
 fn text(values: &[&str], place: usize) -> String {
     values.get(place).map(|value| decode(value).into_owned()).unwrap_or_default()
 }
@@ -218,12 +218,12 @@ fn payload(values: &[&str]) -> Public {
 }
 
 impl Public {
-    /// Whether SDKs or probes ask for it all the time.
+    /// Whether SDKs or probes poll it.
     pub fn is_routine(&self) -> bool {
         !matches!(self, Self::Root | Self::Description | Self::FlagEvents)
     }
 
-    /// Whether an orchestrator or a monitor asks how the server is, which it has to hear under
+    /// Whether it is a health probe of an orchestrator or a monitor, which has to be answered under
     /// overload too.
     pub fn is_probe(&self) -> bool {
         matches!(self, Self::Liveness | Self::Readiness | Self::Metrics)
@@ -268,7 +268,7 @@ mod tests {
     const GET: &str = "GET, HEAD, OPTIONS";
     const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
 
-    /// Checks what paths find, with a slash at their end and without.
+    /// Checks the results for paths, with and without a trailing slash.
     fn check<const N: usize>(cases: [(&str, &str, Found); N]) {
         for (method, path, expected) in cases {
             let expected = format!("{expected:?}");

@@ -1,10 +1,10 @@
-//! A request as the endpoints see it: [`Request`], [`RequestBody`]. hyper's body type ends here.
-//! No routing, no decoding of bodies (`wire/encoding.rs`).
+//! A request as endpoints see it: [`Request`], [`RequestBody`]. hyper's body type ends here. No
+//! routing; bodies are decoded in `wire/encoding.rs`.
 //!
 //! # Memory
 //!
-//! A body is read only when its endpoint asks, up to the endpoint's limit, and within the budget of
-//! all requests (`http/budget.rs`).
+//! A body is read only when its endpoint calls [`RequestBody::read`], up to the endpoint's limit,
+//! and within the memory budget of all requests (`http/budget.rs`).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -31,31 +31,31 @@ use crate::http::budget::Budget;
 use crate::http::budget::Busy;
 use crate::http::budget::Reservation;
 
-/// Bytes of an unwanted body that are read and thrown away, so that the client comes to read the
-/// answer: most clients send everything before they look. Three times the default limit of a body.
+/// Bytes of an unwanted body that are read and discarded. Most clients read the response only after
+/// they have sent everything. Three times the default limit of a body.
 const DRAIN_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Room made at once for a body of more than one frame. A client may announce 20 MiB and send
-/// nothing, so the rest follows as bytes come.
+/// First buffer for a body of more than one frame. It grows as bytes arrive, because a client may
+/// announce 20 MiB and send nothing.
 const FIRST_ROOM_BYTES: usize = 256 * 1024;
 
-/// Longest request id taken over from a client: a traceparent has 55 characters, a pair of uuids
-/// 73.
+/// Longest request id accepted from a client: a traceparent has 55 characters, a pair of uuids 73.
 const REQUEST_ID_MAX_BYTES: usize = 128;
 
-/// Names a request, in both directions.
+/// Header with the id of a request, in both directions.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// One request. A HEAD request shows as GET; its answer's body is cut off afterwards.
+/// One request. A HEAD request appears as GET; the body of its response is removed later.
 #[derive(Debug)]
 pub struct Request {
     /// GET, POST, ...; never HEAD or OPTIONS.
     pub method: Method,
     /// All headers.
     pub headers: HeaderMap,
-    /// Who asks: the peer, or whom a trusted proxy names (`http/client_address.rs`).
+    /// Client address: the peer, or the client that a trusted proxy names
+    /// (`http/client_address.rs`).
     pub client_ip: IpAddr,
-    /// The id in the log and in the answer's `x-request-id`.
+    /// The id in the log and in `x-request-id` of the response.
     pub request_id: RequestId,
     /// The body, not yet read.
     pub body: RequestBody,
@@ -68,7 +68,7 @@ impl Request {
         self.uri.path()
     }
 
-    /// What follows the `?`, as sent; empty if nothing does.
+    /// The part after the `?`, as sent; may be empty.
     pub fn query_string(&self) -> &str {
         self.uri.query().unwrap_or_default()
     }
@@ -90,7 +90,7 @@ impl Request {
     }
 }
 
-/// Names one request in the log and in the answer. At most 128 visible ASCII characters.
+/// Id of one request in the log and in the response. At most 128 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
 
@@ -107,7 +107,7 @@ impl RequestId {
     }
 
     fn fresh() -> Self {
-        // Not `Uuid::new_v4`: that asks the kernel for randomness each time, and an id for the log
+        // Not `Uuid::new_v4`, which asks the kernel for randomness each time: an id for the log
         // need not be secret.
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
         let mut text = Uuid::encode_buffer();
@@ -129,19 +129,19 @@ impl RequestId {
 /// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than its endpoint takes.
+    /// The body is longer than the limit of its endpoint.
     #[error("the request body exceeds {limit_bytes} bytes")]
     TooLarge {
         /// The endpoint's limit.
         limit_bytes: u64,
     },
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     #[error("the client stopped sending data")]
     Slow,
     /// The connection or the chunks broke.
     #[error("the request body is broken")]
     Broken(#[source] hyper::Error),
-    /// All requests together take all the memory they may.
+    /// The memory budget of all requests is used up.
     #[error(transparent)]
     Busy(#[from] Busy),
 }
@@ -158,16 +158,16 @@ impl BodyError {
     }
 }
 
-/// A body that is still on its way.
+/// A body that is still arriving.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// Gone once there is nothing more to read.
+    /// `None` once there is nothing more to read.
     incoming: Option<Incoming>,
-    /// What [`RequestBody::peek`] has read of it: all, or why not.
+    /// The result of [`RequestBody::peek`]: the whole body, or the error.
     peeked: Option<Result<Bytes, BodyError>>,
     budget: Arc<Budget>,
     timeout: Duration,
-    /// Whether the client keeps sending even if nobody wants the body.
+    /// Whether the client keeps sending even if the endpoint does not read the body.
     sending: Sending,
     tally: Arc<BodyTally>,
 }
@@ -175,13 +175,14 @@ pub struct RequestBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     Yes,
-    /// It waits for a `100 Continue`, which hyper sends at the first read.
+    /// The client waits for a `100 Continue`, which hyper sends at the first read.
     OnDemand,
-    /// It stalled or broke off.
+    /// The body stalled or broke off.
     No,
 }
 
-/// What remains of a body for the exchange: the count, and the rest that the endpoint left.
+/// The rest of a body, for the exchange: the number of bytes received, and the part the endpoint
+/// did not read.
 #[derive(Debug, Default)]
 pub(super) struct BodyTally {
     received_bytes: AtomicU64,
@@ -205,13 +206,13 @@ impl RequestBody {
         Arc::clone(&self.tally)
     }
 
-    /// The whole body, at most `limit_bytes` of it, within the time that the settings give it. A
-    /// body that came in one piece is not copied.
+    /// Reads the whole body, at most `limit_bytes`, within `body-timeout`. A body that arrived in
+    /// one piece is not copied.
     ///
     /// # Errors
     ///
-    /// Answer with the error's problem and be done: the rest of the body is read and thrown away
-    /// before the answer goes out, as far as that is reasonable, so that the client sees it.
+    /// Return the error's problem as the response. The exchange reads and discards the rest of the
+    /// body, up to a limit, before it sends the response, so that the client sees it.
     pub async fn read(mut self, limit_bytes: u64) -> Result<Bytes, BodyError> {
         match self.peeked.take() {
             Some(Ok(body)) if length(&body) > limit_bytes => {
@@ -222,8 +223,8 @@ impl RequestBody {
         }
     }
 
-    /// The body as [`RequestBody::read`] reads it, which may still do so and gets the same; `None`
-    /// if that will fail.
+    /// Reads the body and keeps it: a later [`RequestBody::read`] returns the same. `None` if that
+    /// will fail.
     pub async fn peek(&mut self, limit_bytes: u64) -> Option<&Bytes> {
         if self.peeked.is_none() {
             self.peeked = Some(self.read_now(limit_bytes).await);
@@ -262,7 +263,7 @@ impl RequestBody {
         while let Some(piece) = self.next().await? {
             grow(&mut reservation, &piece, limit_bytes)?;
             if body.capacity() - body.len() < piece.len() {
-                // Doubling, but never beyond what is announced.
+                // Doubling, but never beyond the announced length.
                 let rest = piece.len() + self.announced_bytes();
                 body.reserve_exact(rest.min(body.len()).max(piece.len()));
             }
@@ -279,7 +280,7 @@ impl RequestBody {
                 break;
             }
             match incoming.frame().await {
-                // Trailers carry nothing for us.
+                // Trailers are ignored.
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) if !piece.is_empty() => {
                         self.tally.count(&piece);
@@ -297,7 +298,7 @@ impl RequestBody {
         Ok(None)
     }
 
-    /// Bytes still to come by the length that the client announced; 0 if it did not.
+    /// Bytes still to come by the announced length; 0 without one.
     fn announced_bytes(&self) -> usize {
         let hint = self.incoming.as_ref().map_or(0, |incoming| incoming.size_hint().lower());
         usize::try_from(hint).unwrap_or(usize::MAX)
@@ -305,7 +306,7 @@ impl RequestBody {
 }
 
 impl Drop for RequestBody {
-    /// Leaves what nobody read to the exchange, which throws it away before it answers.
+    /// Leaves the unread rest to the exchange, which discards it before it sends the response.
     fn drop(&mut self) {
         if self.sending == Sending::Yes {
             *self.tally.rest.lock() = self.incoming.take();
@@ -318,14 +319,14 @@ impl BodyTally {
         self.received_bytes.fetch_add(length(piece), Ordering::Relaxed);
     }
 
-    /// Bytes received so far, thrown away ones included.
+    /// Bytes received so far, including discarded ones.
     pub(super) fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Reads and throws away what the endpoint left of the body, so that the client gets to the
-    /// answer and the connection can be used again. Gives up at 64 MiB or at `timeout`; then the
-    /// client may see a broken connection instead.
+    /// Reads and discards the part of the body that the endpoint did not read, so that the client
+    /// reads the response and the connection can be used again. Gives up at 64 MiB or at `timeout`;
+    /// then the client may see a broken connection instead.
     pub(super) async fn drain(&self, timeout: Duration) {
         let Some(mut rest) = self.rest.lock().take() else { return };
         if rest.size_hint().lower() > DRAIN_MAX_BYTES {
@@ -342,12 +343,12 @@ impl BodyTally {
                 }
             }
         };
-        // Drained or given up, the answer is the same.
+        // Drained or not, the response is the same.
         let _ = tokio::time::timeout(timeout, drained).await;
     }
 }
 
-/// Counts `piece`, which is in memory already.
+/// Reserves memory for `piece`, which is in memory already.
 fn grow(reservation: &mut Reservation, piece: &Bytes, limit_bytes: u64) -> Result<(), BodyError> {
     let has_room = reservation.add(length(piece));
     if reservation.bytes() > limit_bytes {
@@ -359,7 +360,7 @@ fn grow(reservation: &mut Reservation, piece: &Bytes, limit_bytes: u64) -> Resul
     }
 }
 
-/// Ties the reservation to the life of `body`.
+/// Ties the reservation to the lifetime of `body`.
 fn hold(reservation: Reservation, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
     Bytes::from_owner(Held { body, _reservation: reservation })
 }

@@ -1,7 +1,7 @@
-//! Answers: [`Response`], and [`Problem`], the one error envelope. The only place that turns a
-//! [`Kind`] into a status, and the only one that names error statuses.
+//! Responses: [`Response`], and [`Problem`], the error envelope. Only this file maps a [`Kind`] to
+//! a status, and only this file names error statuses.
 //!
-//! # Shape of an error
+//! # Format of an error
 //!
 //! `{"type":"validation_error","code":"invalid_payload","detail":"malformed request data",
 //! "attr":null}`, in this order; `attr` is the name of the field at fault, or null, or absent.
@@ -31,43 +31,44 @@ use hyper::header::WWW_AUTHENTICATE;
 use serde::Serialize;
 
 use crate::error::Kind;
+use crate::evaluation::EvaluationError;
 use crate::http::request::BodyError;
 
-/// Why a streamed answer broke off. The client sees a broken connection, the log the text.
+/// Why a streamed response broke off. The client sees a broken connection; the log gets the text.
 pub type StreamError = Box<dyn Error + Send + Sync>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Seconds after which a client that met an overload may come back. The SDKs take the larger of
-/// this and their own back-off.
+/// `Retry-After` in seconds for overload. The SDKs wait for the larger of this and their own
+/// back-off.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// One answer.
+/// One response.
 #[derive(Debug)]
 pub struct Response {
     /// Status.
     pub status: StatusCode,
-    /// Headers; length, date, request id and CORS are added on the way out.
+    /// Headers; length, date, request id and CORS are added when it is sent.
     pub headers: HeaderMap,
     /// Body.
     pub(super) body: Body,
-    /// What went wrong inside, for the log.
+    /// Cause of an internal failure, for the log.
     pub(super) cause: Option<Box<str>>,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) enum Body {
     Full(Bytes),
     Stream {
         pieces: Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>,
-        /// Bytes that are still to come, where that is known before they are made.
+        /// Bytes not sent yet, if the length is known in advance.
         left: Option<u64>,
     },
 }
 
 impl Body {
-    /// Bytes that are still to be sent; `None` if only the end of the stream will tell.
+    /// Bytes not sent yet; `None` if the length is known only at the end of the stream.
     pub(super) fn left(&self) -> Option<u64> {
         match self {
             Self::Full(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
@@ -100,8 +101,8 @@ impl Response {
         response
     }
 
-    /// `value` as JSON. A value that cannot be JSON (a map with keys that are no text) is a bug and
-    /// becomes a 500.
+    /// `value` as JSON. A value that has no JSON form (a map with keys that are not texts) is a bug
+    /// and becomes a 500.
     pub fn json(status: StatusCode, value: &impl Serialize) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => Self::json_bytes(status, body),
@@ -119,9 +120,9 @@ impl Response {
         Self::bytes(status, TEXT, body)
     }
 
-    /// A body that is made while it is sent, one piece at a time, as fast as the client takes it.
-    /// Dropped when the client hangs up. After an error the connection is broken off, so that no
-    /// client takes a part for the whole.
+    /// A streamed body: pieces are produced as fast as the client takes them. The stream is dropped
+    /// when the client hangs up. After an error the connection is broken off, so that no client
+    /// takes a part for the whole.
     pub fn stream(
         status: StatusCode,
         content_type: HeaderValue,
@@ -133,8 +134,8 @@ impl Response {
         response
     }
 
-    /// The same with a length of `len` bytes, which the client is told; `pieces` has to be as long,
-    /// or to fail.
+    /// The same with a `Content-Length` of `len` bytes; `pieces` has to have that length, or to
+    /// fail.
     pub fn sized_stream(
         status: StatusCode,
         content_type: HeaderValue,
@@ -178,7 +179,7 @@ pub fn status(kind: Kind) -> StatusCode {
     }
 }
 
-/// `type` and `code` of each kind of error, where nothing more special is known.
+/// Default `type` and `code` of each kind of error.
 fn names(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Invalid => ("validation_error", "invalid_input"),
@@ -194,7 +195,8 @@ fn names(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// What a client is told of a failure inside; `None` where the error's own text is for the client.
+/// Text for the client about an internal failure; `None` where the error's own text is for the
+/// client.
 fn public_detail(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Invalid
@@ -210,7 +212,7 @@ fn public_detail(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// An error as the client gets it.
+/// An error as sent to the client.
 #[derive(Debug)]
 pub struct Problem {
     status: StatusCode,
@@ -248,8 +250,8 @@ fn is_absent(attr: &&Attr) -> bool {
 }
 
 impl Problem {
-    /// An error with a code and a sentence for the client; `type` follows from the kind and `attr`
-    /// is null.
+    /// An error with a code and a text for the client; `type` follows from the kind and `attr` is
+    /// null.
     pub fn new(
         kind: Kind,
         code: impl Into<Cow<'static, str>>,
@@ -267,8 +269,8 @@ impl Problem {
         }
     }
 
-    /// The answer to any error with a kind. What the client did wrong is told in the error's words;
-    /// what went wrong inside is told in general words, and the log gets the error with its causes.
+    /// The response to any error with a kind. An error of the client is described by the error's
+    /// own text. An internal failure gets a general text; the log gets the error with its causes.
     pub fn of(kind: Kind, error: &(dyn Error + 'static)) -> Self {
         let code = names(kind).1;
         match public_detail(kind) {
@@ -277,7 +279,7 @@ impl Problem {
         }
     }
 
-    /// The same with the field at fault, none, or no `attr` at all.
+    /// The same with `attr`: the field at fault, null, or absent.
     #[must_use]
     pub fn with_attr(mut self, attr: Attr) -> Self {
         self.attr = attr;
@@ -309,14 +311,14 @@ impl Problem {
         Self::new(Kind::Invalid, "invalid_payload", detail)
     }
 
-    /// No project answers to the token (the API specification, Errors).
+    /// No project has the token (the API specification, Errors).
     pub fn invalid_api_key() -> Self {
         let detail = "Project API key invalid. It is the `api_token` of a project in \
                       /api/projects/.";
         Self::new(Kind::Unauthorized, "invalid_api_key", detail).with_attr(Attr::Absent)
     }
 
-    /// A personal key that nobody holds (the API specification, Errors).
+    /// No user has the personal key (the API specification, Errors).
     pub fn invalid_personal_api_key() -> Self {
         let detail = "Invalid Personal API key.";
         let problem = Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail);
@@ -329,7 +331,7 @@ impl Problem {
         Self::new(Kind::Unauthorized, "not_authenticated", detail).challenged()
     }
 
-    /// A management request with a credential that is none.
+    /// A management request with an invalid credential.
     pub fn authentication_failed(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unauthorized, "authentication_failed", detail).challenged()
     }
@@ -339,12 +341,12 @@ impl Problem {
         self
     }
 
-    /// The credential is not for this.
+    /// The credential does not grant this.
     pub fn permission_denied(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Forbidden, "permission_denied", detail)
     }
 
-    /// The object is not there. `Not found.` unless the project or organization is what misses.
+    /// The object does not exist. `Not found.`, except for a missing project or organization.
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::NotFound, "not_found", detail)
     }
@@ -358,24 +360,24 @@ impl Problem {
         problem
     }
 
-    /// The same in other words.
+    /// The same with another text.
     pub fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// The body of a management request is not JSON; `reason` as the parser says it.
+    /// The body of a management request is not JSON; `reason` is the parser's text.
     pub fn parse_error(reason: &dyn fmt::Display) -> Self {
         let detail = format!("JSON parse error - {reason}");
         Self::request(StatusCode::BAD_REQUEST, "parse_error", detail)
     }
 
-    /// The body has a media type that the endpoint does not read.
+    /// The endpoint does not read the media type of the body.
     pub fn unsupported_media_type(media_type: &str) -> Self {
         let detail = format!("Unsupported media type \"{media_type}\" in request.");
         Self::request(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
     }
 
-    /// The endpoint has none of the media types that `Accept` asks for.
+    /// The endpoint has none of the media types of `Accept`.
     pub fn not_acceptable() -> Self {
         let detail = "Could not satisfy the request Accept header.";
         Self::request(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail)
@@ -387,7 +389,8 @@ impl Problem {
         Self::request(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_fields", detail)
     }
 
-    /// The key may ask again after `wait`; the words are those of Django REST Framework.
+    /// The key has exceeded its rate limit and may retry after `wait`; the text is that of Django
+    /// REST Framework.
     pub fn throttled(wait: Duration) -> Self {
         let seconds = u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
         let unit = if seconds == 1 { "second" } else { "seconds" };
@@ -395,7 +398,7 @@ impl Problem {
         Self::too_many_requests("throttled", detail).retry_after(seconds)
     }
 
-    /// The client has more than its part.
+    /// The client has exceeded its quota.
     pub fn too_many_requests(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::request(StatusCode::TOO_MANY_REQUESTS, code, detail).with_type("throttled_error")
     }
@@ -407,7 +410,7 @@ impl Problem {
         self
     }
 
-    /// What only HTTP can get wrong, hence has no kind.
+    /// An error that only HTTP has, hence without a kind.
     fn request(
         status: StatusCode,
         code: &'static str,
@@ -418,10 +421,16 @@ impl Problem {
     }
 }
 
+impl From<EvaluationError> for Problem {
+    fn from(error: EvaluationError) -> Self {
+        Self::of(error.kind(), &error)
+    }
+}
+
 impl From<BodyError> for Problem {
     fn from(error: BodyError) -> Self {
         match &error {
-            // The client was slow, not the server: 408, not the 504 of its kind.
+            // The client was slow, not the server: 408 and not the 504 of this kind.
             BodyError::Slow => {
                 Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", error.to_string())
             }
@@ -445,7 +454,8 @@ impl From<Problem> for Response {
             detail: &problem.detail,
             attr: &problem.attr,
         };
-        // Text only, so this cannot fail; if it did, an empty body would still have the status.
+        // The envelope contains only text, so this cannot fail; if it did, an empty body would
+        // still have the status.
         let body = serde_json::to_vec(&envelope).unwrap_or_default();
         let mut response = Self::json_bytes(problem.status, body);
         response.headers.extend(problem.header);

@@ -1,7 +1,7 @@
-//! (method, path) -> [`Route`] -> answer. The endpoints stand in two tables, the public ones in
-//! [`public`], those of management in [`table`]; here is what all of the latter need: who asks,
-//! whether they may, how the answer is to be written. The only place that sees the whole [`App`]; a
-//! route function gets it and takes what it needs.
+//! Router: finds the endpoint of a request and runs it. The public endpoints are listed in [`public`],
+//! the management endpoints in [`table`]. This file does what all management endpoints need:
+//! authentication, rate limit, permissions, format of the response. Only the router has the whole
+//! [`App`]; a route function gets it and takes what it needs.
 
 use std::sync::Arc;
 
@@ -53,24 +53,24 @@ pub struct Router {
     definitions: local_evaluation::Cache,
     throttle: Throttle,
     subscribers: flag_events::Subscribers,
-    /// Begins when the server stops, so that answers without an end come to one.
+    /// Cancelled when the server stops; ends the streams that have no other end.
     ending: Shutdown,
-    /// What proves that an asker may read the data directory; stands in its lock file.
+    /// Secret in the lock file. It proves that a command may read the data directory.
     secret: Arc<str>,
 }
 
-/// What a request is for.
+/// The endpoint of a request.
 #[derive(Debug)]
 pub enum Route {
     /// One of [`public::PUBLIC`].
     Public(Public),
-    /// From a command of the same user.
+    /// Internal endpoint, for commands of the same user.
     Internal(Internal),
     /// One of [`table::TABLE`].
     Managed(Managed),
-    /// The path exists, with these methods.
+    /// The path exists, with the methods of this `Allow` header.
     WrongMethod(String),
-    /// Nothing has this path.
+    /// No endpoint has this path.
     Unknown,
 }
 
@@ -107,9 +107,9 @@ impl Route {
     }
 }
 
-/// An answer, or what comes to one. A future for all endpoints has the size of the largest, and every
-/// request would pay for it several times, since it is moved about before it begins; so each has one of
-/// its own, on the heap.
+/// A response that is ready, or a future of one. Each endpoint has a boxed future of its own: one
+/// future for all endpoints would have the size of the largest, and every request would move it several
+/// times before the first poll.
 enum Answering<'a> {
     Now(Result<Response, Problem>),
     Later(Answer<'a>),
@@ -132,7 +132,7 @@ impl Router {
         Self { app, definitions, throttle, subscribers, ending, secret }
     }
 
-    /// Answers at once what waits for nothing, and begins everything else.
+    /// Answers at once if the endpoint waits for nothing; else returns its future.
     fn answer(&self, route: Route, request: Request) -> Answering<'_> {
         match route {
             Route::Public(public) => self.answer_public(public, request),
@@ -184,8 +184,8 @@ impl Router {
         }
     }
 
-    /// What all management endpoints have in common: first who asks, and whether not too often, then
-    /// of which project, then whether the key may, then the form of the answer.
+    /// Steps common to all management endpoints: authenticates the key, checks its rate limit, finds
+    /// the project, checks the permissions of the key, chooses the format of the response.
     async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, owner, parameters, suffix } = managed;
         let in_body = auth::key_in_body(&mut request).await;
@@ -215,7 +215,7 @@ impl Router {
 }
 
 impl Router {
-    /// Has it written down that a key was used. Nobody waits for that.
+    /// Records the use of a key in the background.
     fn note_use(&self, key: &Arc<PersonalKey>) {
         if key.is_use_noted(self.app.clock.now()) {
             return;

@@ -1,5 +1,5 @@
-//! The endpoints, one file per family. A route turns a request into a call of a handle, and what
-//! comes back into an answer; it decides nothing itself.
+//! The endpoints, one file per family. A route function translates a request into a call of an
+//! engine, and the result into a response; it contains no decisions.
 
 #![expect(
     clippy::missing_errors_doc,

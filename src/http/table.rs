@@ -1,13 +1,13 @@
-//! The management endpoints on one screen: [`TABLE`]. One line each: methods, path, the scope that
-//! a key needs, the function. [`find`] looks a request up.
+//! Table of the management endpoints: [`TABLE`]. One row each: methods, path, the scope that a key needs,
+//! the route function. [`find`] looks up a request.
 //!
 //! # Paths
 //!
-//! `P` is `/api/projects/:project`, and `/api/environments/:project`, which is the same thing under
-//! PostHog's newer name. `O` is `/api/organizations/:organization`. A `:name` stands for any one part. The
-//! trailing slash may be left out. The first line whose path fits decides, so a word stands before
-//! a `:name` in its place; a test sees to it. Old paths without a project (`/api/person/`) mean the
-//! project that the asker uses.
+//! `P` is `/api/projects/:project` and its alias `/api/environments/:project`, PostHog's newer name. `O`
+//! is `/api/organizations/:organization`. A `:name` matches any one segment. The trailing slash is
+//! optional. The first row whose path matches wins, so a fixed segment is listed before a `:name` in its
+//! position; a test checks that. Old paths without a project (`/api/person/`) use the current project of
+//! the caller.
 
 use std::borrow::Cow;
 
@@ -49,14 +49,14 @@ use crate::http::routes::roles;
 use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
 
-/// A function of a project.
+/// A route function of a project.
 macro_rules! of_project {
     ($function:path) => {
         Run::Project(|app, call| Box::pin($function(app, call)))
     };
 }
 
-/// A function outside of projects.
+/// A route function outside of projects.
 macro_rules! of_account {
     ($function:path) => {
         Run::Account(|app, call| Box::pin($function(app, call)))
@@ -236,10 +236,10 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
 ];
 
-/// The parameter by which a list of flags asks when they were last called, as events tell it.
+/// The parameter with which a list of flags depends on the time of the last call, which comes from events.
 const STALE: (&str, &str) = ("active", "stale");
 
-/// Paths of before there were projects in them, and what of the current project they mean.
+/// Old paths without a project, and the path within the current project that each maps to.
 const FLAT: &[(&str, &str)] = &[
     ("cohort", "cohorts"),
     ("event", "events"),
@@ -249,32 +249,32 @@ const FLAT: &[(&str, &str)] = &[
     ("property_definition", "property_definitions"),
 ];
 
-/// What begins the paths of endpoints whose answers are compressed.
+/// Prefixes of the paths whose responses are compressed.
 const COMPRESSED: [&str; 5] =
     ["P/event_definitions/", "P/events/", "P/persons/", "P/property_definitions/", "P/query/"];
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Methods with a space between, such as `PUT PATCH`.
+    /// Methods, separated by spaces, such as `PUT PATCH`.
     methods: &'static str,
-    /// The path as the table writes it; also the name in metrics and logs.
+    /// The path in the table; also the name in metrics and logs.
     pub path: &'static str,
-    /// What a key must grant, such as `person:read`.
+    /// The scope that a key needs, such as `person:read`.
     pub scope: &'static str,
-    /// The forms of the answer.
+    /// The formats of the response.
     pub renderings: Renderings,
-    /// Whether the methods show in `Allow`.
+    /// Whether `Allow` lists the methods.
     is_allowed: bool,
-    /// Whether it looks at events or persons, of which there may be very many.
+    /// Whether it reads events or persons, which may be very many.
     is_analytics: bool,
-    /// The parameter, and its value in small letters, with which alone it does.
+    /// The parameter, with its value in lower case, that makes a request an analytics request.
     analytics_with: Option<(&'static str, &'static str)>,
-    /// What answers.
+    /// The route function.
     pub run: Run,
 }
 
-/// What answers, by what it needs to know of the asker.
+/// The route function, by the kind of caller that it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// An endpoint of a project.
@@ -290,43 +290,42 @@ const fn at(methods: &'static str, path: &'static str, scope: &'static str, run:
 }
 
 impl Endpoint {
-    /// Its answer may also be CSV.
+    /// The response may also be CSV.
     const fn or_csv(mut self) -> Self {
         self.renderings = Renderings::JsonOrCsv;
         self
     }
 
-    /// It chooses the form of its answer by the body.
+    /// The body selects the format of the response.
     const fn own_rendering(mut self) -> Self {
         self.renderings = Renderings::Own;
         self
     }
 
-    /// It looks at events or persons, of which there may be very many, so the lower limits of keys are
-    /// for it.
+    /// It reads events or persons, which may be very many; the analytics rate limits of keys apply to it.
     const fn analytics(mut self) -> Self {
         self.is_analytics = true;
         self
     }
 
-    /// The same, if a parameter of the request has this value.
+    /// The same, only for requests where a parameter has this value.
     const fn analytics_with(mut self, parameter: (&'static str, &'static str)) -> Self {
         self.analytics_with = Some(parameter);
         self
     }
 
-    /// `Allow` does not tell its methods: it refuses in its own words, or is another name.
+    /// `Allow` does not list its methods: it has an error text of its own, or is an alias.
     const fn unlisted(mut self) -> Self {
         self.is_allowed = false;
         self
     }
 
-    /// The methods that it takes.
+    /// The methods of the endpoint.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.split(' ')
     }
 
-    /// Whether a request to it looks at events or persons; `query` is the value of a parameter of it.
+    /// Whether a request reads events or persons; `query` returns the value of a query parameter.
     pub fn is_analytics<'q>(&self, query: impl Fn(&str) -> Option<Cow<'q, str>>) -> bool {
         let has = |(name, wanted): (&str, &str)| {
             query(name).is_some_and(|value| value.to_lowercase() == wanted)
@@ -334,7 +333,7 @@ impl Endpoint {
         self.is_analytics || self.analytics_with.is_some_and(has)
     }
 
-    /// Whether its answers are compressed for clients that take that.
+    /// Whether responses are compressed for clients that accept it.
     pub fn is_compressed(&self) -> bool {
         COMPRESSED.iter().any(|begin| self.path.starts_with(begin))
     }
@@ -344,34 +343,34 @@ impl Endpoint {
     }
 }
 
-/// What was found for a path.
+/// The result of a look-up.
 #[derive(Debug)]
 pub enum Found {
     /// An endpoint.
     Endpoint(Managed),
-    /// The path exists, with the methods of this `Allow`.
+    /// The path exists, with the methods of this `Allow` header.
     WrongMethod(String),
-    /// Nothing has this path.
+    /// No endpoint has this path.
     Nothing,
 }
 
-/// An endpoint, and what its path says.
+/// An endpoint, with the values from its path.
 #[derive(Debug)]
 pub struct Managed {
-    /// The line of the table.
+    /// The row of the table.
     pub endpoint: &'static Endpoint,
-    /// The project that the path names, or the organization; empty for what is of neither.
+    /// The project or organization in the path; empty for an endpoint without one.
     pub owner: String,
-    /// The values of the `:names`, with the organization before them.
+    /// The values of the `:names`, with the organization as the first.
     pub parameters: Vec<String>,
-    /// What the suffix of the path asks for.
+    /// The format that the suffix of the path selects.
     pub suffix: Option<Rendering>,
 }
 
-/// Finds the endpoint of a path, which may have a query neither nor a host.
+/// Finds the endpoint of a path, which contains neither a query nor a host.
 pub fn find(method: &str, path: &str) -> Found {
     let path = path.strip_suffix('/').unwrap_or(path);
-    // A suffix counts only where there is something to choose; elsewhere it is part of an id.
+    // A suffix is recognized only if the endpoint has several formats; otherwise it is part of an id.
     let (stem, suffix) = Rendering::of_suffix(path);
     let with_suffix = suffix.and_then(|_| Located::of(stem)).map(|located| {
         located.endpoints().filter(|(line, _)| line.renderings == Renderings::JsonOrCsv).collect()
@@ -388,14 +387,14 @@ pub fn find(method: &str, path: &str) -> Found {
     choose(method, located.owner, lines, suffix)
 }
 
-/// The line for `method` among those that fit a path.
+/// The row for `method` among the rows that match a path.
 fn choose(
     method: &str,
     owner: String,
     lines: Vec<(&'static Endpoint, Vec<String>)>,
     suffix: Option<Rendering>,
 ) -> Found {
-    // All lines of the path that stands first, wherever they stand.
+    // All rows with the same path as the first match, wherever they are in the table.
     let Some(path) = lines.first().map(|(line, _)| line.path) else { return Found::Nothing };
     let mut allowed: Vec<&str> = Vec::new();
     for (endpoint, parameters) in lines {
@@ -412,7 +411,7 @@ fn choose(
     Found::WrongMethod(allow(allowed))
 }
 
-/// What `Allow` says of a path that takes these methods: HEAD where there is GET, OPTIONS everywhere.
+/// The `Allow` header of a path with these methods: adds HEAD if there is GET, and OPTIONS.
 pub fn allow(mut methods: Vec<&str>) -> String {
     if methods.contains(&"GET") {
         methods.push("HEAD");
@@ -421,16 +420,16 @@ pub fn allow(mut methods: Vec<&str>) -> String {
     methods.join(", ")
 }
 
-/// A path taken apart.
+/// A path split into root, owner and segments.
 #[derive(Debug)]
 struct Located<'p> {
     root: Root,
-    /// The project or organization; empty without.
+    /// The project or organization; empty without one.
     owner: String,
     parts: Vec<&'p str>,
 }
 
-/// What a path begins with.
+/// The prefix of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Root {
     Project,
@@ -439,7 +438,7 @@ enum Root {
 }
 
 impl<'p> Located<'p> {
-    /// Takes apart a path without its trailing slash; `None` if it is not of the management API.
+    /// Splits a path without its trailing slash; `None` if it is not in the management API.
     fn of(path: &'p str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix("/api/")?.split('/').collect();
         let located = |root, owner: &str, parts: &[&'p str]| {
@@ -467,12 +466,12 @@ impl<'p> Located<'p> {
         }
     }
 
-    /// The lines of the table that fit, with the values of their `:names`.
+    /// The rows of the table that match, with the values of their `:names`.
     fn endpoints(&self) -> impl Iterator<Item = (&'static Endpoint, Vec<String>)> {
         TABLE.iter().filter_map(|line| Some((line, self.parameters(line.path)?)))
     }
 
-    /// The values of the `:names` of a path of the table, if it fits.
+    /// The values of the `:names` of a path of the table, if it matches.
     fn parameters(&self, path: &str) -> Option<Vec<String>> {
         let (root, rest) = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
             (Some(rest), _) => (Root::Project, rest),
@@ -484,8 +483,7 @@ impl<'p> Located<'p> {
         }
         let mut own = rest.split('/').filter(|part| !part.is_empty());
         let mut values = Vec::new();
-        // Who asks outside of projects has no project that says the organization, so it is the first
-        // value.
+        // Outside of projects no project determines the organization, so it is the first value.
         if root == Root::Organization {
             values.push(self.owner.clone());
         }

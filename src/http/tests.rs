@@ -1,4 +1,5 @@
-//! The front end over real sockets: a server on a free port, clients that write raw bytes.
+//! Tests of the HTTP front end over real sockets: a server on a free port, clients that write raw
+//! bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,10 +35,10 @@ mod http2;
 mod log;
 mod requests;
 
-/// Longer than anything here takes; a test that waits so long has failed.
+/// Longer than any test takes; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A limit that is hit on purpose; not so short that a busy machine hits it by itself.
+/// A time-out that a test reaches on purpose; long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(500);
 
 fn limits() -> Limits {
@@ -52,7 +53,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Endpoints that do one thing each. `gate` lets `/slow` finish; `dropped` tells that it ended.
+/// Endpoints that do one thing each. `gate` lets `/slow` finish; `dropped` signals that it ended.
 struct Endpoints {
     gate: Semaphore,
     entered: Semaphore,
@@ -106,7 +107,7 @@ impl Handler for Endpoints {
                 let pieces = futures::stream::iter(pieces);
                 Response::stream(StatusCode::OK, HeaderValue::from_static("text/csv"), pieces)
             }
-            // Of 13 bytes both; the second announces more than it has.
+            // Both have 13 bytes; the second announces more.
             ("GET", path @ ("/sized-stream" | "/short-stream")) => {
                 let pieces = ["one ", "two ", "three"].map(|piece| Ok(Bytes::from(piece)));
                 let pieces = futures::stream::iter(pieces);
@@ -116,7 +117,8 @@ impl Handler for Endpoints {
             }
             ("GET", "/broken-stream") => {
                 let pieces = [Ok(Bytes::from("one ")), Err("spilled".into())];
-                // A pause before each, or the first would not be sent before the second breaks.
+                // A pause before each; otherwise the first would not be sent before the second
+                // fails.
                 let pieces = futures::stream::iter(pieces).then(async |piece| {
                     tokio::task::yield_now().await;
                     piece
@@ -162,7 +164,7 @@ impl Server {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), unread: Vec::new() }
     }
 
-    /// Sends `request` on a connection of its own and returns the answer.
+    /// Sends `request` on a new connection and returns the response.
     async fn ask(&self, request: &str) -> Answer {
         let mut client = self.connect().await;
         client.send(request.as_bytes()).await;
@@ -216,7 +218,7 @@ impl Client {
         }
     }
 
-    /// One answer: by its length, or to the end of the connection (chunks as they come).
+    /// One response: by its length, or to the end of the connection (chunks not decoded).
     async fn answer(&mut self) -> Answer {
         let head = self.head().await.expect("an answer before the connection ends");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,9 +1,9 @@
-//! How often one personal key may ask: [`Throttle`]. Off unless the operator sets a limit.
+//! Rate limits of personal keys: [`Throttle`]. Off unless the operator sets a limit.
 //!
-//! A key that has not asked for a while may ask as often as the limit says at once, and then again
-//! as time goes on (the generic cell rate algorithm); PostHog counts the requests of the last minute,
-//! which comes to the same for who stays below. Questions about persons and events may have limits of
-//! their own besides. What SDKs send is not limited.
+//! The generic cell rate algorithm: an unused key may send as many requests as the limit at once, and
+//! gets new ones at a constant rate. PostHog counts the requests of the last minute, which is equivalent
+//! for clients below the limit. Requests about persons and events may have additional limits. Requests
+//! of SDKs are not limited.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -19,22 +19,21 @@ use crate::config::http::HttpConfig;
 use crate::http::response::Problem;
 use crate::metadata::accounts::KeyId;
 
-/// Time between two looks for keys that may ask as often as the limit says again, and need not be
-/// remembered.
+/// Interval at which keys are removed that have their full limit again.
 const FORGET_PAUSE: Duration = Duration::from_secs(60);
 
-/// One limit. It remembers a time for each key that asked lately.
+/// One limit. It stores a time for each recently used key.
 type Limit = RateLimiter<KeyId, DashMapStateStore<KeyId>, Time, NoOpMiddleware<Duration>>;
 
 /// The limits of all keys.
 #[derive(Debug)]
 pub struct Throttle {
     clock: Clock,
-    /// Of all requests.
+    /// For all requests.
     limits: Vec<Limit>,
-    /// Of those about persons and events, which count as requests too.
+    /// Additional limits for requests about persons and events.
     analytics: Vec<Limit>,
-    /// When keys were forgotten last.
+    /// When unused keys were last removed.
     forgotten_at: Mutex<Duration>,
 }
 
@@ -50,7 +49,7 @@ impl governor::clock::Clock for Time {
 }
 
 impl Throttle {
-    /// The limits that the operator set.
+    /// The limits of the settings.
     pub fn new(config: &HttpConfig, clock: &Clock) -> Self {
         let limit = |max: Option<NonZeroU32>, quota: fn(NonZeroU32) -> Quota| {
             max.map(|max| RateLimiter::dashmap_with_clock(quota(max), Time(clock.clone())))
@@ -70,11 +69,11 @@ impl Throttle {
         }
     }
 
-    /// Counts a request of a key, which `is_analytics` if it is about persons or events.
+    /// Counts a request of a key; `is_analytics` if it is about persons or events.
     ///
     /// # Errors
     ///
-    /// 429: it asked too often.
+    /// 429 if the key has exceeded a limit.
     pub fn check(&self, key: KeyId, is_analytics: bool) -> Result<(), Problem> {
         self.forget();
         let analytics = self.analytics.iter().filter(|_| is_analytics);
@@ -87,8 +86,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// Forgets the keys that have not asked for as long as their limit looks back. Keys come and go, and
-    /// the server may run for years.
+    /// Removes the keys that are unused for the period of their limit, so that the table does not grow
+    /// while the server runs for years.
     fn forget(&self) {
         let now = self.clock.monotonic();
         let Some(mut forgotten_at) = self.forgotten_at.try_lock() else { return };
@@ -128,7 +127,7 @@ mod tests {
     }
 
     /// Status, seconds of `Retry-After`, and body.
-    fn told(problem: Problem) -> (u16, String, serde_json::Value) {
+    fn parts(problem: Problem) -> (u16, String, serde_json::Value) {
         let response = Response::from(problem);
         let seconds = response.headers["retry-after"].to_str().unwrap().to_owned();
         let Body::Full(body) = &response.body else { panic!("it is not streamed") };
@@ -140,7 +139,7 @@ mod tests {
         let clock = Clock::test(UnixMicros(1_000_000));
         let limits = ["--key-requests-per-minute-max=3", "--key-requests-per-hour-max=5"];
         let throttle = throttle(&limits, &clock);
-        let ask = |key: i64| throttle.check(KeyId(key), true).map_err(told);
+        let ask = |key: i64| throttle.check(KeyId(key), true).map_err(parts);
         for _ in 0..3 {
             assert!(ask(1).is_ok() && ask(2).is_ok());
         }
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(ask(1), refused(15), "seconds are rounded up");
         clock.advance(Duration::from_secs(60));
         assert!(ask(1).is_ok() && ask(1).is_ok(), "the minute is over");
-        // Five in an hour are one in twelve minutes, of which a minute is over.
+        // Five in an hour are one in twelve minutes, of which one minute has passed.
         assert_eq!(ask(1), refused(12 * 60 - 65));
         assert!(ask(3).is_ok());
     }
@@ -165,10 +164,10 @@ mod tests {
         let limits =
             ["--key-requests-per-minute-max=4", "--key-analytics-requests-per-minute-max=2"];
         let throttle = throttle(&limits, &clock);
-        let ask = |is_analytics| throttle.check(KeyId(1), is_analytics).map_err(told);
+        let ask = |is_analytics| throttle.check(KeyId(1), is_analytics).map_err(parts);
         assert!(ask(true).is_ok() && ask(true).is_ok());
         let seconds = |result: Result<(), (u16, String, serde_json::Value)>| result.unwrap_err().1;
-        // One in thirty seconds. What was refused for that does not count among all.
+        // One in thirty seconds. A request refused by this limit does not count for the general limit.
         assert_eq!((seconds(ask(true)), seconds(ask(true))), ("30".to_owned(), "30".to_owned()));
         assert!(ask(false).is_ok() && ask(false).is_ok());
         assert_eq!(seconds(ask(false)), "15");

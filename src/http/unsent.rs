@@ -1,9 +1,9 @@
-//! Pieces of answers that HTTP/2 keeps until the client lets it send them: [`Unsent`].
+//! Pieces of HTTP/2 responses that the client's flow control does not let through yet: [`Unsent`].
 //!
-//! An HTTP/2 client says how many bytes of an answer it will take, and may say none. The server's
-//! socket is idle then, and nothing blocks: only the age of a piece tells that the client does not
-//! take it. A piece therefore counts from when it is handed over until it is dropped, which is when
-//! it has been sent.
+//! An HTTP/2 client sets how many bytes of a response it accepts, and may set none. The server's
+//! socket is idle then and nothing blocks; only the age of a piece shows that the client does not
+//! read. A piece counts as unsent from when it is handed to hyper until it is dropped, which is
+//! when it has been sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::http::budget::Share;
+use crate::http::budget::MemoryPermit;
 
-/// Longest piece of an answer that is handed to HTTP/2 at once, so that a client that takes a few
-/// KiB in `body-timeout` is not taken for one that stalls. Also the largest frame that clients
-/// accept unless they say otherwise.
+/// Longest piece of a response that is handed to HTTP/2 at once. It is small, so that a client that
+/// reads a few KiB per `body-timeout` does not count as stalled. Also the largest frame that
+/// clients accept by default.
 pub(super) const PIECE_MAX_BYTES: usize = 16 * 1024;
 
-/// The pieces of one connection.
+/// The unsent pieces of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Unsent(Mutex<Pieces>);
 
 #[derive(Debug, Default)]
 struct Pieces {
     next: u64,
-    /// When each was handed over, in that order.
+    /// Pieces by the time at which they were handed over.
     since: BTreeMap<u64, u64>,
 }
 
 impl Unsent {
-    /// `piece`, noted as unsent from `now` on until it is dropped; `share` lives as long.
+    /// Registers `piece` as unsent from `now` until it is dropped; `permit` lives as long.
     pub(super) fn hold(
         self: &Arc<Self>,
         now: u64,
         piece: Bytes,
-        share: Option<Arc<Share>>,
+        permit: Option<Arc<MemoryPermit>>,
     ) -> Bytes {
         let mut pieces = self.0.lock();
         let number = pieces.next;
@@ -43,23 +43,23 @@ impl Unsent {
         pieces.since.insert(number, now);
         drop(pieces);
         let unsent = Arc::clone(self);
-        Bytes::from_owner(Piece { bytes: piece, _share: share, noted: Some((unsent, number)) })
+        Bytes::from_owner(Piece { bytes: piece, _permit: permit, noted: Some((unsent, number)) })
     }
 
-    /// When the oldest of them was handed over.
+    /// When the oldest unsent piece was handed over.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.0.lock().since.first_key_value().map(|(_, since)| *since)
     }
 }
 
-/// `piece`, which keeps `share` as long as it lives.
-pub(super) fn with_share(piece: Bytes, share: Arc<Share>) -> Bytes {
-    Bytes::from_owner(Piece { bytes: piece, _share: Some(share), noted: None })
+/// `piece`, which keeps `permit` as long as it lives.
+pub(super) fn with_permit(piece: Bytes, permit: Arc<MemoryPermit>) -> Bytes {
+    Bytes::from_owner(Piece { bytes: piece, _permit: Some(permit), noted: None })
 }
 
 struct Piece {
     bytes: Bytes,
-    _share: Option<Arc<Share>>,
+    _permit: Option<Arc<MemoryPermit>>,
     noted: Option<(Arc<Unsent>, u64)>,
 }
 

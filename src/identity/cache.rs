@@ -1,9 +1,9 @@
-//! What is remembered of committed rows: [`Caches`] for the writer, so that the usual op touches no
-//! database; [`Decoded`] for readers, so that a row is not parsed for each request of its person.
+//! Caches of committed rows. [`Caches`] is the writer's: most operations need no database read.
+//! [`Decoded`] is the readers': a row is not parsed for each request of its person.
 //!
-//! Only the writer reads and fills the first; readers take a snapshot of the database, which a cache
-//! that is filled after the commit would not agree with. They always read the row, and the second
-//! saves them no more than its decoding.
+//! Only the writer reads and fills [`Caches`]: readers use snapshots of the database, and a cache
+//! filled after the commit would not match them. Readers always read the row; [`Decoded`] saves
+//! them only the parsing.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use serde_json::Value;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::auto_set::Settled;
 use crate::identity::codec;
-use crate::identity::lifted::Settled;
 use crate::identity::person::Person;
 
 /// Memory of one known id: slab entry, index, and half the ghost of an evicted one. quick_cache 0.7
-/// reports 73 with 150,000 entries; up to half as much again just after its vectors have doubled.
+/// reports 73 bytes with 150,000 entries; up to half as much again just after its vectors have
+/// doubled.
 const ID_ENTRY_BYTES: u64 = 112;
 
-/// Memory of what one person was told, likewise.
+/// Memory of the digests of one person, likewise.
 const SETTLED_ENTRY_BYTES: u64 = 144;
 
 /// Memory of one cached row beside its properties.
@@ -35,8 +36,8 @@ const ROW_ENTRY_BYTES: u64 = 256;
 /// Typical memory of a cached row, for the size of the index.
 const ROW_TYPICAL_BYTES: u64 = 4096;
 
-/// 128 bits that stand for a project and a distinct id. Two keyed hashes with seeds of this
-/// process, so nobody can construct ids that collide, and by chance it takes 2^64 ids.
+/// 128-bit fingerprint of a project and a distinct id. Two keyed hashes with seeds of this process,
+/// so that nobody can construct ids that collide; by chance it takes 2^64 ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint(u64, u64);
 
@@ -45,7 +46,7 @@ pub(super) struct Caches {
     hashers: (RandomState, RandomState),
     ids: Cache<Fingerprint, IdState, UnitWeighter, foldhash::fast::RandomState>,
     rows: Rows,
-    /// By number of the person. Apart from the rows, which are many times as large.
+    /// By number of the person. Not part of the rows, which are many times as large.
     settled: Cache<i64, Settled, UnitWeighter, foldhash::fast::RandomState>,
 }
 
@@ -62,8 +63,9 @@ impl Decoded {
         Self { rows: cache(bytes / ROW_TYPICAL_BYTES, bytes, RowWeighter) }
     }
 
-    /// The person of this row. Numbers are never used twice and no two states of a person share
-    /// version and sequence, so what was decoded from a row with the same is what is in this one.
+    /// The person of this row. Numbers are never reused, and no two states of a person have the
+    /// same version and sequence. So a cached person with the version and sequence of the row is
+    /// the person of the row.
     pub(super) fn person(&self, number: i64, row: &[u8]) -> Result<Arc<Person>, IdentityError> {
         let edition = codec::decode_person_edition(row)?;
         if let Some(known) = self.rows.get(&number)
@@ -77,7 +79,7 @@ impl Decoded {
     }
 }
 
-/// What the database knows of a distinct id.
+/// The state of a distinct id in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdState {
     /// Nothing.
@@ -129,7 +131,7 @@ impl Caches {
         self.rows.remove(&number);
     }
 
-    /// What a person was told, since it changed last.
+    /// Digests of the auto-set properties that have no effect on a person since its last change.
     pub(super) fn settled(&self, number: i64) -> Settled {
         self.settled.get(&number).unwrap_or_default()
     }
@@ -142,7 +144,7 @@ impl Caches {
         }
     }
 
-    /// Memory of the index of known ids, in bytes.
+    /// Number of entries and memory in bytes of the cache of known ids.
     #[cfg(test)]
     pub(super) fn ids_memory(&self) -> (usize, usize) {
         (self.ids.len(), self.ids.memory_used().total())

@@ -1,4 +1,4 @@
-//! What arrives: the effect of events on persons and groups, without their JSON shapes.
+//! Input of the identity store: the effect of events on persons and groups, without their JSON shapes.
 //!
 //! Ingest builds these from decoded events; it may drop all but the first [`OpKind::Touch`] of a
 //! distinct id within one record, because the others change nothing.
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::identity::lifted::Lifted;
+use crate::identity::auto_set::AutoSet;
 
 /// The effects of one log record, in the order of its events.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub enum OpKind {
     Touch,
     /// The event was stored without a person, under the uuid that the id's own person would have.
     Personless,
-    /// Changes to the properties of the id's person; creates it if need be.
+    /// Changes to the properties of the id's person; creates it if there is none.
     Update(Update),
     /// The same, if the id has a person; otherwise like [`OpKind::Personless`].
     UpdateExisting(Update),
@@ -61,70 +61,71 @@ pub enum OpKind {
         group_type: String,
         /// `$group_key`.
         key: String,
-        /// `$group_set`, merged shallowly over what is there.
+        /// `$group_set`, merged shallowly over the stored properties.
         set: Map<String, Value>,
     },
-    /// The types named in `$groups`; each gets an index at first sight.
+    /// The types named in `$groups`; each gets an index when it is first seen.
     GroupTypes(Vec<String>),
-    /// An operator takes a merge back: every distinct id that the person does not keep gets a person
-    /// of its own, without properties. The op's own distinct id is empty.
+    /// An operator splits a person: every distinct id that the person does not keep gets a new
+    /// person without properties. The op's own distinct id is empty.
     Split {
-        /// The person. If it is gone, or has more than [`OPERATION_MAX_IDS`], nothing happens.
+        /// The person. If it does not exist, or has more than [`OPERATION_MAX_IDS`], nothing happens.
         person: Uuid,
         /// The ids that it keeps.
         keep: Keep,
     },
     /// An operator changes properties. The op's own distinct id is empty.
     Change {
-        /// The person. If it is gone, nothing happens.
+        /// The person. If it does not exist, nothing happens.
         person: Uuid,
         /// The changes.
         update: Update,
     },
-    /// An operator makes a group, or changes its properties. The op's own distinct id is empty.
+    /// An operator creates a group, or changes its properties. The op's own distinct id is empty.
     ChangeGroup(GroupChange),
     /// An operator deletes a person, its events, or both. The op's own distinct id is empty.
     Delete {
-        /// The person. If it is gone, or has more than [`OPERATION_MAX_IDS`], nothing happens.
+        /// The person. If it does not exist, or has more than [`OPERATION_MAX_IDS`], nothing happens.
         person: Uuid,
-        /// What of it.
+        /// What is deleted.
         extent: Extent,
     },
 }
 
-/// Most distinct ids of a person that an operator deletes or splits. All of them change in one step of
-/// the store, which takes up to 2.5 KB of memory for each; a person with more is left as it is. Part of
-/// what records mean: another figure would replay them otherwise.
+/// Most distinct ids of a person that an operator deletes or splits. All of them change in one step
+/// of the store, which takes up to 2.5 KB of memory for each id; a person with more is left
+/// unchanged. The limit determines the meaning of records: another value would replay them
+/// differently.
 pub const OPERATION_MAX_IDS: usize = 50_000;
 
-/// What of a person an operator deletes.
+/// What an operator deletes of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The person alone. Its distinct ids stay known as those of stored events, without a person
-    /// until one is made for them anew.
+    /// The person alone. Its distinct ids stay known, because they have stored events, and have no
+    /// person until an event creates one.
     Person,
     /// All its events so far; the person stays.
     Events,
-    /// Both: its distinct ids are as if they had never been seen.
+    /// Both: its distinct ids become unknown.
     Both,
 }
 
 impl Extent {
-    /// Whether events go.
+    /// Whether events are deleted.
     pub fn has_events(self) -> bool {
         self != Self::Person
     }
 
-    /// Whether the person goes.
+    /// Whether the person is deleted.
     pub fn has_person(self) -> bool {
         self != Self::Events
     }
 }
 
-/// Which distinct ids a person keeps that is split.
+/// The distinct ids that a split person keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The one that its uuid was made from.
+    /// The one that its uuid was made from; without it, the first.
     Own,
     /// This one. If it is not one of its ids, nothing happens.
     One(String),
@@ -132,14 +133,15 @@ pub enum Keep {
     AllBut(Vec<String>),
 }
 
-/// What an operator wants of a group.
+/// An operator's change of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupChange {
-    /// The name of its type, which there has to be.
+    /// The name of its type, which has to exist.
     pub group_type: String,
     /// Its key.
     pub key: String,
-    /// Whether it is to be made. If it is there then, or otherwise is not, nothing happens.
+    /// Whether it is to be created. If the group exists then, or does not exist otherwise, nothing
+    /// happens.
     pub is_new: bool,
     /// Properties to set.
     pub set: Map<String, Value>,
@@ -147,52 +149,52 @@ pub struct GroupChange {
     pub unset: Vec<String>,
 }
 
-/// What an operation of an operator did to a person or a group: who it is about, and what was before.
+/// The effect of an operator's operation on a person or a group, for the activity log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// Whose person or group.
+    /// The project of the person or group.
     pub project: ProjectId,
     /// Sequence of the record of the operation.
     pub sequence: u64,
-    /// How many effects come before it in the record.
+    /// Its index among the effects of the record.
     pub place: u32,
-    /// When the operation was asked for.
+    /// Time of the request.
     pub at: UnixMicros,
-    /// What was done.
+    /// The effect.
     pub done: Done,
 }
 
-/// What was done, and to whom.
+/// An effect on a person or a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// To a person.
+    /// On a person.
     Person {
         /// Its integer id.
         number: i64,
         /// Its uuid before.
         uuid: Uuid,
-        /// What was done to it.
+        /// The effect.
         done: PersonDone,
     },
-    /// To a group: it was made, or properties were set or removed.
+    /// On a group: it was created, or properties were set or removed.
     Group {
         /// The index of its type.
         type_index: u8,
         /// Its key.
         key: String,
-        /// Whether it was made.
+        /// Whether it was created.
         is_new: bool,
         /// Its properties.
         properties: Difference,
     },
 }
 
-/// Properties before and after. Both have only what differs.
+/// Properties before and after; only those that differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Values of before; a key that is not here was absent.
+    /// Previous values; a key that is missing here was absent.
     pub before: Map<String, Value>,
-    /// Values of after; a key that is not here was removed.
+    /// New values; a key that is missing here was removed.
     pub after: Map<String, Value>,
 }
 
@@ -208,67 +210,67 @@ impl Difference {
     }
 }
 
-/// The properties of `all` that `other` has not with the same value.
+/// The properties of `all` that `other` lacks or has with another value.
 fn without(all: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
     let differ = all.iter().filter(|(key, value)| other.get(*key) != Some(*value));
     differ.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// What was done to a person.
+/// The effect on a person.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PersonDone {
     /// Properties were set or removed.
     Changed(Difference),
-    /// Distinct ids got persons of their own. Both are in the order in which they had come.
+    /// Distinct ids were split off. Both lists are in the order in which persons got the ids.
     Split {
-        /// All of before.
+        /// All before the split.
         before: Vec<String>,
-        /// Those that are left.
+        /// Those that the person keeps.
         after: Vec<String>,
     },
     /// It was deleted, or its events, or both.
     Deleted {
-        /// What of it.
+        /// What was deleted.
         extent: Extent,
-        /// All distinct ids of a person that was deleted, in the order in which they had come.
+        /// All distinct ids of a deleted person, in the order in which persons got them.
         distinct_ids: Vec<String>,
     },
 }
 
-/// `$set`, `$set_once` and `$unset` of one event, with what normalisation lifted from its
-/// properties.
+/// `$set`, `$set_once` and `$unset` of one event, and its auto-set properties.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     /// Written if the value differs. Wins over `set_once`.
     pub set: Map<String, Value>,
-    /// Written if the person lacks the key, or has it with null.
+    /// Written if the person lacks the key, or has it with the value null.
     pub set_once: Map<String, Value>,
     /// Removed if the person had the key before the event.
     pub unset: Vec<String>,
-    /// What normalisation lifted from the event's properties, and from the place it came from.
-    pub lifted: [Option<Lifted>; 2],
-    /// Whether noise alone is worth a write.
+    /// The auto-set properties from the event's properties, and from its GeoIP location.
+    pub auto_set: [Option<AutoSet>; 2],
+    /// The kind of event, which decides whether noise alone is written.
     pub occasion: Occasion,
 }
 
 impl Update {
-    /// Whether it changes nothing, whatever the person is like.
+    /// Whether it changes nothing, whatever the person's properties are.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
             && self.set_once.is_empty()
             && self.unset.is_empty()
-            && self.lifted.iter().flatten().all(Lifted::is_empty)
+            && self.auto_set.iter().flatten().all(AutoSet::is_empty)
     }
 
-    /// What was lifted, if it is from the properties alone, the sender said nothing else, and the
-    /// event is not about the person. What such an event did once it does not do again.
-    pub(super) fn only_lifted(&self) -> Option<&Lifted> {
+    /// The auto-set properties, if the update has nothing else, they come from the event's
+    /// properties alone, and the event is not a person event. Such an update has no effect when it
+    /// is applied again.
+    pub(super) fn only_auto_set(&self) -> Option<&AutoSet> {
         let is_plain = self.occasion == Occasion::OtherEvent
             && self.set.is_empty()
             && self.set_once.is_empty()
             && self.unset.is_empty();
-        match &self.lifted {
-            [Some(lifted), None] if is_plain => Some(lifted),
+        match &self.auto_set {
+            [Some(auto_set), None] if is_plain => Some(auto_set),
             _ => None,
         }
     }
@@ -283,11 +285,11 @@ pub enum Occasion {
     /// Any other event: if all that differs are values known to change with every page view, such
     /// as `$current_url`, the person is left as it is (PostHog's write filter).
     OtherEvent,
-    /// `$exception`, `$$heatmap`: they tell what a new person is like and never change one.
+    /// `$exception`, `$$heatmap`: they set properties of a new person and never change an existing one.
     Creation,
 }
 
-/// Whether a merge may take an identified person away.
+/// Whether a merge may merge an identified person away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     /// Refuse it: `$identify` and `$create_alias`.
@@ -299,13 +301,13 @@ pub enum Force {
 /// A rule that kept an event from having its full effect. The event itself is stored regardless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Whose event.
+    /// The project of the event.
     pub project: ProjectId,
-    /// Which event.
+    /// The event.
     pub event_id: Uuid,
     /// Its distinct id.
     pub distinct_id: String,
-    /// Which rule.
+    /// The rule.
     pub kind: WarningKind,
 }
 
@@ -322,7 +324,7 @@ pub enum WarningKind {
     PropertiesTooLarge,
     /// An id is longer than the store takes; the effect was dropped.
     IdTooLong,
-    /// The person that an operation names is gone, or has not the distinct id any more.
+    /// The person that an operation names does not exist, or no longer has the distinct id.
     PersonGone,
 }
 

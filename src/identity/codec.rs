@@ -1,4 +1,4 @@
-//! Rows and keys as bytes.
+//! Binary encoding of rows and keys.
 //!
 //! Numbers in keys are big endian, so that the order of keys is the order of numbers; all are
 //! positive.
@@ -19,7 +19,7 @@
 //! | `meta` | `count/`, project | number of persons |
 //! | `meta` | `incomplete` | nothing: records were lost that are not applied |
 //! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
-//! | `meta` | `deleting/`, key in `deletions` | JSON array of distinct ids whose events still have to go |
+//! | `meta` | `deleting/`, key in `deletions` | JSON array of distinct ids whose events are still to be deleted |
 //!
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
 //! it stays the same when the id moves to another person.
@@ -53,7 +53,7 @@ pub(super) const LISTED_KEY: &[u8] = b"listed 2";
 /// Bytes of a person before its properties.
 const PERSON_HEAD_BYTES: usize = 16 + 8 + 8 + 8 + 1;
 
-/// What has been applied and given out.
+/// The progress of the store: applied records, and the next numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counters {
     /// Sequence of the last applied record.
@@ -62,21 +62,21 @@ pub(super) struct Counters {
     pub(super) next_person: i64,
     /// Position of the next distinct id that is given to a person.
     pub(super) next_position: i64,
-    /// How far the record behind `applied` is applied.
+    /// The progress in the record behind `applied`.
     pub(super) progress: Progress,
 }
 
-/// How far a record is applied that is applied in parts. A replay brings the same ops in the same
-/// order, so it goes on behind those that are counted here.
+/// The progress in a record that is applied in parts. A replay brings the same ops in the same
+/// order, so it continues behind those that are counted here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// The record; 0 if none is begun.
     pub(super) sequence: u64,
     /// Its first ops, which are applied.
     pub(super) ops: u64,
-    /// Distinct ids that its merges moved, as far as they are limited.
+    /// Distinct ids that its merges moved and that count towards the limit.
     pub(super) moves: u64,
-    /// Requests to delete events that it made.
+    /// Requests to delete events in it that were applied.
     pub(super) marks: u32,
     /// Operations of operators in it that had an effect.
     pub(super) effects: u32,
@@ -139,7 +139,7 @@ impl Counters {
     }
 }
 
-/// The key of something of a project: the project, then `parts`.
+/// A key that begins with the project, followed by `parts`.
 pub(super) fn key(project: ProjectId, parts: &[&[u8]]) -> Vec<u8> {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
     let mut key = Vec::with_capacity(length.saturating_add(8));
@@ -148,22 +148,22 @@ pub(super) fn key(project: ProjectId, parts: &[&[u8]]) -> Vec<u8> {
     key
 }
 
-/// The key of something about a project in `meta`.
+/// A key of `meta` that belongs to a project.
 pub(super) fn meta_key(prefix: &[u8], project: ProjectId) -> Vec<u8> {
     [prefix, &project.0.to_be_bytes()].concat()
 }
 
-/// The project that a [`meta_key`] with this prefix is about.
+/// The project of a [`meta_key`] with this prefix.
 pub(super) fn meta_project(prefix: &[u8], key: &[u8]) -> Result<ProjectId, IdentityError> {
     let rest = key.strip_prefix(prefix).ok_or(IdentityError::Damaged { what: "meta key" })?;
     number(rest, "meta key").map(ProjectId)
 }
 
-/// Longest distinct id or key of a group that is looked up. What is stored is far shorter, and the
+/// Longest distinct id or group key that is looked up. Stored ones are far shorter, and the
 /// database panics at keys beyond 64 KiB.
 pub(super) const TEXT_MAX_BYTES: usize = 32 << 10;
 
-/// The key that says that a person with this uuid was split.
+/// The key that marks this uuid as one of a split person.
 pub(super) fn split_key(project: ProjectId, uuid: Uuid) -> Vec<u8> {
     [SPLIT_PREFIX, &project.0.to_be_bytes(), uuid.as_bytes()].concat()
 }
@@ -181,12 +181,12 @@ pub(super) fn deletion_key(place: Place) -> Vec<u8> {
     key(place.project, &[&place.sequence.to_be_bytes(), &place.ordinal.to_be_bytes()])
 }
 
-/// The key of what such a request still has to do.
+/// The key of the distinct ids of a request to delete events that is not finished.
 pub(super) fn deleting_key(place: Place) -> Vec<u8> {
     [DELETING_PREFIX, &deletion_key(place)].concat()
 }
 
-/// The place in a [`deleting_key`].
+/// The request of a [`deleting_key`].
 pub(super) fn decode_deleting_key(key: &[u8]) -> Result<Place, IdentityError> {
     const WHAT: &str = "key of a deletion";
     let rest = key.strip_prefix(DELETING_PREFIX);
@@ -207,7 +207,7 @@ pub(super) fn decode_deleting(bytes: &[u8]) -> Result<Vec<Box<str>>, IdentityErr
     serde_json::from_slice(bytes).map_err(|_| IdentityError::Damaged { what: "deletion" })
 }
 
-/// Uuid (16 bytes), asked for at (8), done at (8) or nothing.
+/// Uuid (16 bytes), time of the request (8), time it was finished (8) or nothing.
 pub(super) fn encode_deletion(deletion: &Deletion) -> Vec<u8> {
     let mut bytes = deletion.person.as_bytes().to_vec();
     bytes.extend_from_slice(&deletion.asked_at.0.to_be_bytes());
@@ -249,22 +249,22 @@ pub(super) fn decode_override_key(bytes: &[u8]) -> Result<(ProjectId, Uuid), Ide
     Ok((project, Uuid::from_bytes(rest.take()?)))
 }
 
-/// The place of a person in lists: `created_at` descending, then uuid descending.
+/// The key of a person in the order of lists: `created_at` descending, then uuid descending.
 pub(super) fn listed_key(project: ProjectId, created_at: UnixMicros, uuid: Uuid) -> Vec<u8> {
-    // With the sign turned round, the order of the bytes is that of the numbers.
+    // With the sign bit flipped, the order of the bytes is the order of the numbers.
     let ascending = u64::from_be_bytes(created_at.0.to_be_bytes()) ^ (1 << 63);
     let uuid = !uuid.as_u128();
     key(project, &[&(!ascending).to_be_bytes(), &uuid.to_be_bytes()])
 }
 
-/// The property by which persons are looked up besides their ids.
+/// The property that has an index.
 pub(super) const EMAIL: &str = "email";
 
 /// Namespace of [`email_hash`], drawn at random once for this purpose.
 const EMAIL_NAMESPACE: Uuid = Uuid::from_u128(0xa1f3_5d0e_77c2_4b86_9d14_c05e_8f6a_2b39);
 
-/// What persons with this value of the property `email` are found by: a hash of its text in lower case.
-/// Others may have the same, so what is found is to be compared.
+/// The index entry of a value of the property `email`: a hash of its text in lower case. Other
+/// values may have the same hash, so the person's value must be compared.
 pub(super) fn email_hash(email: &Value) -> Uuid {
     let text = match email {
         Value::String(text) => text.to_lowercase(),
@@ -300,14 +300,14 @@ pub(super) fn decode_person_key(bytes: &[u8]) -> Result<(ProjectId, i64), Identi
     Ok((project, i64::from_be_bytes(rest.take()?)))
 }
 
-/// The uuid and `created_at` of a row of `persons`, by which the person is listed.
+/// The uuid and `created_at` of a row of `persons`, the person's sort key in lists.
 pub(super) fn decode_person_place(bytes: &[u8]) -> Result<(Uuid, UnixMicros), IdentityError> {
     let mut rest = Fields::new(bytes, "person");
     let uuid = Uuid::from_bytes(rest.take()?);
     Ok((uuid, UnixMicros(i64::from_be_bytes(rest.take()?))))
 }
 
-/// The version and the sequence of the last change of a row of `persons`.
+/// The version of a row of `persons`, and the sequence of its last change.
 pub(super) fn decode_person_edition(bytes: &[u8]) -> Result<(u64, u64), IdentityError> {
     let mut rest = Fields::new(bytes, "person");
     let _uuid: [u8; 16] = rest.take()?;
@@ -321,7 +321,7 @@ pub(super) fn decode_person_identified(bytes: &[u8]) -> Result<bool, IdentityErr
     Ok(*bytes.get(PERSON_HEAD_BYTES - 1).ok_or(DAMAGED)? != 0)
 }
 
-/// The properties of a row of `persons` as they were written: compact JSON.
+/// The properties of a row of `persons` as stored: compact JSON.
 pub(super) fn person_json(bytes: &[u8]) -> Result<&str, IdentityError> {
     const DAMAGED: IdentityError = IdentityError::Damaged { what: "person" };
     let json = bytes.get(PERSON_HEAD_BYTES..).ok_or(DAMAGED)?;
@@ -375,7 +375,7 @@ pub(super) fn decode_types(bytes: &[u8]) -> Result<Vec<String>, IdentityError> {
     serde_json::from_slice(bytes).map_err(|_| IdentityError::Damaged { what: "group types" })
 }
 
-/// Properties as they were written, to the bit and however deep.
+/// Decodes properties: exactly as they were written, at any depth of nesting.
 pub(super) fn decode_object(json: &[u8]) -> Result<Map<String, Value>, IdentityError> {
     json::restore(json).map_err(|_| IdentityError::Damaged { what: "properties" })
 }
@@ -414,7 +414,7 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::identity::person::Person;
 
-    /// Goal: what a person has is what readers get, to the bit.
+    /// Goal: readers get exactly the values that were stored.
     #[test]
     fn rows_come_back_as_they_were() {
         let value = json!({

@@ -1,8 +1,8 @@
-//! The rules, as a pure function: rows as they are, and one op, to the change it makes.
+//! The rules for persons as a pure function: from rows and one op to the change.
 //!
-//! No database and no clock in here; a table of cases is the whole test. The rules are those of
-//! PostHog's ingestion. Changes are in arrival order: an event with an older timestamp that arrives
-//! later wins.
+//! No database and no clock in here, so a table of cases tests it completely. The rules are those
+//! of PostHog's ingestion. Changes apply in the order of arrival: an event with an older timestamp
+//! that arrives later wins.
 
 pub mod group;
 pub mod split;
@@ -16,6 +16,8 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::identity::auto_set::AutoSet;
+use crate::identity::auto_set::AutoSetProperty;
 use crate::identity::cache::value_bytes;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
@@ -24,8 +26,6 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
 use crate::identity::illegal;
-use crate::identity::lifted::Lift;
-use crate::identity::lifted::Lifted;
 use crate::identity::person::Person;
 
 /// Memory of a member of an object beside its texts.
@@ -76,7 +76,7 @@ const NOISE: [&str; 31] = [
     "$geoip_subdivision_2_confidence",
 ];
 
-/// What is known of a distinct id.
+/// The state of a distinct id.
 #[derive(Clone, Copy, Debug)]
 pub enum State<'a> {
     /// Nothing.
@@ -87,12 +87,12 @@ pub enum State<'a> {
     Known(&'a Person),
 }
 
-/// What an op does, and which rules it ran into.
+/// The effect of an op, and the rules that limited it.
 #[derive(Debug, PartialEq)]
 pub struct Decision<'op> {
-    /// The one change.
+    /// The change.
     pub change: Change<'op>,
-    /// Rules that kept it from doing more.
+    /// Rules that kept it from having its full effect.
     pub warnings: Vec<WarningKind>,
 }
 
@@ -137,27 +137,27 @@ pub struct Revision<'op> {
     pub attach: Option<&'op str>,
     /// Changed properties.
     pub properties: PropertyChanges<'op>,
-    /// Whether it becomes identified, not having been so.
+    /// Whether it becomes identified and was not before.
     pub identify: bool,
 }
 
-/// Two persons become one. All distinct ids of the source move; the source ends; the target becomes
-/// identified.
+/// A merge of two persons. All distinct ids of the source move to the target, the source is
+/// removed, and the target becomes identified.
 #[derive(Debug, PartialEq)]
 pub struct Merger {
-    /// Number of the person that stays.
+    /// Number of the person that remains.
     pub target: i64,
-    /// Number of the person that ends.
+    /// Number of the person that is merged away.
     pub source: i64,
     /// The earlier of both.
     pub created_at: UnixMicros,
     /// All properties afterwards.
     pub properties: Map<String, Value>,
-    /// One above both.
+    /// One above the larger version of both.
     pub version: u64,
 }
 
-/// Differences of an object, to be applied in this order: set, then unset.
+/// Changes of an object, applied in this order: set, then unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PropertyChanges<'op> {
     set: Vec<(&'op str, Value)>,
@@ -170,8 +170,7 @@ impl PropertyChanges<'_> {
         self.set.is_empty() && self.unset.is_empty()
     }
 
-    /// Memory that an object takes more at most once they are carried out, as it is, encoded, and in
-    /// a buffer.
+    /// Upper bound of the memory that they add to an object: in the row, encoded, and in a write buffer.
     pub(super) fn bytes(&self) -> u64 {
         let member = |(key, value): &(&str, Value)| {
             let key = u64::try_from(key.len()).unwrap_or(u64::MAX);
@@ -180,7 +179,7 @@ impl PropertyChanges<'_> {
         self.set.iter().map(member).fold(0, u64::saturating_add)
     }
 
-    /// Carries the changes out.
+    /// Applies the changes.
     pub fn apply(self, properties: &mut Map<String, Value>) {
         for (key, value) in self.set {
             properties.insert(key.to_owned(), value);
@@ -192,8 +191,8 @@ impl PropertyChanges<'_> {
 }
 
 /// Decides one op on persons. `target` is the state of the op's distinct id, `other` that of
-/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person; what
-/// operators do is decided in [`split`] and [`change`].
+/// [`OpKind::Merge`]'s other id and ignored otherwise. Ops on groups change no person; operators'
+/// operations are decided in [`split`] and [`change`].
 pub fn decide<'op>(
     project: ProjectId,
     op: &'op Op,
@@ -240,7 +239,7 @@ pub fn change<'op>(person: &Person, update: &'op Update) -> Decision<'op> {
     revise(person, None, update, Identify::No)
 }
 
-/// Decides a merge whose other person must stay as it is.
+/// Decides a merge event whose other person must not be merged.
 pub fn identify<'op>(target: &Person, update: &'op Update) -> Decision<'op> {
     revise(target, None, update, Identify::Yes)
 }
@@ -253,7 +252,7 @@ struct Sides<'op, 'row> {
     force: Force,
 }
 
-/// An event that merges nothing.
+/// An event without a merge.
 fn ordinary<'op>(
     project: ProjectId,
     op: &'op Op,
@@ -287,7 +286,7 @@ fn merge<'op>(project: ProjectId, op: &'op Op, sides: Sides<'op, '_>) -> Decisio
         (State::Known(target), _) => revise(target, Some(sides.other_id), update, Identify::Yes),
         (_, State::Known(other)) => revise(other, Some(&op.distinct_id), update, Identify::Yes),
         (target, other) => {
-            // The id whose events are stored already lends its uuid, so that they need no override.
+            // The uuid is made from the id that has stored events, so that they need no override.
             let (primary, secondary) = match (target, other) {
                 (State::Unknown, State::Personless) => (sides.other_id, op.distinct_id.as_str()),
                 _ => (op.distinct_id.as_str(), sides.other_id),
@@ -327,7 +326,7 @@ fn create<'op>(project: ProjectId, op: &'op Op, update: Option<&'op Update>) -> 
     Decision { change, warnings }
 }
 
-/// Whether an event makes the person identified.
+/// Whether the event makes the person identified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Identify {
     No,
@@ -358,7 +357,7 @@ fn revise<'op>(
     Decision { change: Change::Update(revision), warnings }
 }
 
-/// Two persons become one: the target's values win, then the event's changes apply.
+/// Merges two persons: the target's values win, then the event's changes apply.
 fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<'op> {
     let mut warnings = Vec::new();
     let mut properties = source.properties.clone();
@@ -379,7 +378,7 @@ fn join<'op>(target: &Person, source: &Person, update: &'op Update) -> Decision<
     Decision { change, warnings }
 }
 
-/// What an update changes in the object of a person that there is.
+/// What an update changes in the properties of an existing person.
 fn property_changes<'op>(
     current: &Map<String, Value>,
     update: &'op Update,
@@ -390,13 +389,14 @@ fn property_changes<'op>(
     }
 }
 
-/// What an update says that an object does not have.
+/// The changes of an update that differ from an object.
 fn differences<'op>(current: &Map<String, Value>, update: &'op Update) -> PropertyChanges<'op> {
     let mut changes = PropertyChanges::default();
-    let is_lifted = |key: &str| lifts(update).any(|(_, lift)| lift.sets && lift.names.0 == key);
+    let is_auto_set =
+        |key: &str| auto_sets(update).any(|(_, property)| property.sets && property.names.0 == key);
     for (key, value) in &update.set_once {
         let is_new = current.get(key).is_none_or(|old| old.is_null() && !value.is_null());
-        if is_new && !update.set.contains_key(key) && !is_lifted(key) {
+        if is_new && !update.set.contains_key(key) && !is_auto_set(key) {
             changes.set.push((key, value.clone()));
         }
     }
@@ -406,49 +406,49 @@ fn differences<'op>(current: &Map<String, Value>, update: &'op Update) -> Proper
     changes
         .unset
         .extend(update.unset.iter().filter(|key| current.contains_key(*key)).map(String::as_str));
-    add_lifted(&mut changes, current, update);
+    add_auto_set(&mut changes, current, update);
     changes
 }
 
-/// Adds what was lifted and changes something. Noise comes with nearly every event: its values are not
-/// even read unless something else changes too.
-fn add_lifted<'op>(
+/// Adds the auto-set properties that change something. Noise comes with nearly every event: its
+/// values are not parsed unless something else changes too.
+fn add_auto_set<'op>(
     changes: &mut PropertyChanges<'op>,
     current: &Map<String, Value>,
     update: &'op Update,
 ) {
     let mut noise = Vec::new();
-    for (lifted, lift) in lifts(update) {
-        let (key, initial) = *lift.names;
-        if lift.sets_once
+    for (auto_set, property) in auto_sets(update) {
+        let (key, initial) = *property.names;
+        if property.sets_once
             && !update.set.contains_key(initial)
             && current.get(initial).is_none_or(Value::is_null)
-            && let Some(value) = lifted.value(lift)
+            && let Some(value) = auto_set.value(property)
             && (!value.is_null() || !current.contains_key(initial))
         {
             changes.set.push((initial, value));
         }
-        if lift.sets {
+        if property.sets {
             match current.get(key) {
-                Some(old) if lift.is_noise && update.occasion == Occasion::OtherEvent => {
-                    noise.push((lifted, lift, old));
+                Some(old) if property.is_noise && update.occasion == Occasion::OtherEvent => {
+                    noise.push((auto_set, property, old));
                 }
-                old => changes.set.extend(lifted.news(lift, old).map(|value| (key, value))),
+                old => changes.set.extend(auto_set.news(property, old).map(|value| (key, value))),
             }
         }
     }
     if !noise.is_empty() && !are_noise(current, changes, update.occasion) {
-        let news = noise
-            .into_iter()
-            .filter_map(|(lifted, lift, old)| Some((lift.names.0, lifted.news(lift, Some(old))?)));
+        let news = noise.into_iter().filter_map(|(auto_set, property, old)| {
+            Some((property.names.0, auto_set.news(property, Some(old))?))
+        });
         changes.set.extend(news);
     }
 }
 
-/// The lifted properties of an update.
-fn lifts(update: &Update) -> impl Iterator<Item = (&Lifted, &Lift)> {
-    let lifted = update.lifted.iter().flatten();
-    lifted.flat_map(|lifted| lifted.iter().map(move |lift| (lifted, lift)))
+/// The auto-set properties of an update.
+fn auto_sets(update: &Update) -> impl Iterator<Item = (&AutoSet, &AutoSetProperty)> {
+    let auto_set = update.auto_set.iter().flatten();
+    auto_set.flat_map(|auto_set| auto_set.iter().map(move |property| (auto_set, property)))
 }
 
 /// Whether a new value of this key alone is not worth a write.
@@ -456,7 +456,7 @@ pub fn is_noise(key: &str) -> bool {
     NOISE.contains(&key)
 }
 
-/// Whether the changes are only new values of keys that change all the time.
+/// Whether all changes are new values of noise keys.
 fn are_noise(
     current: &Map<String, Value>,
     changes: &PropertyChanges<'_>,
@@ -468,7 +468,7 @@ fn are_noise(
 }
 
 /// Whether the changes would grow an object beyond the limit. A change that shrinks an object is
-/// always let through, and the exact size is computed only for objects that may be near the limit.
+/// always accepted. The exact size is computed only for objects that may be near the limit.
 fn is_too_large(current: &Map<String, Value>, changes: &PropertyChanges<'_>) -> bool {
     if changes.set.is_empty() {
         return false;
@@ -492,8 +492,8 @@ fn is_object_too_large(object: &Map<String, Value>) -> bool {
     object_bytes_max(object) > PROPERTIES_MAX_BYTES && json_bytes(object) > PROPERTIES_MAX_BYTES
 }
 
-/// A length that the JSON of an object does not exceed, without writing it: an escape makes six
-/// bytes of one, and no number needs more than [`NUMBER_MAX_BYTES`].
+/// Upper bound of the length of an object's JSON, without writing it: an escape takes six bytes for
+/// one, and a number at most [`NUMBER_MAX_BYTES`].
 fn object_bytes_max(object: &Map<String, Value>) -> usize {
     object.iter().fold(2, |sum, (key, value)| sum.saturating_add(member_bytes_max(key, value)))
 }
@@ -527,7 +527,7 @@ fn json_bytes(value: &impl serde::Serialize) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // A value that cannot be written counts as too large.
+    // A value that cannot be serialized counts as too large.
     serde_json::to_writer(&mut counter, value).map_or(usize::MAX, |()| counter.0)
 }
 

@@ -1,31 +1,31 @@
-//! Events that operators have deleted: what must not be answered any more, and what has become of
-//! each request.
+//! Deletions: events that operators have deleted and queries must not return, and the state of each
+//! request.
 //!
 //! # Which events
 //!
-//! An operator deletes the events of a person; what is remembered are the person's distinct ids of
-//! that moment, each with the place of the request in the log. An event belongs to whom its distinct
-//! id belongs, whatever uuid it is stored with, so this is exact: merges and splits of later change
-//! nothing, and an event of the same distinct id that comes after the request stays.
+//! A request deletes the events of a person. It records the person's distinct ids at that moment,
+//! with the log sequence of the request. An event belongs to the owner of its distinct id, whatever
+//! uuid it is stored with. So this is exact: later merges and splits change nothing, and an event
+//! of the same distinct id after the request stays.
 //!
-//! # Where an event is in the log
+//! # Which events come before the request
 //!
-//! A row in memory knows its place. A file knows the last place that it holds
-//! ([`position`](crate::storage::naming)), and that is enough, because of two rules of those who write
-//! files. A memtable is written only when every request up to its last place is known here, and
-//! without the rows that they delete. And a merge leaves those out that are known when it begins. So
-//! a file that reaches beyond a request has none of the rows that it deletes, and of any other file
-//! every row is from before it: comparing the file's place with the request's is as good as comparing
-//! that of each row.
+//! A row in memory has its log sequence. A file has the highest sequence that it contains
+//! ([`position`](crate::storage::naming)). That is enough because of two rules for writers of
+//! files. A memtable is written only when every request up to its highest sequence is known here,
+//! and without the rows that these delete. A merge leaves out the rows of the requests known when
+//! it begins. So a file that reaches beyond a request has none of the rows that it deletes, and
+//! every row of another file is from before it: comparing the file's sequence with the request's is
+//! as good as comparing that of each row.
 //!
-//! Other engines may rewrite files of the table, and theirs say no place. Of their rows the time
-//! decides at which the server received them, against that of the request: what is received while
-//! a request is under way may go to either side, nothing else.
+//! Other engines may rewrite files of the table, and their files have no sequence. Their rows are
+//! deleted by time: that at which the server received the row, against that of the request. Only
+//! rows received while a request is being processed may fall on either side.
 //!
 //! # Why
 //!
 //! Readers hold a whole version, so a change makes a new one. The parts double in size as in a
-//! log-structured tree, so that adding to many costs little, and a look-up asks few.
+//! log-structured tree, so that adding to many costs little, and a look-up reads few parts.
 
 use std::sync::Arc;
 
@@ -38,15 +38,15 @@ use crate::event::id::ProjectId;
 /// One request to delete the events of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deletion {
-    /// The person, who may be gone.
+    /// The person; it may be deleted.
     pub person: Uuid,
-    /// When it was asked for; from then on no answer has the events.
+    /// Time of the request; from then on no query returns the events.
     pub asked_at: UnixMicros,
-    /// When no live file and no memory had them any more.
+    /// Time at which no live file and no memory had them any more.
     pub done_at: Option<UnixMicros>,
 }
 
-/// The place of a request: those of a project in their order.
+/// The key of a request. The requests of a project sort in the order of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) project: ProjectId,
@@ -56,7 +56,7 @@ pub(super) struct Place {
     pub(super) ordinal: u32,
 }
 
-/// A request as it is carried out.
+/// A request that is being applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) place: Place,
@@ -66,17 +66,17 @@ pub(super) struct Mark {
     pub(super) ids: Vec<Box<str>>,
 }
 
-/// Where an event is.
+/// The origin of an event, which decides whether a request deletes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// At this place of the log, or in a file whose last place it is.
+    /// Log sequence of the row, or the highest one of its file.
     Log(u64),
-    /// In a file of another engine; the server received it then.
+    /// In a file of another engine: the time at which the server received the event.
     Received(UnixMicros),
 }
 
 impl Origin {
-    /// Of a row that was received then, with what its file says: 0 if it says no place.
+    /// The origin of a row received at `received_at`, in a file with `position`, or 0 if it has none.
     pub fn of(position: u64, received_at: UnixMicros) -> Self {
         match position {
             0 => Self::Received(received_at),
@@ -85,7 +85,7 @@ impl Origin {
     }
 }
 
-/// The end of the deleted events of a distinct id.
+/// The upper bound of the deleted events of a distinct id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     sequence: u64,
@@ -101,10 +101,10 @@ impl Limit {
     }
 }
 
-/// For each distinct id, before what its events are deleted.
+/// For each distinct id, the bound up to which its events are deleted.
 type Limits = HashMap<Box<str>, Limit>;
 
-/// A request with what it deletes.
+/// A request with the distinct ids that it deletes.
 pub(super) type Request = (Place, UnixMicros, Vec<Box<str>>);
 
 #[derive(Debug, Default)]
@@ -129,10 +129,10 @@ impl Part {
     }
 }
 
-/// All deletions that are not done, as of some applied sequence.
+/// All unfinished deletions as of some applied sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Deletions {
-    /// Each at least as large as the next.
+    /// In descending order of size.
     parts: Vec<Arc<Part>>,
     requests: usize,
     newest: u64,
@@ -143,17 +143,17 @@ impl Deletions {
         Self::default().with(requests)
     }
 
-    /// Whether there is none, so that nothing need be asked of any row.
+    /// Whether there is none, so that no row needs a check.
     pub fn is_empty(&self) -> bool {
         self.requests == 0
     }
 
-    /// Whether there is any in a project.
+    /// Whether the project has any.
     pub fn concerns(&self, project: ProjectId) -> bool {
         self.parts.iter().any(|part| part.projects.contains_key(&project))
     }
 
-    /// The projects that have any; may name one twice.
+    /// The projects that have any; may contain one twice.
     pub fn projects(&self) -> impl Iterator<Item = ProjectId> + '_ {
         self.parts.iter().flat_map(|part| part.projects.keys().copied())
     }
@@ -164,14 +164,14 @@ impl Deletions {
         limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| limit.covers(origin))
     }
 
-    /// The distinct ids with deleted events at this place of the log, of all projects; may name one
-    /// twice. All of them for 0: of a file that says no place, any may be in it.
+    /// The distinct ids with deleted events at this log sequence, of all projects; may contain one twice.
+    /// All of them for 0, the position of a file without a sequence, which may contain any events.
     pub fn distinct_ids(&self, position: u64) -> impl Iterator<Item = &str> + '_ {
         let limits = self.parts.iter().flat_map(|part| part.projects.values()).flatten();
         limits.filter(move |(_, limit)| position < limit.sequence).map(|(id, _)| id.as_ref())
     }
 
-    /// Number of distinct ids, about: one that is in two parts counts twice.
+    /// Number of distinct ids; one that is in two parts counts twice.
     pub fn ids(&self) -> usize {
         self.parts.iter().map(|part| part.ids).sum()
     }
@@ -186,7 +186,7 @@ impl Deletions {
         self.newest
     }
 
-    /// The next version, with `requests` besides.
+    /// The next version, which adds `requests`.
     pub(super) fn with(&self, requests: impl Iterator<Item = Request>) -> Self {
         let mut next = self.clone();
         let mut part = Part::default();
@@ -225,8 +225,8 @@ mod tests {
     use crate::event::id::ProjectId;
 
     proptest! {
-        /// Goal: whatever order requests come in, an event is deleted exactly if one of its
-        /// distinct id came after it, by the log or, where it has no place there, by the clock.
+        /// Goal: whatever order requests come in, an event is deleted exactly if a request for its
+        /// distinct id came after it, by log sequence or, for events without one, by the clock.
         #[test]
         fn an_event_is_deleted_by_a_later_request(
             marks in prop::collection::vec((1..3_i64, prop::collection::vec("[a-e]", 0..4)), 0..40),

@@ -1,40 +1,40 @@
-//! [`Filter`]: a Bloom filter of fixed size that many threads ask while one adds to it.
+//! [`Filter`]: a Bloom filter of fixed size, which one thread adds to while others read it.
 //!
 //! # Why
 //!
-//! Most persons were never merged, and each is asked for with every event of theirs that a question
-//! reads. Here that costs one cache line instead of a look-up in the database, which has filters of its
-//! own but in files, one to a level. The size stays as it is: with very many entries it says "maybe"
-//! more often, and the database is asked.
+//! Most persons were never merged, and a query looks up the person of each event that it reads. The
+//! filter makes that one cache line instead of a look-up in the database, which has filters of its
+//! own but in files, one per level. The size is fixed: with very many entries there are more false
+//! positives, and those are looked up in the database.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Bits of an entry, all within one line of 512.
+/// Bits per entry, all within one line of 512 bits.
 const BITS: u32 = 5;
 
 /// Words of a line.
 const LINE_WORDS: usize = 8;
 
-/// What an entry is hashed to, by a hasher that nobody outside of the process can foresee.
+/// Hash of an entry, by a hasher that nobody outside of the process can predict.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(pub(super) u64);
 
-/// A set of hashes that may seem to have more than it has, never less.
+/// A set of hashes with false positives and without false negatives.
 #[derive(Debug)]
 pub(super) struct Filter {
     words: Box<[AtomicU64]>,
 }
 
 impl Filter {
-    /// Of so many bytes, at least of one line.
+    /// A filter of `bytes`, at least of one line.
     pub(super) fn new(bytes: u64) -> Self {
         let lines = usize::try_from(bytes).unwrap_or(usize::MAX) / (LINE_WORDS * 8);
         let words = lines.max(1).saturating_mul(LINE_WORDS);
         Self { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// The line of an entry, and its bits there: word by word, nine bits of the hash each.
+    /// The words and bits of an entry, all in one line: nine bits of the hash for each.
     fn places(&self, hash: Hash) -> impl Iterator<Item = (&AtomicU64, u64)> {
         let lines = (self.words.len() / LINE_WORDS).max(1);
         // The upper half chooses the line, the lower half the bits.
@@ -55,7 +55,7 @@ impl Filter {
         });
     }
 
-    /// `false` if the entry was never added before the caller last met who adds.
+    /// `false` if the entry was not added before the caller last synchronised with the writer.
     pub(super) fn may_have(&self, hash: Hash) -> bool {
         self.places(hash).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
@@ -70,12 +70,12 @@ mod tests {
     use super::Filter;
     use super::Hash;
 
-    /// Goal: no entry is missed, and few others are taken for one, until there are far too many.
+    /// Goal: no false negatives, and few false positives until the filter is far too full.
     #[test]
     fn entries_are_found_and_others_hardly_ever() {
         let hasher = RandomState::default();
         let hash = |number: u64| Hash(hasher.hash_one(number));
-        // Ten bits an entry, then one.
+        // Ten bits per entry, then one.
         for (entries, most) in [(100_000, 3_000), (1_000_000, 100_000)] {
             let filter = Filter::new(125_000);
             (0..entries).for_each(|number| filter.insert(hash(number)));

@@ -1,27 +1,27 @@
-//! [`Hurry`]: how long the writer lets records come together.
+//! [`Hurry`]: lets the writer wait for a larger batch, until a reader waits for a record.
 
 use std::time::Duration;
 
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 
-/// Tells a writer who waits for more to do that somebody waits for what it has.
+/// Wakes the writer from its wait for more records.
 #[derive(Debug, Default)]
 pub(super) struct Hurry {
-    asked: Mutex<bool>,
-    told: Condvar,
+    requested: Mutex<bool>,
+    wakeup: Condvar,
 }
 
 impl Hurry {
     pub(super) fn ask(&self) {
-        *self.asked.lock() = true;
-        self.told.notify_one();
+        *self.requested.lock() = true;
+        self.wakeup.notify_one();
     }
 
-    /// Who asked before the last wait ended may ask in vain for this one: it then ends at once.
+    /// A request made during the previous wait may end this wait at once.
     pub(super) fn wait(&self, duration: Duration) {
-        let mut asked = self.asked.lock();
-        self.told.wait_while_for(&mut asked, |asked| !*asked, duration);
-        *asked = false;
+        let mut requested = self.requested.lock();
+        self.wakeup.wait_while_for(&mut requested, |requested| !*requested, duration);
+        *requested = false;
     }
 }

@@ -1,13 +1,13 @@
-//! Distinct ids that must not be merged, because many unrelated clients send them by mistake: one
-//! wrong `identify("null")` per client would make one person of them all. Events under such ids
-//! are stored and have a person like any other.
+//! Distinct ids that are never merged, because many unrelated clients send them by mistake: one
+//! wrong `identify("null")` per client would merge all of them into one person. Events with such
+//! ids are stored and have a person like any other.
 //!
 //! Source: `person-utils.ts` of PostHog's plugin server.
 
 /// Longest id that may be merged, in characters; PostHog's column is as wide.
 const MERGEABLE_MAX_CHARS: usize = 400;
 
-/// In any case of letters.
+/// Illegal in upper and lower case.
 const ANY_CASE: [&str; 10] = [
     "anonymous",
     "guest",
@@ -21,7 +21,7 @@ const ANY_CASE: [&str; 10] = [
     "false",
 ];
 
-/// Exactly so.
+/// Illegal only in this spelling.
 const EXACT: [&str; 7] = ["[object Object]", "NaN", "None", "none", "null", "0", "undefined"];
 
 /// Whether the id may be one side of a merge.

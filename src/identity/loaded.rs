@@ -1,4 +1,4 @@
-//! [`Loaded`]: a database that was just opened, with what is kept in memory of it.
+//! [`Loaded`]: a newly opened database, with the parts of it that are kept in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::identity::view::View;
 /// Group types by project, in the order of their indexes. At most five per project.
 pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;
 
-/// What one who applies has at hand.
+/// State that only the writer uses.
 pub(super) struct Writer {
     pub(super) caches: Caches,
     pub(super) counters: Counters,
@@ -31,7 +31,7 @@ pub(super) struct Writer {
     pub(super) closing: Weak<Tables>,
 }
 
-/// An open database. Who uses it takes it for as short as possible: it closes when nobody has it.
+/// An open database. Hold it as briefly as possible: it closes when the last holder drops it.
 pub(super) struct Open {
     pub(super) tables: Arc<Tables>,
     pub(super) decoded: Arc<Decoded>,
@@ -43,7 +43,7 @@ impl Open {
     }
 }
 
-/// A database that was just opened, and what is in memory of it.
+/// A newly opened database, and the parts of it that are kept in memory.
 pub(super) struct Loaded {
     pub(super) open: Open,
     pub(super) writer: Writer,
@@ -71,9 +71,9 @@ impl Loaded {
 }
 
 fn load_splits(tables: &Tables) -> Result<Splits, IdentityError> {
-    let mut splits = Splits::new();
+    let mut splits = Splits::default();
     for entry in tables.meta.prefix(codec::SPLIT_PREFIX) {
-        splits.insert(codec::decode_split_key(&entry.key()?)?);
+        splits.extend([codec::decode_split_key(&entry.key()?)?]);
     }
     Ok(splits)
 }

@@ -1,25 +1,26 @@
-//! Which person an event belongs to today, given the person it was stored with.
+//! Overrides: maps the person that an event was stored with to the person that it belongs to today.
 //!
-//! One entry per distinct id that is not its person's first. No chains: every entry names the final
+//! One entry per distinct id that is not its person's first. No chains: every entry contains the final
 //! survivor, because a merge moves all distinct ids of the source and writes an entry for each.
 //!
-//! A split takes entries away. But events of before may be stored under the person they were merged
-//! into, whoever of its ids they have: compaction folds survivors into files. So the uuids that the
-//! parts of a split person have or ever had are remembered, and an event stored under one of them
-//! belongs to whom its distinct id says. That is exact, whatever was folded when: a person's uuid
-//! is made from one of its ids, ids part only by a split, and then all of them are remembered.
+//! A split removes entries. But compaction folds survivors into files, so earlier events may be stored
+//! under the person that they were merged into, whichever of its ids they have. Therefore all uuids that
+//! the parts of a split person have or ever had are remembered, and an event stored under one of them is
+//! resolved by its distinct id. That is exact, whatever was folded when: a person's uuid is made from one
+//! of its ids, ids part only by a split, and then all of them are remembered.
 //!
 //! # Why
 //!
-//! There is an entry for every login of somebody who was there before, and no entry ever becomes
-//! useless: files are folded when they are merged, but the next event of an old distinct id is
-//! stored under its own person again. So entries stay in the database and are read one by one,
-//! through a filter and a cache of fixed size ([`survivors`](super::survivors)). Uuids of splits are kept
-//! in memory: there is one for each distinct id of a person that was split, or deleted while it had
-//! several. Who is deleted with the one id of before any merge, as most are, leaves none.
+//! Every login of a person with earlier anonymous events adds an entry, and no entry ever becomes useless:
+//! files are folded when they are merged, but the next event of an old distinct id is stored under its own
+//! uuid again. So entries stay in the database and are read one by one, through a filter and a cache of
+//! fixed size ([`survivors`](super::survivors)). Uuids of splits are kept in memory: one for each distinct
+//! id of a person that was split, or deleted while it had several. A person deleted with a single id,
+//! before any merge, leaves none; most deleted persons are of this kind.
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
@@ -32,23 +33,38 @@ use crate::identity::survivors::Seen;
 use crate::identity::survivors::Survivors;
 use crate::identity::view::View;
 
-/// Uuids that persons had before they were split.
-pub(super) type Splits = HashSet<Key>;
+/// Uuids of persons that were split, or deleted while they had several distinct ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Splits(HashMap<ProjectId, Arc<HashSet<Uuid>>>);
 
-/// All overrides, as of one state. Reads may touch the disk.
+impl Splits {
+    fn contains(&self, project: ProjectId, person: Uuid) -> bool {
+        self.0.get(&project).is_some_and(|persons| persons.contains(&person))
+    }
+}
+
+impl Extend<Key> for Splits {
+    fn extend<T: IntoIterator<Item = Key>>(&mut self, keys: T) {
+        for (project, person) in keys {
+            Arc::make_mut(self.0.entry(project).or_default()).insert(person);
+        }
+    }
+}
+
+/// All overrides as of one state. Reads may touch the disk.
 #[derive(Debug)]
 pub struct Overrides {
     view: View,
-    /// The state of the view; `None` if it cannot be read, and then no entry can.
+    /// The state of the view; `None` if it cannot be read, and then no entry can be read either.
     seen: Option<Seen>,
     survivors: Arc<Survivors>,
-    /// At least those of the view. Who was not split yet is found by the distinct id as well.
+    /// At least those of the view. Resolving a person that was not split yet by distinct id is also right.
     splits: Arc<Splits>,
     has_any: bool,
 }
 
 impl Overrides {
-    /// As of `view`, before which was asked for `opening`. `splits` must be no older.
+    /// As of `view`. `opening` was read before the view was taken, and `splits` must be no older.
     pub(super) fn new(
         (opening, view): (Opening, View),
         survivors: Arc<Survivors>,
@@ -56,13 +72,13 @@ impl Overrides {
     ) -> Self {
         let counters = view.counters().ok();
         let seen = counters.map(|counters| Seen { point: counters.point(), opening });
-        // After the view was taken: what is in the view was noted before.
+        // After the view was taken: every entry of the view was added before.
         let has_any = survivors.has_any();
         Self { view, seen, survivors, splits, has_any }
     }
 
     /// The person that events stored with `person` belong to; `person` itself if it was not merged.
-    /// Only right for persons that were never split; see [`Overrides::of_event`].
+    /// Right only for persons that were never split; see [`Overrides::of_event`].
     ///
     /// # Errors
     ///
@@ -85,7 +101,7 @@ impl Overrides {
         self.survivors.get((project, person), seen, read)
     }
 
-    /// The person that an event belongs to that was stored with `person`, if it is another.
+    /// The person that an event stored with `person` belongs to, if it is another one.
     ///
     /// # Errors
     ///
@@ -96,19 +112,19 @@ impl Overrides {
         person: Uuid,
         distinct_id: &str,
     ) -> Result<Option<Uuid>, IdentityError> {
-        if !self.splits.contains(&(project, person)) {
+        if !self.splits.contains(project, person) {
             return self.get(project, person);
         }
         let own = PersonId::of(project, distinct_id).0;
         Ok(Some(self.resolve(project, own)?).filter(|owner| *owner != person))
     }
 
-    /// Whether any person of the project was ever split, so that the distinct ids of events count.
+    /// Whether any person of the project was ever split, so that the distinct ids of events are needed.
     pub fn has_splits(&self, project: ProjectId) -> bool {
-        self.splits.iter().any(|(of, _)| *of == project)
+        self.splits.0.contains_key(&project)
     }
 
-    /// Whether any person of the project was merged or split. True as well where that cannot be read.
+    /// Whether any person of the project was merged or split. True if that cannot be read.
     pub fn concerns(&self, project: ProjectId) -> bool {
         self.has_splits(project)
             || (self.has_any && self.view.has_overrides(project).unwrap_or(true))
@@ -116,10 +132,10 @@ impl Overrides {
 
     /// Whether every event belongs to the person that it was stored with.
     pub fn is_empty(&self) -> bool {
-        !self.has_any && self.splits.is_empty()
+        !self.has_any && self.splits.0.is_empty()
     }
 
-    /// All entries `((project, person), survivor)`, each once, by their keys.
+    /// All entries `((project, person), survivor)` in the order of their keys.
     #[cfg(test)]
     pub(super) fn entries(&self) -> Result<Vec<(Key, Uuid)>, IdentityError> {
         let mut entries = Vec::new();

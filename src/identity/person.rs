@@ -9,19 +9,19 @@ use crate::clock::UnixMicros;
 /// A person as of some applied sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Person {
-    /// The integer `id` of the API; from 1 over all projects, never used twice.
+    /// The integer `id` of the API; from 1, unique over all projects, never reused.
     pub number: i64,
-    /// The id that events carry.
+    /// The id that events are stored with.
     pub uuid: Uuid,
-    /// Time of the event that created it; of merged persons the earliest.
+    /// Time of the event that created it; the earliest one of merged persons.
     pub created_at: UnixMicros,
     /// The properties, a JSON object.
     pub properties: Map<String, Value>,
     /// Whether a merge event ever named it.
     pub is_identified: bool,
-    /// 0 at creation, then one more with every change; after a merge above that of both.
+    /// 0 at creation, plus 1 with every change; after a merge above that of both.
     pub version: u64,
-    /// Sequence of the record that changed the row or its distinct ids last.
+    /// Sequence of the last record that changed the row or its distinct ids.
     pub changed_sequence: u64,
 }
 

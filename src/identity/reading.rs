@@ -1,9 +1,9 @@
-//! [`Reading`]: a snapshot of a database that may be closed under it.
+//! [`Reading`]: a snapshot of a database that may be closed while the snapshot exists.
 //!
-//! After a failed write the database has to be closed before it can be opened again, and it closes
-//! when the last handle on it is dropped. So a snapshot keeps no such handle between reads. Once the
-//! database is closed, its reads fail with [`IdentityError::Reopening`], and a scan that is under way
-//! ends at its next entry.
+//! After a failed write the database has to be closed before it can be reopened, and it closes when
+//! the last handle on it is dropped. So a snapshot keeps no strong handle between reads. Once the
+//! database is closed, its reads fail with [`IdentityError::Reopening`], and a running scan fails
+//! at its next entry.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::identity::IdentityError;
 use crate::identity::cache::Decoded;
 use crate::identity::tables::Tables;
 
-/// Picks a keyspace.
+/// Selects a keyspace.
 type Pick = fn(&Tables) -> &Keyspace;
 
-/// The snapshot; none if the database was closed when it was to be taken.
+/// The snapshot; `None` if the database was closed when it was taken.
 pub(super) struct Reading(Option<At>);
 
 struct At {
@@ -32,13 +32,13 @@ struct At {
 }
 
 impl Reading {
-    /// Of an open database.
+    /// A snapshot of an open database.
     pub(super) fn new(tables: &Arc<Tables>, decoded: Arc<Decoded>) -> Self {
         let snapshot = tables.database.snapshot();
         Self(Some(At { tables: Arc::downgrade(tables), decoded, snapshot }))
     }
 
-    /// While the database is closed.
+    /// The snapshot of a closed database: every read fails.
     pub(super) fn closed() -> Self {
         Self(None)
     }
@@ -48,7 +48,7 @@ impl Reading {
         Ok((at, at.tables.upgrade().ok_or(IdentityError::Reopening)?))
     }
 
-    /// The persons that readers have decoded.
+    /// The readers' cache of decoded persons.
     pub(super) fn decoded(&self) -> Result<&Decoded, IdentityError> {
         Ok(&self.0.as_ref().ok_or(IdentityError::Reopening)?.decoded)
     }
@@ -81,9 +81,9 @@ impl Reading {
     }
 }
 
-/// Entries of a keyspace in order. The database stays open while there is one of these.
+/// Entries of a keyspace in order. Keeps the database open.
 pub(super) struct Entries {
-    /// Before `tables`, because it reads them: fields are dropped in this order.
+    /// Before `tables`, because it reads them: fields are dropped in declaration order.
     iter: fjall::Iter,
     tables: Arc<Tables>,
 }

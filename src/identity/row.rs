@@ -1,5 +1,5 @@
-//! A row of a person as it lies in the database: what is asked of it is read without the rest. Of a
-//! hundred properties a question wants one, and to make a map of them takes longer than all else.
+//! An encoded row of a person: properties are read without decoding the rest. A query reads one of
+//! a hundred properties, and building a map of all of them takes longer than everything else.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -10,14 +10,14 @@ use crate::identity::IdentityError;
 use crate::identity::codec;
 use crate::identity::person::Person;
 
-/// The name of a property, as it is written in rows.
+/// The name of a property, as it is encoded in rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(Box<str>);
 
 impl Key {
     /// The property with this name.
     pub fn new(name: &str) -> Self {
-        // What rows are written with, so the same name has the same escapes.
+        // The same encoder as that of rows, so the same name has the same escapes.
         Self(Value::from(name).to_string().into())
     }
 
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// A row that was not decoded.
+/// A row that is not decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The number of the person.
@@ -36,9 +36,9 @@ pub struct Row<'a> {
     pub uuid: Uuid,
     /// Time of the event that created it.
     pub created_at: UnixMicros,
-    /// Whether a merge event ever named it.
+    /// Whether a merge event ever named the person.
     pub is_identified: bool,
-    /// Sequence of the record that changed the row or its distinct ids last.
+    /// Sequence of the last record that changed the row or its distinct ids.
     pub changed_sequence: u64,
     bytes: &'a [u8],
     properties: &'a str,
@@ -53,23 +53,23 @@ impl<'a> Row<'a> {
         Ok(Self { number, uuid, created_at, is_identified, changed_sequence, bytes, properties })
     }
 
-    /// The value of a property, compact JSON; `None` if the person does not have it.
+    /// The value of a property as compact JSON; `None` if the person does not have it.
     pub fn property(&self, key: &Key) -> Option<&'a str> {
         let mut members = Members::of(self.properties);
         members.find(|(name, _)| *name == &*key.0).map(|(_, value)| value)
     }
 
-    /// All properties: names, as [`Key::json`] has them, and values, compact JSON.
+    /// All properties: names, as [`Key::json`], and values, as compact JSON.
     pub fn properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         Members::of(self.properties)
     }
 
-    /// Bytes of all properties.
+    /// Length of all properties as JSON, in bytes.
     pub fn properties_len(&self) -> usize {
         self.properties.len()
     }
 
-    /// The whole person.
+    /// Decodes the whole person.
     ///
     /// # Errors
     ///
@@ -79,11 +79,11 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The value that [`Row::property`] found.
+/// Parses the value that [`Row::property`] returned.
 ///
 /// # Errors
 ///
-/// If it is none.
+/// If it is not JSON.
 pub fn value(json: &str) -> Result<Value, IdentityError> {
     Ok(match json {
         "true" => Value::Bool(true),
@@ -100,7 +100,7 @@ pub fn value(json: &str) -> Result<Value, IdentityError> {
     })
 }
 
-/// The members of a compact JSON object, names and values, up to the end or to where it is damaged.
+/// The members of a compact JSON object, names and values, up to the end or to the first damage.
 struct Members<'a> {
     rest: &'a str,
 }
@@ -128,7 +128,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Where the JSON value at the front ends.
+/// The end of the JSON value at the front.
 fn value_end(json: &str) -> Option<usize> {
     match json.as_bytes().first()? {
         b'"' => text_end(json),
@@ -137,8 +137,8 @@ fn value_end(json: &str) -> Option<usize> {
     }
 }
 
-/// Where the JSON string at the front ends, behind its last quote. Most are too short for a search of
-/// many bytes at a time to be worth its beginning.
+/// The end of the JSON string at the front, after its last quote. Byte by byte: most strings are
+/// too short for a vectorised search to pay off.
 fn text_end(json: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {
@@ -151,7 +151,7 @@ fn text_end(json: &str) -> Option<usize> {
     None
 }
 
-/// Where the array or object at the front ends.
+/// The end of the array or object at the front.
 fn container_end(json: &str) -> Option<usize> {
     let (mut at, mut depth) = (0_usize, 0_usize);
     loop {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: what is found in a row is what its person has, to the bit, however it is written.
+        /// Goal: a property read from a row equals that of the decoded person exactly.
         #[test]
         fn properties_are_those_of_the_person(
             object in proptest::collection::btree_map(names(), values(), 0..6),

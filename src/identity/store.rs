@@ -1,4 +1,5 @@
-//! [`Identities`]: the one way in, and the door to the reads.
+//! [`Identities`]: the identity store. All writes go through it, and it hands out snapshots for
+//! reads.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -21,6 +22,8 @@ use crate::identity::IdentityError;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
+use crate::identity::change_feed::ChangeFeed;
+use crate::identity::change_feed::ChangeFeeds;
 use crate::identity::codec;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Deletions;
@@ -30,7 +33,6 @@ use crate::identity::loaded::Loaded;
 use crate::identity::loaded::Open;
 use crate::identity::loaded::Writer;
 use crate::identity::loaded::load_deletions;
-use crate::identity::overlay::Overlay;
 use crate::identity::overrides::Overrides;
 use crate::identity::overrides::Splits;
 use crate::identity::person::Group;
@@ -39,39 +41,39 @@ use crate::identity::survivors::Seen;
 use crate::identity::survivors::Survivors;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
-use crate::identity::watch::Feed;
-use crate::identity::watch::Watch;
+use crate::identity::write_set::WriteSet;
 
-/// Entries that [`Identities::read_overrides`] reads between two questions whether to go on.
+/// Entries that [`Identities::read_overrides`] reads between two calls of `goes_on`.
 const OVERRIDES_AT_ONCE: u64 = 10_000;
 
-/// How long [`Identities::reopen`] waits for readers, and the time between its looks.
+/// How long [`Identities::reopen`] waits for readers, and its polling interval.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
-/// Memory of the caches, in bytes. All of them grow only as they are used. The write buffers of the
-/// database come on top: 34 MiB, for moments twice that.
+/// Memory of the caches, in bytes. They grow only as they are used. The write buffers of the
+/// database come on top: 34 MiB, briefly twice that.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Distinct ids known to exist, and what their persons were told last; about 256 bytes each.
+    /// Known distinct ids, and the digests of the auto-set properties of their persons; about 256
+    /// bytes for each id.
     pub ids_bytes: u64,
     /// Decoded persons, half for updates, half for flags.
     pub rows_bytes: u64,
     /// Blocks of the database's files.
     pub blocks_bytes: u64,
-    /// Persons that were merged, an eighth of it to know who was not.
+    /// Overrides of merged persons; an eighth is a filter of persons with an override.
     pub overrides_bytes: u64,
-    /// Rows that change in one batch, with the batch itself: records that need more are applied in
-    /// parts. Beside the caches, and only while records are applied.
+    /// The write set of one batch and the batch itself. Records that need more are applied in
+    /// parts. Not part of the caches: used only while records are applied.
     pub part_bytes: u64,
 }
 
-/// [`Limits::part_bytes`] of a server: some ten thousand new persons, which take a tenth of a second.
+/// [`Limits::part_bytes`] of a server: some ten thousand new persons, applied in about 0.1 s.
 const PART_BYTES: u64 = 32 << 20;
 
 impl Limits {
-    /// Divides `bytes` among the caches, and takes as much again for merged persons: a question that
-    /// goes through all events asks for each of theirs. Most for known ids: every event asks for one.
+    /// Divides `bytes` among the caches, and adds as much again for overrides, because a query over
+    /// all events looks up the person of each. Known ids get most: every event looks up one.
     pub fn within(bytes: u64) -> Self {
         Self {
             ids_bytes: bytes / 2,
@@ -83,18 +85,18 @@ impl Limits {
     }
 }
 
-/// What a call of [`Identities::apply`] did.
+/// The result of [`Identities::apply`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Sequence of the last record that is applied now.
+    /// Sequence of the last applied record.
     pub sequence: u64,
     /// Rules that kept events from having their full effect, in the order of the events.
     pub warnings: Vec<Warning>,
 }
 
-/// A cheap handle on the state; clones share it. One thread applies, any thread reads. The state is
-/// closed when the last handle is dropped, and the last scan of a [`View`] has ended: other reads of
-/// views fail then.
+/// The identity store: a cheap handle, shared by its clones. One thread applies records, any thread
+/// reads. The database is closed when the last handle is dropped and the last scan of a [`View`]
+/// has ended; other reads of views fail then.
 #[derive(Clone)]
 pub struct Identities {
     shared: Arc<Shared>,
@@ -113,11 +115,10 @@ struct Shared {
     open: ArcSwapOption<Open>,
     /// Whether a sync failed; see [`IdentityError::Unsynced`].
     is_unsynced: AtomicBool,
-    /// Held for the whole of an `apply`, its I/O included: there is one writer, and a second one
-    /// that came by mistake has to wait.
+    /// Held for the whole of an `apply`, its I/O included. There is one writer; a second one waits.
     writer: Mutex<Writer>,
-    /// Who wants to know which persons change.
-    feed: Feed,
+    /// Registered change feeds.
+    feed: ChangeFeeds,
     applied: watch::Sender<u64>,
     hurry: Hurry,
     survivors: Arc<Survivors>,
@@ -126,8 +127,8 @@ struct Shared {
     types: ArcSwap<GroupTypes>,
 }
 
-/// The events that are deleted as of a record. One value, so that nobody puts together what never
-/// was at one time: the state may be opened again at an earlier record.
+/// The deleted events as of a record. One value, so that a reader always sees a matching pair: a
+/// reopen may set the state back to an earlier record.
 #[derive(Debug)]
 struct Erasures {
     applied: u64,
@@ -162,20 +163,20 @@ impl Identities {
             erasures: ArcSwap::from_pointee(Erasures { applied, deletions: deletions.into() }),
             types: ArcSwap::from_pointee(types),
             writer: Mutex::new(writer),
-            feed: Feed::default(),
+            feed: ChangeFeeds::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Closes the database and opens it again: after a failed write it takes no others. Views of
-    /// before are of no use any more. What was applied last may be lost, so that
-    /// [`Identities::applied_sequence`] goes back; the caller applies the log from there, and what
-    /// comes out is the same, since the same records lead from one state to the same next one.
+    /// Closes the database and opens it again, because it rejects writes after a failed one.
+    /// Existing views become unusable. The last applied records may be lost:
+    /// [`Identities::applied_sequence`] then goes back, and the caller replays the log from there.
+    /// The replay is deterministic and leads to the same state.
     ///
     /// # Errors
     ///
-    /// Somebody still reads, or the disk is still full: call it again.
-    /// [`IdentityError::Unsynced`] does not pass.
+    /// If the database still has readers, or the disk is still full: call it again.
+    /// [`IdentityError::Unsynced`] is permanent until a restart.
     pub fn reopen(&self) -> Result<(), IdentityError> {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
@@ -197,14 +198,14 @@ impl Identities {
         shared.survivors.forget(writer.counters.point());
         shared.splits.store(Arc::new(loaded.splits));
         shared.types.store(Arc::new(loaded.types));
-        // Before the database is there for others: what they read here is in it.
+        // Before other threads get the database: what they read here must match it.
         shared.erasures.store(Arc::new(Erasures { applied, deletions: loaded.deletions.into() }));
         shared.applied.send_replace(applied);
         shared.open.store(Some(Arc::new(loaded.open)));
         Ok(())
     }
 
-    /// Closes the database as soon as nobody reads in it.
+    /// Closes the database; it ends when its last reader drops it.
     fn close(&self, writer: &mut Writer) {
         if let Some(open) = self.shared.open.swap(None) {
             open.tables.close();
@@ -218,32 +219,32 @@ impl Identities {
         Ok(Arc::clone(&open.as_ref().ok_or(IdentityError::Reopening)?.tables))
     }
 
-    /// Applies records in the order of their sequences, in as few atomic changes as their memory
-    /// allows. One of many ops may take several, and how far it is applied is part of each: after a
-    /// crash the same record goes on from there. Readers may see the persons of its first ops before
-    /// the others; [`Identities::wait_applied`] waits for all. Records that have been applied before
-    /// are skipped, so a replay may start anywhere before the end.
+    /// Applies records in the order of their sequences, in as few atomic batches as memory allows.
+    /// A record with many ops may take several batches, and each contains the progress in the
+    /// record: after a crash the rest of the record is applied from there. Readers may see the
+    /// effect of its first ops before the others; [`Identities::wait_applied`] waits for all.
+    /// Records that were applied before are skipped, so a replay may start anywhere before the end.
     ///
-    /// Blocks: reads rows that are not cached, writes the database's journal, and waits when the
-    /// database has fallen behind with its flushes. Does not sync; see [`Identities::persist`].
+    /// Blocks: reads rows that are not cached, writes the database's journal, and waits while the
+    /// database is behind with its flushes. Does not sync; see [`Identities::persist`].
     ///
     /// # Errors
     ///
-    /// The op at fault and those behind it were not applied then. After
-    /// [`IdentityError::Database`] open the state again.
+    /// The op that failed and all later ones were not applied. After [`IdentityError::Database`],
+    /// reopen the state.
     pub fn apply(&self, records: &[Record]) -> Result<Applied, IdentityError> {
         let mut warnings = Vec::new();
         self.apply_noting(records, |_| true, |warning| warnings.push(warning))?;
         Ok(Applied { sequence: self.applied_sequence(), warnings })
     }
 
-    /// As [`Identities::apply`]. `note` is shown what operators' operations among the records do,
-    /// if any does something, before that takes effect, and says whether that is written down. After
-    /// a crash in between it is shown the same again. `warn` is told what [`Applied::warnings`] has.
+    /// As [`Identities::apply`]. Before a batch with effects of operators' operations is committed,
+    /// `note` gets the effects and returns whether it recorded them. After a crash in between it
+    /// gets the same effects again. `warn` gets each of [`Applied::warnings`].
     ///
     /// # Errors
     ///
-    /// As of [`Identities::apply`]; [`IdentityError::NotNoted`] if `note` says no.
+    /// As of [`Identities::apply`]; [`IdentityError::NotNoted`] if `note` returns false.
     pub fn apply_noting(
         &self,
         records: &[Record],
@@ -260,8 +261,7 @@ impl Identities {
         Ok(())
     }
 
-    /// Applies no more than `parts` atomic changes of records, as far as a process comes that ends
-    /// then.
+    /// Applies at most `parts` atomic batches of records, like a process that ends after them.
     #[cfg(test)]
     pub(super) fn apply_parts(
         &self,
@@ -278,8 +278,8 @@ impl Identities {
         Ok(all)
     }
 
-    /// Applies the first of the records, or a part of the first, as one atomic change. Returns those that
-    /// are not applied as a whole.
+    /// Applies the first records, or a part of the first one, as one atomic batch. Returns the
+    /// records that are not applied completely.
     fn apply_some<'r>(
         &self,
         writer: &mut Writer,
@@ -289,36 +289,37 @@ impl Identities {
         let shared = &*self.shared;
         let types = shared.types.load_full();
         let Writer { caches, counters, part_bytes, .. } = &*writer;
-        let mut overlay = Overlay::new(self.view(), caches, *counters, types, *part_bytes);
+        let mut write_set = WriteSet::new(self.view(), caches, *counters, types, *part_bytes);
         let mut rest = records;
-        while !overlay.is_full()
+        while !write_set.is_full()
             && let Some((record, later)) = rest.split_first()
-            && overlay.fold(record)?
+            && write_set.fold(record)?
         {
             rest = later;
         }
-        if !overlay.has_advanced(writer.counters) {
+        if !write_set.has_advanced(writer.counters) {
             return Ok((rest, Vec::new()));
         }
-        if !overlay.effects().is_empty() && !note(overlay.effects()) {
+        if !write_set.effects().is_empty() && !note(write_set.effects()) {
             return Err(IdentityError::NotNoted);
         }
         let tables = self.tables()?;
         let mut batch = tables.database.batch();
-        overlay.write(&mut batch, &tables)?;
-        shared.survivors.change(overlay.point(), overlay.overrides());
-        // Before the commit, too: whose distinct id is asked without need is found all the same.
-        if !overlay.splits().is_empty() {
+        write_set.write(&mut batch, &tables)?;
+        shared.survivors.change(write_set.point(), write_set.overrides());
+        // Before the commit, too: resolving an event by its distinct id without need gives the
+        // right person.
+        if !write_set.splits().is_empty() {
             let mut splits = Splits::clone(&shared.splits.load());
-            splits.extend(overlay.splits());
+            splits.extend(write_set.splits().iter().copied());
             shared.splits.store(Arc::new(splits));
         }
         if shared.feed.is_watched() {
-            shared.feed.note(overlay.point(), &overlay.rewritten());
+            shared.feed.note(write_set.point(), &write_set.rewritten());
         }
         tables.commit(batch)?;
         drop(tables);
-        let published = overlay.publish();
+        let published = write_set.publish();
         writer.counters = published.counters;
         let mut deletions = self.deletions();
         if !published.marks.is_empty() {
@@ -337,16 +338,16 @@ impl Identities {
         Ok((rest, published.warnings))
     }
 
-    /// Makes everything applied so far durable, and returns the sequence up to which the log is no
-    /// longer needed for it. Takes a sync of the disk.
+    /// Makes everything applied so far durable with a sync, and returns the sequence up to which
+    /// this state no longer needs the log.
     ///
     /// # Errors
     ///
-    /// If the sync failed; open the state again and replay.
+    /// If the sync failed; reopen the state and replay.
     pub fn persist(&self) -> Result<u64, IdentityError> {
         let tables = self.tables()?;
-        // Read before the sync: what is applied meanwhile may have missed it. And read while these
-        // tables are held, so that no others, which may lack some of it, come in their place.
+        // Read before the sync, which may miss records applied meanwhile. And read while these
+        // tables are held, so that no reopen replaces them by tables that lack some of the records.
         let applied = self.applied_sequence();
         self.sync(&tables)?;
         Ok(applied)
@@ -362,8 +363,8 @@ impl Identities {
         Ok(synced?)
     }
 
-    /// Remembers, durably, that records are lost that were not applied, so that persons are missing
-    /// from here on.
+    /// Records durably that log records were lost before they were applied, so that persons are
+    /// missing.
     ///
     /// # Errors
     ///
@@ -411,28 +412,28 @@ impl Identities {
         }
     }
 
-    /// Lets more records come together for the next [`Identities::apply`]: blocks for `duration`,
-    /// or until somebody waits for a record.
+    /// Lets records accumulate for the next [`Identities::apply`]: blocks for `duration`, or until
+    /// a reader waits for a record.
     pub fn linger(&self, duration: Duration) {
         self.shared.hurry.wait(duration);
     }
 
-    /// A snapshot, for several reads that have to agree.
+    /// A snapshot, for several reads that must be consistent.
     pub fn view(&self) -> View {
         let open = self.shared.open.load();
         open.as_ref().map_or_else(View::closed, |open| open.view())
     }
 
-    /// Begins to tell which persons of a project change, from the view that is given on. Waits for an
-    /// [`Identities::apply`] that is running.
-    pub fn watch(&self, project: ProjectId) -> (Watch, View) {
-        // While nothing is being applied, everything noted is committed.
+    /// Opens a change feed of the persons of a project, starting at the returned view. Waits for a
+    /// running [`Identities::apply`].
+    pub fn watch(&self, project: ProjectId) -> (ChangeFeed, View) {
+        // While no batch is being applied, all recorded changes are committed.
         let _writer = self.shared.writer.lock();
         let id = self.shared.feed.register(project);
-        (Watch::new(self.clone(), id), self.view())
+        (ChangeFeed::new(self.clone(), id), self.view())
     }
 
-    pub(super) fn feed(&self) -> &Feed {
+    pub(super) fn feed(&self) -> &ChangeFeeds {
         &self.shared.feed
     }
 
@@ -443,9 +444,10 @@ impl Identities {
         Overrides::new(read, survivors, self.shared.splits.load_full())
     }
 
-    /// Reads which persons were merged, so that others need not be looked up, and as many of them as there
-    /// is room for need not either. Takes a second for some millions; until it was called, every look-up
-    /// reads the database. `goes_on` is asked now and then; if it says no, that stays so.
+    /// Loads the filter with all overrides, so that persons without one need no look-up, and the
+    /// cache with as many entries as fit. Takes about 1 s for some millions. Until it has run,
+    /// every look-up of an uncached person reads the database. `goes_on` is called every 10,000
+    /// entries; if it returns false, the filter stays unused.
     ///
     /// # Errors
     ///
@@ -472,25 +474,25 @@ impl Identities {
     }
 
     /// The events that are deleted and may still be in files or memory, as of the last applied
-    /// record. Memory only. Take it before the rows that it is to be asked about.
+    /// record. Reads memory only. Take it before the rows that it filters.
     pub fn deletions(&self) -> Arc<Deletions> {
         Arc::clone(&self.shared.erasures.load().deletions)
     }
 
-    /// The last applied record, and the deletions as of it: for who puts down in a file that rows up to
-    /// there have gone through them.
+    /// The last applied record, and the deletions as of it: for writers of files, which record up
+    /// to where their rows are filtered.
     pub fn deletions_as_of(&self) -> (u64, Arc<Deletions>) {
         let erasures = self.shared.erasures.load();
         (erasures.applied, Arc::clone(&erasures.deletions))
     }
 
-    /// Notes durably that of the events deleted by records up to `through` none is left, in live
-    /// files, in memory, or in what a replay of the log would bring back. Returns for how many
-    /// requests that is news.
+    /// Records durably that no event deleted by records up to `through` is left in live files, in
+    /// memory, or in the part of the log that a replay would read. Returns the number of requests
+    /// that this finishes.
     ///
     /// # Errors
     ///
-    /// If the database fails or a row is damaged; then some may not be noted.
+    /// If the database fails or a row is damaged; some requests may then stay unfinished.
     pub fn finish_deletions(&self, through: u64, at: UnixMicros) -> Result<usize, IdentityError> {
         let Shared { writer, erasures, .. } = &*self.shared;
         let writing = writer.lock();
@@ -524,7 +526,7 @@ impl Identities {
     }
 
     /// The group types of a project that groups or their changes have named, in the order of their
-    /// indexes. What the project has in all stands in `metadata`.
+    /// indexes. `metadata` has all group types of the project.
     #[cfg(test)]
     pub(in crate::identity) fn group_types(&self, project: ProjectId) -> Arc<[String]> {
         self.shared.types.load().get(&project).cloned().unwrap_or_default()
@@ -557,7 +559,7 @@ impl Identities {
         self.view().group(project, type_index, key)
     }
 
-    /// Has the state lost what the one in another directory has not, as a disk may that was full.
+    /// Replaces the state by the older one in another directory, as if a full disk had lost writes.
     #[cfg(test)]
     pub(super) fn fall_back_to(&self, other: &Path) -> Result<(), IdentityError> {
         self.close(&mut self.shared.writer.lock());
@@ -566,13 +568,13 @@ impl Identities {
         self.reopen()
     }
 
-    /// Writes all buffers to files, as the database does when they are full.
+    /// Flushes all write buffers to files.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
         self.tables()?.flush()
     }
 
-    /// Puts these bytes in the place of a person's row, and gives those that were there.
+    /// Replaces the row of a person, and returns the previous one.
     #[cfg(test)]
     pub(crate) fn replace_row(
         &self,
@@ -587,7 +589,7 @@ impl Identities {
         Ok(before.map(|before| before.to_vec()).unwrap_or_default())
     }
 
-    /// Number and memory in bytes of the known ids in the cache.
+    /// Number of entries and memory in bytes of the cache of known ids.
     #[cfg(test)]
     pub(super) fn ids_memory(&self) -> (usize, usize) {
         self.shared.writer.lock().caches.ids_memory()

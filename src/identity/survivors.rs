@@ -1,23 +1,24 @@
-//! [`Survivors`]: what is kept in memory of the persons that were merged away, within a fixed size.
+//! [`Survivors`]: cache of overrides (which person replaces a merged one), of fixed size: a Bloom
+//! filter and a cache in front of the database.
 //!
-//! All of them are in the database; here are a filter in front of it and a cache of what is in it. The
-//! cache is filled when the database is opened, as long as there is room, and with each change, which may
-//! take the room of what nobody asks for: a question that goes through all events asks for each of their
-//! persons, and the database takes some 10 µs for one.
+//! The cache is filled when the database is opened, as far as it has capacity, and with each
+//! change, which may evict unused entries. A query over all events looks up the person of each
+//! event, and a look-up in the database takes some 10 µs.
 //!
-//! # Why a reader gets what is right for its view
+//! # Why a reader gets the right entry for its view
 //!
-//! A cached answer is of a certain [`Point`] and right from there until its entry changes. Before the
-//! writer commits a batch that changes entries, it replaces their answers with those of the batch and
-//! notes that they change with it. So an answer that is found is right for every view from its point on;
-//! older views ask the database. And an answer that was read from a view that is older than the change of
-//! its entry is not taken in. Of the changes only some are remembered; views that are older than those are
-//! taken to have missed one.
+//! A cached answer has a [`Point`] and is right from there until its entry changes. Before the
+//! writer commits a batch that changes entries, it replaces their answers with those of the batch
+//! and records the point of the change. So a cached answer is right for every view from its point
+//! on; older views read the database. An answer that was read from a view older than the last
+//! change of its entry is not cached. Only some changes are remembered; views older than those
+//! count as having missed one.
 //!
-//! A batch that fails is followed by [`Survivors::forget`] before another one: the database is opened
-//! again, perhaps as of an earlier point. What lies behind that point happens once more, and in between
-//! two readers may have views of one point in two courses of events. So each answer and each reader knows
-//! in which [`Opening`] it came: a reader gets no answer of a later one, and is not heard in it.
+//! After a batch that fails, [`Survivors::forget`] is called before the next batch: the database is
+//! reopened, perhaps at an earlier point. The records after that point are applied again, and in
+//! between two readers may have views of one point from two histories. So each answer and each
+//! reader has the [`Opening`] in which it was read: a reader gets no answer of a later opening, and
+//! its own answers are not cached in a later one.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::AtomicBool;
@@ -36,30 +37,30 @@ use crate::identity::codec::Point;
 use crate::identity::filter::Filter;
 use crate::identity::filter::Hash;
 
-/// A person as events are stored with it.
+/// The uuid of a person as stored with events.
 pub(super) type Key = (ProjectId, Uuid);
 
-/// Memory of a cached answer: slab entry, index, and half the ghost of an evicted one. quick_cache 0.7
-/// reports 132 to 141, by how full its index is.
+/// Memory of a cached answer: slab entry, index, and half the ghost of an evicted one. quick_cache
+/// 0.7 reports 132 to 141 bytes, depending on how full its index is.
 const ENTRY_BYTES: u64 = 140;
 
-/// Changes that are remembered; 48 bytes each.
+/// Changes that are remembered, 48 bytes each.
 const CHANGES_MAX: usize = 16 * 1024;
 
-/// How often the database was opened again.
+/// The number of reopens of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Opening(u32);
 
-/// What a reader sees: a state of the database as it was opened then.
+/// The state of the database that a reader sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) point: Point,
-    /// Asked for before the view was taken: too early an opening costs answers, too late a one may
-    /// bring wrong ones.
+    /// Taken before the view: an opening that is too early costs cache hits; one that is too late
+    /// may give wrong answers.
     pub(super) opening: Opening,
 }
 
-/// A person that replaces another one, if one does, as of a point and after.
+/// The person that replaces another one, or none, from a point on.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     survivor: Option<Uuid>,
@@ -73,13 +74,13 @@ impl Answer {
     }
 }
 
-/// What is in memory of the overrides.
+/// Filter and cache of the overrides.
 pub(super) struct Survivors {
     hasher: RandomState,
     filter: Filter,
-    /// Whether the filter has all entries that were in the database when it was opened.
+    /// Whether the filter contains all overrides that were in the database when it was opened.
     is_filtering: AtomicBool,
-    /// Whether there are entries at all.
+    /// Whether there are overrides at all.
     has_any: AtomicBool,
     cache: Cache<Key, Answer, UnitWeighter, foldhash::fast::RandomState>,
     changes: Mutex<Changes>,
@@ -93,15 +94,15 @@ impl std::fmt::Debug for Survivors {
 
 #[derive(Default)]
 struct Changes {
-    /// With which batch an entry changed last.
+    /// The batch that changed an entry last.
     latest: HashMap<Key, Point>,
-    /// Changes up to here may have been forgotten.
+    /// Changes up to this point may have been dropped from `latest`.
     forgotten: Point,
     opening: Opening,
 }
 
 impl Survivors {
-    /// Within so many bytes, an eighth for the filter. The cache grows only as it is used.
+    /// Uses at most `bytes`, an eighth for the filter. The cache grows only as it is used.
     pub(super) fn new(bytes: u64) -> Self {
         let entries = (bytes - bytes / 8) / ENTRY_BYTES;
         let items = usize::try_from(entries).unwrap_or(usize::MAX);
@@ -120,29 +121,29 @@ impl Survivors {
         Hash(self.hasher.hash_one((key.0.0, key.1.as_u128())))
     }
 
-    /// Notes that an entry is in the database.
+    /// Adds an override of the database to the filter.
     pub(super) fn note(&self, key: &Key) {
         self.filter.insert(self.hash(key));
         self.has_any.store(true, Ordering::Release);
     }
 
-    /// Notes that all entries of the database were noted.
+    /// Enables the filter: all overrides of the database have been added.
     pub(super) fn begin_to_filter(&self) {
         self.is_filtering.store(true, Ordering::Release);
     }
 
-    /// Whether there may be entries.
+    /// Whether there may be overrides.
     pub(super) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// Answers that the cache has room for.
+    /// The number of answers that the cache can hold.
     pub(super) fn capacity(&self) -> u64 {
         self.cache.capacity()
     }
 
-    /// Notes who replaces whom once the batch that leads to `point` is committed. Of the writer, before
-    /// the commit.
+    /// Caches the overrides of the batch that leads to `point`. The writer calls it before the
+    /// commit.
     pub(super) fn change(&self, point: Point, entries: impl Iterator<Item = (Key, Option<Uuid>)>) {
         let mut changes = self.changes.lock();
         for (key, survivor) in entries {
@@ -156,12 +157,12 @@ impl Survivors {
         }
     }
 
-    /// How the database is open now.
+    /// The current opening of the database.
     pub(super) fn opening(&self) -> Opening {
         self.changes.lock().opening
     }
 
-    /// Takes in who replaces `key` by the view of a reader.
+    /// Caches the override of `key` as a reader's view has it.
     pub(super) fn learn(&self, key: Key, survivor: Option<Uuid>, seen: Seen) {
         let changes = self.changes.lock();
         let changed = changes.latest.get(&key).copied().unwrap_or(changes.forgotten);
@@ -171,8 +172,8 @@ impl Survivors {
         }
     }
 
-    /// Notes that the database was opened again, and is as of `point`. Answers of later ones are
-    /// forgotten; the others are as right as before.
+    /// Starts a new opening: the database was reopened at `point`. Answers from after it are
+    /// evicted; the others stay right.
     pub(super) fn forget(&self, point: Point) {
         let mut changes = self.changes.lock();
         changes.latest.clear();
@@ -181,7 +182,8 @@ impl Survivors {
         self.cache.retain(|_, answer| answer.since <= point);
     }
 
-    /// The person that replaces `key` for a reader, which `read` reads from the database.
+    /// The person that replaces `key` in a reader's view; `read` reads it from the database on a
+    /// miss.
     ///
     /// # Errors
     ///
@@ -232,7 +234,7 @@ mod tests {
         (ProjectId(1), Uuid::from_u128(number))
     }
 
-    /// Goal: no view gets an answer of another time, in whatever order readers and the writer come.
+    /// Goal: no view gets an answer of another state, in whatever order readers and the writer run.
     #[test]
     fn an_answer_is_right_for_the_view_that_asks() {
         let survivors = Survivors::new(1 << 20);
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!((get(1, 5, None), reads.get()), (Some(9), 2), "and what is old not taken in");
         survivors.learn(key(1), Some(Uuid::from_u128(7)), seen(4));
         assert_eq!((get(1, 5, None), reads.get()), (Some(9), 2), "from nobody");
-        // So many changes that those of before are forgotten.
+        // Enough changes to drop the earlier ones.
         for number in 0..CHANGES_MAX as u128 {
             change(6, 10 + number, number);
         }
@@ -277,7 +279,7 @@ mod tests {
         survivors.forget(point(1));
         assert_eq!((get(2, 1, None), reads.get()), (None, 5), "nothing of a later point is left");
         assert_eq!((get(4, 1, None), get(4, 1, None), reads.get()), (None, None, 6));
-        // The database is not asked for who was never merged.
+        // A person without an override needs no database read.
         survivors.begin_to_filter();
         let before = reads.get();
         let found = (1_000_000..1_001_000).filter(|number| get(*number, 9, None).is_some()).count();
@@ -285,10 +287,10 @@ mod tests {
         assert_eq!((get(10, 9, Some(5)), survivors.has_any()), (Some(5), true));
     }
 
-    /// Goal: after the database was opened again at an earlier point, nobody gets what was or will be
-    /// behind it, neither from a reader that is slow nor for one; what is as it was stays known.
+    /// Goal: after a reopen at an earlier point, no reader gets answers from after that point, and answers
+    /// that slow readers bring from the previous opening are not cached. Unchanged answers stay cached.
     #[test]
-    fn courses_of_events_do_not_mix() {
+    fn histories_do_not_mix() {
         let survivors = Survivors::new(1 << 20);
         let uuid = |number: u128| Some(Uuid::from_u128(number));
         let change = |at: u64, number: u128, survivor: u128| {
@@ -303,7 +305,7 @@ mod tests {
         let lost = seen(100);
         survivors.forget(point(90));
         let now = |at| Seen { opening: survivors.opening(), ..seen(at) };
-        // A reader of before the change of 85 says what it has read only now.
+        // A reader whose view is older than the change at 85 offers its answer only now.
         survivors.learn(key(1), uuid(7), slow);
         assert_eq!(survivors.get(key(1), now(90), read_none), Ok(uuid(9)));
         assert_eq!(survivors.get(key(2), now(90), read_none), Ok(uuid(8)), "it is not read again");
@@ -314,14 +316,15 @@ mod tests {
             Err("reads"),
             "nor is that one heard"
         );
-        // In the other course it is 95 now; entry 2 changed at 98 in the one of `lost`, and will.
+        // After the reopen the state is at 95 again; entry 2 changed at 98 in the lost history, and
+        // will again.
         survivors.learn(key(4), uuid(5), now(95));
         assert_eq!(survivors.get(key(4), lost, read_none), Err("reads"));
         assert_eq!(survivors.get(key(4), now(95), read_none), Ok(uuid(5)));
         assert_eq!(survivors.get(key(1), lost, read_none), Ok(uuid(9)), "that was so before");
     }
 
-    /// Goal: memory stays within the limit, however many are asked for.
+    /// Goal: memory stays within the limit, however many persons are looked up.
     #[test]
     fn the_cache_is_bounded() {
         for entries in [1000, 60_000] {

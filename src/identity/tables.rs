@@ -1,16 +1,16 @@
-//! The database: its keyspaces and their sizes. What is in them stands in `codec`.
+//! The database: its keyspaces and their sizes. `codec` describes their contents.
 //!
 //! # Why
 //!
-//! fjall, because the state is larger than memory and written at random: of the embedded stores it
-//! loads fastest and stays small. Its `clear` and its separation of keys from values
-//! have lost data and are not used. Memory: the write buffers below, once more while they are
-//! flushed, and the block cache; all grow only as they are used.
+//! fjall, because the state is larger than memory and has random writes: of the embedded stores it
+//! loads fastest and stays small. Its `clear` and its separation of keys from values have lost data
+//! and are not used. Memory: the write buffers below, twice that while they are flushed, and the
+//! block cache; all grow only as they are used.
 //!
-//! A look-up must not cost more because there are more persons. Filters and indexes are therefore
-//! cut into blocks as small as those of the rows: as one block per file they have megabytes, and
-//! a cache that does not hold all of them reads and checks such a block for each look-up.
-//! Keyspaces that are only gone through in order have no filters.
+//! The cost of a look-up must not grow with the number of persons. Filters and indexes are
+//! therefore partitioned into blocks as small as those of the rows. As one block per file they have
+//! megabytes, and a cache that does not hold all of them reads and checks such a block for each
+//! look-up. Keyspaces that are only scanned in order have no filters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,30 +34,30 @@ use crate::identity::codec;
 /// One MiB.
 const MIB: u64 = 1024 * 1024;
 
-/// Journal on disk beyond which buffers are flushed, however small; bounds the time to open.
+/// Journal on disk above which buffers are flushed, however small; bounds the time to open.
 const JOURNAL_MAX_BYTES: u64 = 128 * MIB;
 
-/// Files that stay open; the database's own number is as large as the limit of many a process.
+/// Files that stay open; the database's default is as large as the limit of many processes.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Threads that flush and compact. Of several, the first one keeps a processor busy with putting off
+/// Threads that flush and compact. With several, the first one keeps a processor busy postponing
 /// compactions while the others have enough of them (fjall 3.1).
 const WORKER_THREADS: usize = 1;
 
-/// Size of a file from level 1 on, and a quarter of what level 1 may have. It is written anew with
-/// each four buffers flushed, which are 1 to 10 MiB each; with the usual 64 MiB that is most of the
-/// work beyond a million persons, and takes more memory.
+/// Size of a file from level 1 on, and a quarter of the size of level 1. Level 1 is rewritten for
+/// every four flushed buffers, which are 1 to 10 MiB each. With the usual 64 MiB that is most of
+/// the work beyond a million persons, and takes more memory.
 const FILE_BYTES: u64 = 8 * MIB;
 
-/// Full buffers of a keyspace that wait to be flushed, and files of it that wait to be merged, from
-/// which on a batch waits. The database halts at 4 and 30, and a batch leads to one or two more.
+/// Backpressure: from this many full buffers of a keyspace that wait for their flush, or files that
+/// wait for compaction, a batch waits. The database halts at 4 and 30, and a batch adds one or two.
 const SEALED_MAX: usize = 2;
 const UNMERGED_MAX: usize = 20;
 
-/// Time between looks whether it has caught up.
+/// Polling interval while a batch waits.
 const FLUSH_LOOK: Duration = Duration::from_millis(1);
 
-/// Persons of an older state that are listed in one batch.
+/// Persons of an older state that are added to `listed` in one batch.
 const LISTED_AT_ONCE: usize = 10_000;
 
 /// Handles of all keyspaces.
@@ -73,11 +73,11 @@ pub(super) struct Tables {
     pub(super) emails: Keyspace,
     pub(super) deletions: Keyspace,
     pub(super) meta: Keyspace,
-    /// Whether readers are to let go of it.
+    /// Whether readers must drop the database.
     closing: AtomicBool,
 }
 
-/// Options of a keyspace; the database keeps those with which a keyspace was made.
+/// Options of a keyspace; the database keeps those with which a keyspace was created.
 fn options(buffer_mib: u64) -> KeyspaceCreateOptions {
     // The files of level 0 are small, and their filters stay in memory.
     let partitioning = PartitioningPolicy::new([false, true]);
@@ -135,10 +135,10 @@ impl Tables {
         })
     }
 
-    /// Writes a batch, once the database has caught up with its flushes.
+    /// Writes a batch once the database has caught up with its flushes.
     ///
-    /// The database itself waits for that after it has written, for ever if its thread has ended
-    /// because a flush failed. Here that is seen.
+    /// The database itself waits for that only after the write, and waits forever if its thread has
+    /// ended because a flush failed. This function detects the failure.
     ///
     /// # Errors
     ///
@@ -149,14 +149,14 @@ impl Tables {
                 || keyspace.tree.l0_run_count() >= UNMERGED_MAX
         };
         while self.keyspaces().into_iter().any(lags) {
-            // Fails after any other failure.
+            // Fails if any operation failed before.
             self.database.persist(PersistMode::Buffer)?;
             std::thread::sleep(FLUSH_LOOK);
         }
         Ok(batch.commit()?)
     }
 
-    /// Has readers let go of the database.
+    /// Makes readers drop the database.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
@@ -166,8 +166,8 @@ impl Tables {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Lists the persons of a state that was written before persons were listed or found by their
-    /// emails. What is cut short begins anew at the next start.
+    /// Fills `listed` and `emails` for a state that was written before these existed. If it is
+    /// interrupted, the next start begins again.
     fn list_all(&self) -> Result<(), IdentityError> {
         if self.meta.get(codec::LISTED_KEY)?.is_some() {
             return Ok(());

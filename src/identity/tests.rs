@@ -1,5 +1,5 @@
-//! The store as a whole, case by case, and what its tests share. `histories` and `sequences` try it
-//! against the model.
+//! Tests of the identity store, case by case, with helpers that its other tests share. `histories`
+//! and `sequences` compare it with the model.
 
 #![expect(clippy::disallowed_methods, reason = "the benchmark reads the clock of the machine")]
 
@@ -187,17 +187,17 @@ fn assert_groups(identities: &Identities, model: &Model, project: ProjectId) {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_record_ends_the_lingering() {
+async fn a_waiting_reader_ends_the_lingering() {
     let directory = tempfile::tempdir().unwrap();
     let identities = open(directory.path());
-    let (told, ended) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
     let writer = identities.clone();
     let lingering = std::thread::spawn(move || {
         writer.linger(Duration::from_secs(3600));
         writer.apply(&[record(1, vec![merge("a", "b")])]).unwrap();
-        // Nobody asked since.
+        // No request since the last wait.
         writer.linger(Duration::from_millis(1));
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     identities.wait_applied(1, Duration::from_secs(20)).await.expect("applied");
     assert!(identities.view().person_of(PROJECTS[0], "b").unwrap().is_some());
@@ -288,10 +288,10 @@ fn a_state_is_open_once_and_of_one_format() {
     assert_eq!(other.to_string(), "identity state has format 9, this version reads 1");
 }
 
-/// Goal: whoever meets a damaged database hears what that means and what to do. Method: flip a byte at
-/// many places of the journal.
+/// Goal: the error of a damaged database says what is lost and what to do. Method: flip a byte at
+/// many positions of the journal.
 #[test]
-fn a_damaged_journal_has_a_remedy() {
+fn the_error_of_a_damaged_journal_has_a_remedy() {
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
     for sequence in 1..=20 {
@@ -339,10 +339,10 @@ async fn waiting_ends_when_the_record_is_applied_or_the_time_is_up() {
     assert_eq!(applied.expect("applies").sequence, 1);
 }
 
-/// Goal: a view is of one moment, also while the writer works. Method: a chain of merges, in which
-/// at any moment every id belongs to one person that lists it.
+/// Goal: a view is consistent, also while the writer works. Method: a chain of merges, in which at
+/// any moment every id belongs to one person that lists it.
 #[test]
-fn readers_see_whole_moments() {
+fn views_are_consistent() {
     const LENGTH: usize = 300;
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
@@ -388,10 +388,10 @@ fn readers_see_whole_moments() {
     });
 }
 
-/// Goal: a failed database can be opened again although there are readers: they let go of it, and those
-/// that come then see what was there. Method: it is done in the middle of a scan.
+/// Goal: a failed database can be reopened while it has readers. They drop it, and later readers
+/// see the same state. Method: reopen it in the middle of a scan.
 #[test]
-fn a_state_is_opened_again_under_its_readers() {
+fn a_state_is_reopened_under_its_readers() {
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
     let (project, uuid) = (PROJECTS[0], uuid_of(PROJECTS[0], "b"));
@@ -431,7 +431,7 @@ fn a_state_is_opened_again_under_its_readers() {
     assert_eq!(identities.persist().expect("syncs"), 2);
 }
 
-/// Prints what an op costs; asserts only that the cache stays within its limit.
+/// Prints the cost of an op; asserts only that the cache stays within its limit.
 #[test]
 fn costs() {
     const OPS: u64 = 100_000;

@@ -1,4 +1,4 @@
-//! Reading all of an identity store, for the checksums of its blocks.
+//! Verifies an identity store: reads every row, which checks the checksums of its blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::identity::reading::Reading;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
 
-/// Memory for blocks and rows: all is read once.
+/// Memory for blocks and rows; small, because each is read once.
 const CACHE_BYTES: u64 = 8 << 20;
 
-/// What was found.
+/// The result of [`verify`].
 #[derive(Debug, Default)]
 pub struct Verified {
     /// The last log record that is in the store.

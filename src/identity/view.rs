@@ -1,8 +1,8 @@
-//! The state as of one applied sequence. All reads of one view agree with each other.
+//! A snapshot of the state at one applied sequence. All reads of one view are consistent.
 //!
-//! A view keeps old rows on disk from being reclaimed: take one, use it, drop it. Reads may touch
-//! the disk; async code calls them on a blocking thread unless a few hundred microseconds are fine.
-//! Where errors are said to be of the database, [`IdentityError::Reopening`] is one of them.
+//! A view keeps old rows on disk from being reclaimed: drop it soon. Reads may touch the disk;
+//! async code calls them on a blocking thread unless a few hundred microseconds are acceptable.
+//! Where a method fails "if the database fails", [`IdentityError::Reopening`] is included.
 
 use std::ops::ControlFlow;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::identity::person::Person;
 use crate::identity::reading::Reading;
 use crate::identity::row::Row;
 
-/// Whether a scan goes on.
+/// Whether a scan continues.
 pub type Flow = ControlFlow<()>;
 
 /// A snapshot of the state.
@@ -41,7 +41,7 @@ impl View {
         Self { reading }
     }
 
-    /// While the database is closed: every read fails.
+    /// The view of a closed database: every read fails.
     pub(super) fn closed() -> Self {
         Self { reading: Reading::closed() }
     }
@@ -71,8 +71,8 @@ impl View {
         }
     }
 
-    /// As [`View::person_of`], for those who ask often and of the same persons: what was decoded is
-    /// remembered and shared.
+    /// As [`View::person_of`], for frequent reads of the same persons: decoded persons are cached
+    /// and shared.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl View {
         Ok(ids.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Shows all persons of a project, in the order of their numbers, until told to stop. Memory is
-    /// that of one person.
+    /// Visits all persons of a project in the order of their numbers, until `visit` breaks. Holds
+    /// one person in memory at a time.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl View {
         Ok(())
     }
 
-    /// Shows the rows of the persons of a project whose numbers are in `numbers`, by their numbers,
-    /// until told to stop.
+    /// Visits the rows of the persons of a project whose numbers are in `numbers`, ascending, until
+    /// `visit` breaks.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl View {
         mut visit: impl FnMut(&Row<'_>) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
         let key = |number: i64| codec::key(project, &[&number.to_be_bytes()]);
-        // A range that ends before it begins is not one that the database takes.
+        // The database does not accept a range that ends before it begins.
         let numbers = numbers.start..numbers.end.max(numbers.start);
         for entry in
             self.reading.range(|tables| &tables.persons, key(numbers.start)..key(numbers.end))?
@@ -185,7 +185,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows the rows of the persons of a project, the newest number first, until told to stop.
+    /// Visits the rows of the persons of a project, the newest number first, until `visit` breaks.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl View {
         Ok(())
     }
 
-    /// Asks the row of one person; `None` if there is no such person.
+    /// Reads the row of one person with `ask`; `None` if there is no such person.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl View {
         row.map(|row| Ok(ask(&Row::new(number, &row)?))).transpose()
     }
 
-    /// The number that the next new person gets, in whatever project: all persons have smaller ones.
+    /// The number of the next new person, in any project: all persons have smaller numbers.
     ///
     /// # Errors
     ///
@@ -230,9 +230,9 @@ impl View {
         Ok(self.counters()?.next_person)
     }
 
-    /// Shows the numbers of the persons of a project in the order of lists, `created_at` descending
-    /// and then uuid descending, until told to stop; those created after `newest` are left out.
-    /// No person is read.
+    /// Visits the numbers of the persons of a project in the order of lists, `created_at`
+    /// descending and then uuid descending, until `visit` breaks. Persons created after `newest`
+    /// are left out. Reads no rows of persons.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl View {
         Ok(())
     }
 
-    /// The persons whose property `email` has this text, letters compared without case, by their
+    /// The persons whose property `email` has this text, ignoring case, in the order of their
     /// numbers.
     ///
     /// # Errors
@@ -277,8 +277,8 @@ impl View {
         Ok(persons)
     }
 
-    /// Number of persons of a project that were created after `newest`: such as have a wrong clock.
-    /// Takes time in proportion to it.
+    /// Number of persons of a project that were created after `newest`, for example with a wrong
+    /// clock. Takes time in proportion to their number.
     ///
     /// # Errors
     ///
@@ -314,8 +314,8 @@ impl View {
         entries.map(|entry| codec::text(&entry?.into_inner()?.1, "distinct id")).collect()
     }
 
-    /// Shows all distinct ids of a project with the numbers of their persons, in the order of the
-    /// numbers, until told to stop; to be joined with [`View::scan_persons`] as it goes.
+    /// Visits all distinct ids of a project with the numbers of their persons, in the order of the
+    /// numbers, until `visit` breaks. To be joined with [`View::scan_persons`].
     ///
     /// # Errors
     ///
@@ -335,8 +335,8 @@ impl View {
         Ok(())
     }
 
-    /// Shows all persons of a project with their distinct ids, those in the order in which persons
-    /// got them, by the numbers of the persons, until told to stop. Both are read in one pass.
+    /// Visits all persons of a project, in the order of their numbers, with their distinct ids in
+    /// the order in which persons got them, until `visit` breaks. One pass over both.
     ///
     /// # Errors
     ///
@@ -371,7 +371,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows the requests to delete events of a project, the newest first, until told to stop.
+    /// Visits the requests to delete events of a project, the newest first, until `visit` breaks.
     ///
     /// # Errors
     ///
@@ -392,7 +392,7 @@ impl View {
         Ok(())
     }
 
-    /// Number of persons of a project. Counted as they come and go, not by a scan.
+    /// Number of persons of a project. A counter, not a scan.
     ///
     /// # Errors
     ///
@@ -425,7 +425,7 @@ impl View {
         row.map(|row| codec::decode_group(&row)).transpose()
     }
 
-    /// Shows the groups of one type with their keys, by key, until told to stop.
+    /// Visits the groups of one type, in the order of their keys, until `visit` breaks.
     ///
     /// # Errors
     ///
@@ -449,8 +449,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows all groups of a project with the index of their type and their key, by both, until
-    /// told to stop.
+    /// Visits all groups of a project, in the order of type index and key, until `visit` breaks.
     ///
     /// # Errors
     ///
@@ -506,7 +505,7 @@ impl View {
         self.each_positioned_id(project, number)?.collect()
     }
 
-    /// The same, one after the other, for those who do not need all.
+    /// As [`View::positioned_ids`], but lazily.
     pub(super) fn each_positioned_id(
         &self,
         project: ProjectId,
@@ -521,7 +520,7 @@ impl View {
         }))
     }
 
-    /// How many distinct ids a person has, counted up to `most`.
+    /// The number of distinct ids of a person, counted up to `most`.
     ///
     /// # Errors
     ///
@@ -554,8 +553,8 @@ impl View {
         first.map_or(Ok(false), |entry| Ok(entry?.into_inner().map(|_| true)?))
     }
 
-    /// Shows all persons that are replaced, with those that replace them, by project and uuid, until
-    /// told to stop.
+    /// Visits all overrides, the replaced person and its replacement, in the order of project and
+    /// uuid, until `visit` breaks.
     pub(super) fn scan_overrides(
         &self,
         mut visit: impl FnMut((ProjectId, Uuid), Uuid) -> Result<Flow, IdentityError>,

@@ -1,7 +1,7 @@
-//! What operators' operations did to persons and groups, as entries of the activity log.
+//! Activity log entries for operators' operations on persons and groups.
 //!
-//! Of a person that was deleted only that, by whom and when: who asks for a deletion wants nothing
-//! to be left.
+//! The entry of a person deletion has no properties, only the fact, the user and the time: after a
+//! deletion nothing of the person's data is to remain.
 
 use std::collections::HashSet;
 
@@ -22,13 +22,14 @@ use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
-use crate::metadata::forgetting::Forgotten;
+use crate::metadata::erasure::Forgotten;
 use crate::storage::wal::Sequence;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
 
-/// The entries of `effects`; `user_of` says who asked for the record with a sequence. The same effects give the same entries.
+/// The activity entries of `effects`; `user_of` maps a log sequence to the user of that operation.
+/// Deterministic: the same effects give the same entries.
 pub(super) fn entries(
     effects: &[Effect],
     user_of: impl Fn(u64) -> Option<UserId>,
@@ -48,7 +49,7 @@ pub(super) fn entries(
     entries
 }
 
-/// What the metadata store knows of a person that is deleted.
+/// What the metadata store has to delete with a person: the cascade of a person deletion.
 fn forgotten(effect: &Effect) -> Option<Forgotten> {
     match &effect.done {
         Done::Person { uuid, done: PersonDone::Deleted { extent, distinct_ids }, .. }
@@ -62,8 +63,9 @@ fn forgotten(effect: &Effect) -> Option<Forgotten> {
     }
 }
 
-/// The ids of the entries of an operation that was asked for at `at` and has this sequence, if each of
-/// its `persons` got one. Fewer have one if some of the persons were gone; the first of them are used.
+/// Ids of the activity entries of an operation with this sequence that was requested at `at`, if each
+/// of its `persons` has one. If some persons no longer existed, fewer entries exist, and only the
+/// first ids are in use.
 pub fn entry_ids(
     project: ProjectId,
     at: UnixMicros,
@@ -73,7 +75,7 @@ pub fn entry_ids(
     (0..).take(persons).map(|place| entry_id(project, at, (sequence.0, place))).collect()
 }
 
-/// The id of the entry of the effect at `place` among those of the record with `sequence`.
+/// Id of the activity entry of the effect at index `place` among those of the record with `sequence`.
 fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, u32)) -> Uuid {
     let name = format!("{project}:{sequence}:{place}:{}", at.0);
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
@@ -88,7 +90,7 @@ fn change(effect: &Effect) -> Change {
     }
 }
 
-/// As PostHog tells of groups: of one property by its name, and each is a field.
+/// As in PostHog: a change of one property is named by the property, and each property is a field.
 fn of_group(
     type_index: u8,
     key: &str,
@@ -107,7 +109,7 @@ fn of_group(
     Change { scope: Scope::Group, item, verb, name: name.to_owned(), fields }
 }
 
-/// What the log of changes calls a group: the index of its type, and its key.
+/// Item id of a group in the activity log: the index of its type, and its key.
 pub fn group_item(type_index: u8, key: &str) -> String {
     format!("{type_index}:{key}")
 }
@@ -137,7 +139,7 @@ fn of_person(number: i64, uuid: String, done: &PersonDone) -> Change {
             let left: Vec<&String> = before.iter().filter(|id| !kept.contains(id)).collect();
             let (before, after) = (
                 json!({"distinct_ids": before}),
-                // As PostHog tells it: whom the person became, and who was taken from it.
+                // As in PostHog: all ids before the split, and the ids that were split off.
                 json!({"distinct_ids": before, "distinct_ids_to_split": left}),
             );
             (Verb::SplitPerson, uuid, field("split", None, before, after))
@@ -172,7 +174,7 @@ mod tests {
     use crate::metadata::accounts::UserId;
     use crate::metadata::activity::Scope;
     use crate::metadata::activity::Verb;
-    use crate::metadata::forgetting::Forgotten;
+    use crate::metadata::erasure::Forgotten;
     use crate::storage::wal::Sequence;
 
     fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {
@@ -180,10 +182,10 @@ mod tests {
         Effect { project, sequence, place, at, done: Done::Person { number: 3, uuid, done } }
     }
 
-    /// PostHog tells of each property of a group by itself.
+    /// PostHog reports each property of a group as a field of its own.
     #[test]
-    fn changes_of_groups_are_told_by_property() {
-        let told = |is_new: bool, before: Value, after: Value| {
+    fn changes_of_groups_are_logged_by_property() {
+        let logged = |is_new: bool, before: Value, after: Value| {
             let properties = Difference { before: object(before), after: object(after) };
             let key = "acme".to_owned();
             let done = Done::Group { type_index: 2, key, is_new, properties };
@@ -233,7 +235,7 @@ mod tests {
                 json!([["deleted", "plan"], ["created", "seats"]]),
             ),
         ] {
-            assert_eq!(told(is_new, before, after), (verb, name.to_owned(), fields));
+            assert_eq!(logged(is_new, before, after), (verb, name.to_owned(), fields));
         }
     }
 
@@ -286,11 +288,11 @@ mod tests {
         assert_eq!(forgotten, [Some(with_id), without.clone(), without, None, None, None]);
         let events = effect((7, 0), deleted(Extent::Events, &[]));
         assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
-        // After a crash the later ones come in a batch of their own.
+        // After a crash the later effects arrive in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();
-        let told = super::entry_ids(ProjectId(1), UnixMicros(5), Sequence(1), 3);
-        assert_eq!(told[..2], [logged[0].id, logged[1].id], "who asked can look them up");
-        assert!(!logged.iter().any(|entry| entry.id == told[2]), "nobody else's");
+        let looked_up = super::entry_ids(ProjectId(1), UnixMicros(5), Sequence(1), 3);
+        assert_eq!(looked_up[..2], [logged[0].id, logged[1].id], "who asked can look them up");
+        assert!(!logged.iter().any(|entry| entry.id == looked_up[2]), "nobody else's");
         let ids = |entries: &[super::Elsewhere]| entries.iter().map(|e| e.id).collect::<Vec<_>>();
         assert_eq!(ids(&again), ids(&logged));
         let users: Vec<_> = logged.iter().map(|entry| entry.user.map(|user| user.0)).collect();

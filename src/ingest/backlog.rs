@@ -1,12 +1,12 @@
-//! Room for what waits to be derived, counted in bytes: what an event says of its person is text of
-//! the request, which stays in memory until it was read.
+//! Byte-bounded queue capacity in front of the projector: what an event contains about its person is
+//! text of the request body, which stays in memory until the projector has read it.
 
 use std::sync::Arc;
 
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 
-/// Bytes that may wait.
+/// A budget of bytes for records that wait for the projector.
 #[derive(Debug)]
 pub(super) struct Backlog {
     shared: Arc<Shared>,
@@ -19,7 +19,7 @@ struct Shared {
     freed: Condvar,
 }
 
-/// A part of it, free again when this is dropped.
+/// Capacity that one record holds; released on drop.
 #[derive(Debug)]
 pub(super) struct Room {
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ impl Backlog {
         Self { shared: Arc::default(), max_bytes }
     }
 
-    /// Waits until there is room for `bytes`. What needs more than all of it waits until it is alone.
+    /// Blocks until `bytes` are free. A record larger than the whole budget waits until it is alone.
     pub(super) fn room(&self, bytes: usize) -> Room {
         let mut used = self.shared.used_bytes.lock();
         while *used > 0 && used.saturating_add(bytes) > self.max_bytes {
@@ -62,17 +62,17 @@ mod tests {
         let backlog = Backlog::new(100);
         let first = backlog.room(60);
         let second = backlog.room(40);
-        let (told, hear) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| {
-                // More than all of it: it has to be alone.
+                // More than the whole budget: it has to be alone.
                 let large = backlog.room(1000);
-                told.send(*backlog.shared.used_bytes.lock()).unwrap();
+                sender.send(*backlog.shared.used_bytes.lock()).unwrap();
                 drop(large);
             });
             drop(first);
             drop(second);
-            assert_eq!(hear.recv().unwrap(), 1000);
+            assert_eq!(receiver.recv().unwrap(), 1000);
         });
         assert_eq!(*backlog.shared.used_bytes.lock(), 0);
         drop(backlog.room(100));

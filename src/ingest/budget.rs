@@ -1,5 +1,5 @@
-//! Memory of requests between arrival and acknowledgement: [`Budget`] bounds it for all of them,
-//! [`Share`] is the part of one. What a request takes is for `weight` to say.
+//! Memory permits of requests between arrival and acknowledgement: [`Budget`] bounds the memory of all
+//! requests, [`MemoryPermit`] is the part of one. `memory_estimate` estimates how much one needs.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio::sync::Semaphore;
 
 use crate::ingest::prepare::PrepareError;
 
-/// Unit in which bytes are counted; a semaphore has at most 2^29 permits for sure.
+/// Unit in which bytes are counted: a semaphore has at least 2^29 permits.
 const UNIT_BYTES: u64 = 1024;
 
-/// Memory that is taken for a byte of a usual body, decoded, while it is read and until it is
-/// published: the body, its tape, its columns. One that takes more counts for more bytes.
+/// Bytes of memory per byte of a typical decoded body, from reading to publication: the body, its
+/// tape, its columns. A body that needs more memory counts as more bytes.
 const MEMORY_PER_BYTE: u64 = 4;
 
-/// What all requests together may take; clones share it.
+/// The memory budget of all requests together; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     permits: Arc<Semaphore>,
@@ -30,17 +30,17 @@ impl Budget {
         Self { permits, units }
     }
 
-    /// The share of a body of so many bytes. One that needs more than all gets it if it is alone.
+    /// Acquires a permit for a body of `bytes`. A body larger than the whole budget gets all of it.
     ///
     /// # Errors
     ///
-    /// Others have too much.
-    pub(super) fn share(&self, bytes: u64) -> Result<Share, PrepareError> {
+    /// [`PrepareError::Crowded`]: other requests hold too much of the budget.
+    pub(super) fn admit(&self, bytes: u64) -> Result<MemoryPermit, PrepareError> {
         let permit = self.acquire(self.units_of(bytes))?;
-        Ok(Share { permit, budget: self.clone() })
+        Ok(MemoryPermit { permit, budget: self.clone() })
     }
 
-    /// Waits until nobody has a share.
+    /// Waits until no request holds a permit.
     pub(super) async fn idle(&self) {
         let _ = self.permits.acquire_many(self.units).await;
     }
@@ -55,36 +55,36 @@ impl Budget {
         permits.map_err(|_| PrepareError::Crowded)
     }
 
-    /// Units that nobody has.
+    /// Units that no request holds.
     #[cfg(test)]
     pub(super) fn free_units(&self) -> usize {
         self.permits.available_permits()
     }
 }
 
-/// What one request may take; given back when dropped.
+/// The memory permit of one request; released on drop.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct MemoryPermit {
     permit: OwnedSemaphorePermit,
     budget: Budget,
 }
 
-impl Share {
-    /// Bytes of a decoded body that it is for.
+impl MemoryPermit {
+    /// Decoded bytes that the permit covers.
     pub(super) fn bytes(&self) -> u64 {
         u64::try_from(self.permit.num_permits()).unwrap_or(0).saturating_mul(UNIT_BYTES)
     }
 
-    /// Memory that all requests together may take.
+    /// The whole memory budget of all requests, in bytes of memory.
     pub(super) fn all_memory_bytes(&self) -> u64 {
         u64::from(self.budget.units) * UNIT_BYTES * MEMORY_PER_BYTE
     }
 
-    /// Makes it large enough for a decoded body of so many bytes.
+    /// Grows the permit to cover a decoded body of `bytes`.
     ///
     /// # Errors
     ///
-    /// Others have too much; it is as it was.
+    /// [`PrepareError::Crowded`]: other requests hold too much; the permit is unchanged.
     pub(super) fn cover(&mut self, bytes: u64) -> Result<(), PrepareError> {
         let missing = usize::try_from(self.budget.units_of(bytes))
             .unwrap_or(0)
@@ -96,25 +96,25 @@ impl Share {
         Ok(())
     }
 
-    /// Makes it large enough for so many bytes of memory.
+    /// Grows the permit to cover `bytes` of memory.
     ///
     /// # Errors
     ///
-    /// Others have too much; it is as it was.
+    /// [`PrepareError::Crowded`]: other requests hold too much; the permit is unchanged.
     pub(super) fn cover_memory(&mut self, bytes: u64) -> Result<(), PrepareError> {
         self.cover(bytes / MEMORY_PER_BYTE)
     }
 
-    /// Makes it what a decoded body of `bytes` that takes `memory_bytes` needs, larger or smaller.
+    /// Resizes the permit, up or down, for a decoded body of `bytes` that uses `memory_bytes`.
     ///
     /// # Errors
     ///
-    /// Others have too much; it is as it was.
+    /// [`PrepareError::Crowded`]: other requests hold too much; the permit is unchanged.
     pub(super) fn settle(&mut self, bytes: u64, memory_bytes: u64) -> Result<(), PrepareError> {
         let bytes = bytes.max(memory_bytes / MEMORY_PER_BYTE);
         self.cover(bytes)?;
         let needed = usize::try_from(self.budget.units_of(bytes)).unwrap_or(0);
-        // What is split off is given back.
+        // Dropping the part that was split off releases it.
         drop(self.permit.split(self.permit.num_permits().saturating_sub(needed)));
         Ok(())
     }
@@ -126,9 +126,9 @@ mod tests {
     use crate::ingest::prepare::PrepareError;
 
     #[test]
-    fn shares_grow_and_shrink_within_the_budget() {
+    fn permits_grow_and_shrink_within_the_budget() {
         let budget = Budget::new(100 << 10);
-        let mut one = budget.share(9 << 10).unwrap();
+        let mut one = budget.admit(9 << 10).unwrap();
         assert_eq!((budget.free_units(), one.bytes()), (90, 10 << 10));
         one.cover(1).unwrap();
         assert_eq!(budget.free_units(), 90, "it is large enough");
@@ -136,13 +136,13 @@ mod tests {
         assert_eq!(budget.free_units(), 80);
         one.cover_memory(4 * (29 << 10)).unwrap();
         assert_eq!(budget.free_units(), 70);
-        let two = budget.share(59 << 10).unwrap();
+        let two = budget.admit(59 << 10).unwrap();
         assert_eq!(one.cover(49 << 10), Err(PrepareError::Crowded));
-        assert_eq!(budget.share(10 << 10).unwrap_err(), PrepareError::Crowded);
+        assert_eq!(budget.admit(10 << 10).unwrap_err(), PrepareError::Crowded);
         assert_eq!(one.settle(1 << 10, 4 * (49 << 10)), Err(PrepareError::Crowded));
         assert_eq!(budget.free_units(), 10, "nothing has changed");
         drop(two);
-        // More than all of it is all of it.
+        // A request for more than the whole budget gets the whole budget.
         one.cover(1 << 40).unwrap();
         assert_eq!(budget.free_units(), 0);
         one.settle(9 << 10, 4 * (4 << 10)).unwrap();

@@ -1,8 +1,8 @@
-//! The capture shapes of the SDKs, read from the tape: where the events of a body are, what stands
-//! around them, and the fields of one event. No meaning yet: that is `normalize`.
+//! Capture v0 request parser, over the tape: the envelope of a body, its events, and the fields of
+//! one event. The fields are not interpreted here: that is `normalize`.
 //!
 //! A body is an array of events, an envelope with a `batch` array, or one event
-//! (`reference` of the field names: the PostHog capture API; SDKs use all aliases read here).
+//! (reference of the field names: the PostHog capture API; SDKs use all aliases read here).
 
 use std::ops::Range;
 
@@ -13,27 +13,27 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
 
-/// What stands around the events.
+/// The members of the body besides its events.
 #[derive(Debug, Default)]
 pub(super) struct Envelope<'a> {
     /// The project's token.
     pub(super) token: Option<&'a str>,
     /// When the sender says it sent the request.
     pub(super) sent_at: Option<Value<'a>>,
-    /// Whether the sender says that it moves events of the past here.
+    /// `historical_migration`: whether the sender imports past events.
     pub(super) is_historical: bool,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
-    /// Whether `batch` is there and not an array.
+    /// Whether `batch` is present and not an array.
     is_batch_wrong: bool,
-    /// Whether the body has the name of an event.
+    /// Whether the body has `event`, the name of an event.
     has_name: bool,
     /// Whether the body has members that only an event has, besides its name.
     has_subject: bool,
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads what stands around the events of the body that `root` is at.
+    /// Reads the envelope of the body that `root` is at.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ impl<'a> Envelope<'a> {
         value.skip();
     }
 
-    /// Whether the body is a batch whose `batch` is not an array. An event may have a member of that
-    /// name too; on `/engage` it is an event without a name.
+    /// Whether the body is a batch whose `batch` is not an array. An event may have a member `batch`
+    /// too. On `/engage` an event may lack a name.
     pub(super) fn is_malformed(&self, is_engage: bool) -> bool {
         let is_event = self.has_name || (is_engage && self.has_subject);
         self.is_batch_wrong && self.batch.is_none() && !is_event
@@ -182,12 +182,12 @@ pub(super) struct Fields<'a> {
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
-    /// Whether one of these three is of a type that says nothing.
+    /// Whether one of these three has a type that cannot be applied.
     pub(super) is_set_invalid: bool,
     /// Range of the `properties` object.
     pub(super) properties: Option<Range<usize>>,
     pub(super) inner: Inner<'a>,
-    /// What capture v1 has decided already.
+    /// Decisions that capture v1 has made already.
     pub(super) decided: Option<Decided>,
 }
 
@@ -205,28 +205,28 @@ pub(super) struct Inner<'a> {
     pub(super) group_key: Option<Raw<'a>>,
     pub(super) group_set: Option<Raw<'a>>,
     pub(super) ip: Option<&'a str>,
-    /// Whether `$ip` is neither a text nor false.
+    /// Whether `$ip` is neither a string nor falsy.
     pub(super) has_odd_ip: bool,
     pub(super) geoip_disable: bool,
-    /// Whether one of the `$geoip_` properties is there.
+    /// Whether the event has a `$geoip_` property.
     pub(super) has_place: bool,
-    /// Whether `capture_internal` is there: the sender is the server's own.
+    /// Whether `capture_internal` is present: the server itself is the sender.
     pub(super) is_internal: bool,
     pub(super) elements: Option<Cursor<'a>>,
     /// Whether `$elements_chain` is a string.
     pub(super) elements_chain: bool,
     pub(super) process_person_profile: Option<Value<'a>>,
     pub(super) ignore_sent_at: bool,
-    /// Promoted properties, by number, whose value is of another type than their column.
+    /// Promoted properties, by number, whose value does not have the type of their column.
     pub(super) mismatched: Slots,
     pub(super) is_server: bool,
-    /// The flag that the event is about.
+    /// The key of the flag that the event is about.
     pub(super) flag: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
-    /// Takes one member of the event; `false` if it is not one of these fields, and then the
-    /// cursor still stands on the value. `properties` is the caller's.
+    /// Reads one member of the event. Returns `false` if it is not one of these fields; the cursor
+    /// still stands on the value then. `properties` is left to the caller.
     pub(super) fn member(&mut self, key: Key<'a>, value: &mut Cursor<'a>) -> bool {
         match key.text {
             "event" => self.event = Some(take(value)),
@@ -239,7 +239,7 @@ impl<'a> Fields<'a> {
             "uuid" => self.uuid = Some(take(value).value),
             "timestamp" => self.timestamp = Some(take(value).value),
             "offset" => self.offset = Some(take(value).value),
-            // What cannot be merged into the properties is as good as absent; SDKs send nulls.
+            // A value that cannot be merged into the properties counts as absent; SDKs send nulls.
             "$set" => self.set = self.kept(take(value), Raw::is_object),
             "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),
             "$unset" => self.unset = self.kept(take(value), Raw::is_container),
@@ -255,7 +255,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Inner<'a> {
-    /// Takes note of one property that has a meaning. The cursor stays on the value.
+    /// Records one property that has a meaning. The cursor stays on the value.
     pub(super) fn note(&mut self, meaning: Meaning, cursor: &Cursor<'a>) {
         let mut ahead = *cursor;
         let value = cursor.value();
@@ -298,7 +298,7 @@ impl<'a> Inner<'a> {
                     _ => None,
                 };
             }
-            // Columns of their own, which the caller sets, and what only the rewriting looks at.
+            // The caller sets their columns, or only the rewrite of the properties uses them.
             Meaning::ElementsChain
             | Meaning::SessionId
             | Meaning::WindowId
@@ -308,7 +308,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// What a property means to the server.
+/// The meaning of a property to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     DistinctId,
@@ -335,14 +335,14 @@ pub(super) enum Meaning {
     CaptureInternal,
     /// The key of a flag.
     Flag,
-    /// `$group_0` to `$group_4`, which the server makes of `$groups`.
+    /// `$group_0` to `$group_4`, which the server derives from `$groups`.
     GroupIndex(usize),
-    /// State of an SDK that says nothing of the event; PostHog's ingestion removes it too.
+    /// State of an SDK, unrelated to the event; PostHog's ingestion removes it too.
     NeverStored,
 }
 
 impl Meaning {
-    /// Property names and what they mean.
+    /// Property names and their meanings.
     pub(super) const ALL: [(&'static str, Self); 29] = [
         ("distinct_id", Self::DistinctId),
         ("$set", Self::Set),

@@ -1,8 +1,8 @@
-//! The shape of capture v1, read from the tape: what stands around the events, the members of one
-//! event, and the options beside its properties. No meaning yet: that is `normalize`.
+//! Capture v1 request parser, over the tape: the envelope of a body, the members of one event, and
+//! the options beside its properties. The members are not interpreted here: that is `normalize`.
 //!
-//! A body is `{"created_at": "...", "batch": [...]}`. What is wrong with its shape is wrong with the
-//! whole request, as in the original; what is wrong with the contents of one event is not.
+//! A body is `{"created_at": "...", "batch": [...]}`. As in PostHog, an error in the shape of the body
+//! or of an event rejects the whole request; an error in the contents of an event only that event.
 
 use std::borrow::Cow;
 
@@ -15,19 +15,19 @@ use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
-/// Why no event of a body is taken.
+/// Why all events of a body are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// A member misses, or has another type.
+    /// A member is missing, or has the wrong type.
     #[error("{0}")]
     Shape(&'static str),
-    /// `created_at` is no time.
+    /// `created_at` is not a valid time.
     #[error("created_at is not valid RFC 3339")]
     CreatedAt,
     /// An event has no uuid.
     #[error("event submitted without a uuid")]
     MissingUuid,
-    /// An event has a uuid that is none.
+    /// The uuid of an event is not valid.
     #[error("event submitted with an invalid uuid")]
     InvalidUuid,
     /// Two events have the same uuid.
@@ -35,16 +35,16 @@ pub enum BatchError {
     DuplicateUuid(Uuid),
 }
 
-/// What stands around the events.
+/// The members of the body besides its events.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     /// The cursor at the `batch` array.
     batch: Cursor<'a>,
     /// Ids of the events, in order.
     pub(super) uuids: Vec<Uuid>,
-    /// Whether the events are the server's own, whose address says nothing.
+    /// `capture_internal`: the events are the server's own, and the client's address is meaningless.
     pub(super) is_internal: bool,
-    /// Whether the sender says that it moves events of the past here.
+    /// `historical_migration`: whether the sender imports past events.
     pub(super) is_historical: bool,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     ///
-    /// Something is wrong with the body as a whole.
+    /// The body as a whole is invalid.
     pub(super) fn read(mut root: Cursor<'a>) -> Result<Self, PrepareError> {
         if !is_object(&root) {
             return Err(shape("the body is not an object"));
@@ -116,7 +116,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The ids of all events. The outer error is that of a shape, which is told before the inner one.
+/// Ids of all events. The outer error is a wrong shape, which is reported in preference to the inner.
 fn read_ids(mut batch: Cursor<'_>) -> Result<Result<Vec<Uuid>, PrepareError>, PrepareError> {
     let mut seen = HashSet::with_hasher(foldhash::fast::RandomState::default());
     let mut ids = Vec::new();
@@ -150,9 +150,9 @@ pub(super) struct Event<'a> {
     pub(super) timestamp: &'a str,
     pub(super) session_id: Option<&'a str>,
     pub(super) window_id: Option<&'a str>,
-    /// At whatever stands there.
+    /// Cursor at the value, of any type.
     pub(super) options: Option<Cursor<'a>>,
-    /// At whatever stands there.
+    /// Cursor at the value, of any type.
     pub(super) properties: Option<Cursor<'a>>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     ///
-    /// A member that every event has misses, or a member has another type.
+    /// A required member is missing, or a member has the wrong type.
     pub(super) fn read(mut cursor: Cursor<'a>) -> Result<Self, PrepareError> {
         if !is_object(&cursor) {
             return Err(shape("an event is not an object"));
@@ -217,7 +217,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What an event asks for beside its properties.
+/// Processing options that an event has beside its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options<'a> {
     pub(super) cookieless_mode: Option<bool>,
@@ -227,8 +227,8 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options at `cursor`. Unknown ones are ignored and nulls are absent; `None` if one
-    /// has a value that cannot be meant.
+    /// Reads the options at `cursor`. Unknown options are ignored, and `null` counts as absent. Returns
+    /// `None` if an option has an invalid value.
     pub(super) fn read(mut cursor: Cursor<'a>) -> Option<Self> {
         match cursor.value() {
             Value::Null => return Some(Self::default()),
@@ -263,7 +263,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// An option that cannot be meant.
+/// An option with an invalid value.
 struct Unreadable;
 
 fn flag(value: Value<'_>) -> Result<bool, Unreadable> {
@@ -282,12 +282,12 @@ fn flag(value: Value<'_>) -> Result<bool, Unreadable> {
     }
 }
 
-/// Text as it is, whole numbers as their digits.
+/// A string as it is, a whole number as its digits.
 fn label<'a>(value: Value<'a>, json: &'a [u8]) -> Result<Cow<'a, str>, Unreadable> {
     match value {
         Value::String(text) => Ok(Cow::Borrowed(text)),
         Value::Integer(number) => Ok(Cow::Owned(number.to_string())),
-        // Beyond i64: a float to the tape.
+        // A whole number beyond i64 is a float on the tape.
         Value::Number(_) => {
             let digits = std::str::from_utf8(json).map_err(|_| Unreadable)?;
             digits.parse::<u64>().map(|_| Cow::Borrowed(digits)).map_err(|_| Unreadable)

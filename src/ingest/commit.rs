@@ -1,8 +1,8 @@
-//! Group commit: the one thread that gives every request its place in the log.
+//! Group commit: one thread appends all requests to the WAL.
 //!
-//! It takes what has queued up during the last sync, appends it, syncs once, publishes each record
-//! in order and wakes every waiter. One sync of a few milliseconds serves all requests that came
-//! in the meantime, so throughput does not depend on the latency of the disk.
+//! It takes the requests that queued up during the last sync, appends them, syncs once, publishes
+//! each record in order and wakes every waiter. One sync of a few milliseconds serves all requests
+//! that arrived in the meantime, so throughput does not depend on the latency of the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ingest::IngestError;
-use crate::ingest::budget::Share;
+use crate::ingest::budget::MemoryPermit;
 use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::PrepareError;
@@ -33,54 +33,55 @@ use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::repeats::Repeats;
 
-/// Time between two lines about records that the log refused for the same reason.
+/// Shortest time between two log lines about records that the WAL rejected for the same reason.
 pub(super) const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
 
-/// Bytes that are appended before a sync, so that one sync does not take longer and longer.
+/// Bytes that are appended before a sync; bounds the duration of one sync.
 const GROUP_MAX_BYTES: usize = 16 << 20;
 
-/// Time before a look whether the spare segment is used up. At full load a segment lasts for some
-/// seconds.
+/// Time between two checks whether the spare segment is used up. At full load a segment lasts for
+/// some seconds.
 const STOCK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The same after one could not be made: a full disk would be filled up again and again.
+/// Time before the next attempt after a spare could not be created, so as not to fill a full disk
+/// again and again.
 const STOCK_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
-/// No spare is made for syncs of more than this: to write every byte of one beforehand takes 3 us of
-/// CPU time a KiB, and saves 70 us a sync.
+/// Average bytes per sync up to which a spare is created. Writing a segment beforehand costs 3 us of
+/// CPU time per KiB and saves 70 us per sync.
 const STOCK_SYNC_MAX_BYTES: u64 = 32 << 10;
 
-/// Time between two writes to it, in which the disk is for the log.
+/// Pause between two writes to the spare, in which the disk is free for the WAL.
 const STOCK_STEP_PAUSE: Duration = Duration::from_millis(10);
 
-/// A request on its way into the log.
+/// A request in the log thread's queue.
 #[derive(Debug)]
 pub(super) struct Commit {
     /// Head of the record.
     pub(super) head: Vec<u8>,
     /// The body, as the record keeps it.
     pub(super) body: Bytes,
-    /// Its columns, for the time after the sync.
+    /// Its columns, to be published after the sync.
     pub(super) prepared: Prepared,
-    /// Its share of the bytes that may be in flight; given back after publication.
-    pub(super) share: Share,
-    /// Told the record's place, or that the log failed.
+    /// Its memory permit; released after publication.
+    pub(super) permit: MemoryPermit,
+    /// Receives the log sequence of the record, or the failure.
     pub(super) reply: oneshot::Sender<Result<Sequence, LogFailed>>,
 }
 
-/// The log did not take the record.
+/// Why the WAL rejected the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum LogFailed {
     /// A write or a sync failed: nothing is acknowledged until a restart.
     #[error("the log failed and takes nothing until a restart")]
     Poisoned,
-    /// The log cannot begin a segment, on a full disk for instance: the next try may succeed.
+    /// The log cannot begin a segment, for instance on a full disk. The next attempt may succeed.
     #[error("the log cannot begin another segment")]
     NoSegment,
-    /// The disk is nearly full: the log leaves what there is to others.
+    /// The disk is nearly full. The rest is reserved for files other than the log.
     #[error("the disk is nearly full")]
     Full,
-    /// No record may be as large as this one. The log takes others.
+    /// The record exceeds the size limit of a record. Smaller ones are accepted.
     #[error("the record is too large for the log")]
     TooLarge,
 }
@@ -98,7 +99,7 @@ impl From<LogFailed> for IngestError {
     }
 }
 
-/// The owner of the log.
+/// The thread that owns the WAL.
 #[derive(Debug)]
 pub(super) struct LogThread {
     pub(super) wal: Wal,
@@ -108,7 +109,7 @@ pub(super) struct LogThread {
     pub(super) room: DiskRoom,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
-    /// Records that the log refused, by the reason.
+    /// Rejected records by reason, for rate-limited log lines.
     pub(super) refusals: Repeats<LogFailed>,
 }
 
@@ -158,19 +159,21 @@ impl LogThread {
         let mut publisher = self.publisher.lock();
         publisher.durable = last;
         for (sequence, commit) in appended {
-            // Asked each time: it may be the last one that can be published.
+            // Read for each record: publishing one may stop publication.
             match publisher.mode {
                 Mode::Live => {
                     let all = Missing { rows: true, persons: true };
                     publisher.publish(sequence, commit.prepared, all);
                 }
                 Mode::CatchingUp => {
-                    self.health.pace().note_logged(commit.head.len() + commit.body.len());
+                    self.health
+                        .replay_throttle()
+                        .note_logged(commit.head.len() + commit.body.len());
                 }
                 Mode::Stopped => {}
             }
-            drop(commit.share);
-            // A client that hung up does not wait; its events are in all the same.
+            drop(commit.permit);
+            // A client that hung up does not wait; its events are stored nevertheless.
             let _ = commit.reply.send(Ok(sequence));
         }
     }
@@ -203,7 +206,7 @@ fn refuse_all(commits: Vec<Commit>, failed: LogFailed) {
     }
 }
 
-/// Keeps a spare segment of the log in stock until the shutdown, on a thread of its own.
+/// Keeps a spare WAL segment ready until shutdown, on a background thread.
 ///
 /// # Errors
 ///
@@ -221,7 +224,7 @@ pub(super) fn keep_stock(
     })
 }
 
-/// The spare segment, and what it is made of.
+/// Creates the spare segment.
 #[derive(Debug)]
 struct Stock {
     files: WalFiles,
@@ -230,8 +233,8 @@ struct Stock {
 }
 
 impl Stock {
-    /// Makes a spare whenever there is none and it is worth it. `goes_on_after` waits, and says whether
-    /// to go on.
+    /// Creates a spare whenever there is none and it saves time. `goes_on_after` waits for a duration and
+    /// returns whether to continue.
     fn keep(&self, goes_on_after: &mut dyn FnMut(Duration) -> bool) {
         let mut pause = STOCK_PAUSE;
         while goes_on_after(pause) {
@@ -241,7 +244,7 @@ impl Stock {
             }
             let mut goes_on = || goes_on_after(STOCK_STEP_PAUSE);
             if self.health.is_segment_refused() {
-                // Until somebody sends, nobody else finds out that the log has a segment again.
+                // Without a request no append would notice that the log can begin a segment again.
                 let prepared = self.files.prepare_segment(self.segment_bytes, &mut goes_on);
                 self.health.set_segment_refused(!prepared.unwrap_or(false));
                 continue;
@@ -251,7 +254,7 @@ impl Stock {
                 continue;
             }
             if let Err(error) = self.files.keep_spare(self.segment_bytes, &mut goes_on) {
-                tracing::warn!(%error, "the log has no spare segment; it goes on without");
+                tracing::warn!(%error, "cannot create a spare log segment; appends do without");
                 pause = STOCK_RETRY_PAUSE;
             }
         }

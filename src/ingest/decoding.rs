@@ -1,5 +1,5 @@
-//! The pure half of the road, with its limits and the decoders it keeps: [`Decoding`] turns a body
-//! into columns and into the record of the log. No clock, no files, no threads.
+//! The pure part of the write path, with its limits and pooled decoders: [`Decoding`] turns a body
+//! into columns and into the log record. No clock, no files, no threads.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -9,14 +9,14 @@ use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
-use crate::ingest::budget::Share;
-use crate::ingest::envelope::Envelope;
+use crate::ingest::budget::MemoryPermit;
+use crate::ingest::log_record::LogRecord;
+use crate::ingest::memory_estimate;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
-use crate::ingest::weight;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
 use crate::wire::encoding::DecodeError;
@@ -24,16 +24,16 @@ use crate::wire::encoding::Decoded;
 use crate::wire::encoding::Decoder;
 use crate::wire::encoding::hints::Hints;
 
-/// Decoders that are kept for the next bodies.
+/// Decoders that are kept in the pool.
 const DECODERS_MAX: usize = 64;
 
-/// What a body of the log may unpack to: more than any setting allowed.
+/// Limit of a decoded body that is read from the log: above the limit that any setting allowed.
 const REPLAY_PLAIN_MAX_BYTES: u64 = 1 << 32;
 
-/// What a body may unpack to before its share is looked at: as much as a thread may take.
+/// Bytes that any body may decode to before its permit grows: as much as one thread may use.
 const UNPACKED_FREELY_BYTES: u64 = 8 << 20;
 
-/// A request that waits for nothing but its place in the log.
+/// A request that is ready for the WAL.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) head: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Ready {
     pub(super) prepared: Prepared,
 }
 
-/// Decoders and the preparer, with their limits: everything that the pure half needs.
+/// Pooled decoders and the preparer, with their limits.
 #[derive(Debug)]
 pub struct Decoding {
     preparer: Preparer,
@@ -51,7 +51,7 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// With the limits of `config`; events get the places of their addresses from `places`.
+    /// With the limits of `config`; `places` finds the places of addresses.
     pub fn new(config: &Config, places: Places) -> Self {
         Self {
             preparer: Preparer::default(),
@@ -61,7 +61,7 @@ impl Decoding {
         }
     }
 
-    /// What columns need to know of a project.
+    /// What building columns needs of a project.
     pub fn facts(&self, metadata: &MetadataSnapshot, project: ProjectId) -> ProjectFacts {
         ProjectFacts {
             id: project,
@@ -71,12 +71,12 @@ impl Decoding {
         }
     }
 
-    /// Decodes a body that was acknowledged, whatever the limits are now, and reads it into columns.
+    /// Decodes a body that was acknowledged, regardless of the current limits, and reads it into columns.
     /// Pure.
     ///
     /// # Errors
     ///
-    /// The body's wrapping or its contents: the log holds what no version of this program accepted.
+    /// The body cannot be decoded or read: no version of this program accepted it.
     pub fn prepare_again(
         &self,
         body: Bytes,
@@ -98,55 +98,55 @@ impl Decoding {
         decoded
     }
 
-    /// The same within `share`: what unpacks to much more than it seemed to is begun anew, with room
-    /// for all that is allowed.
+    /// Decodes within `permit`. A body that decodes to more than the permit covers is decoded again, with
+    /// a permit for the whole limit.
     fn decode_within(
         &self,
         body: &Bytes,
         hints: &Hints,
         limit_bytes: u64,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Result<Decoded, IngestError> {
-        let first_bytes = limit_bytes.min(share.bytes().max(UNPACKED_FREELY_BYTES));
+        let first_bytes = limit_bytes.min(permit.bytes().max(UNPACKED_FREELY_BYTES));
         match self.decode(body.clone(), hints, first_bytes) {
             Err(DecodeError::TooLarge { .. }) if first_bytes < limit_bytes => {
-                share.cover(limit_bytes)?;
+                permit.cover(limit_bytes)?;
                 Ok(self.decode(body.clone(), hints, limit_bytes)?)
             }
             decoded => Ok(decoded?),
         }
     }
 
-    /// The project of a body, by the token in it.
+    /// The project of a body, found by the token in it.
     ///
     /// # Errors
     ///
-    /// As [`Decoding::ready`], where the events are not looked at.
+    /// As [`Decoding::ready`], but the events are not examined.
     pub(super) fn project_of(
         &self,
         body: &Bytes,
         hints: &Hints,
         metadata: &MetadataSnapshot,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Result<ProjectId, IngestError> {
-        let decoded = self.decode_within(body, hints, self.body_plain_max_bytes, share)?;
+        let decoded = self.decode_within(body, hints, self.body_plain_max_bytes, permit)?;
         let project = |token: &str| Some(metadata.project_by_token(token)?.id);
-        Ok(self.preparer.project_of(decoded.as_ref(), &project, share)?)
+        Ok(self.preparer.project_of(decoded.as_ref(), &project, permit)?)
     }
 
-    /// Columns and log record of a request, if its body unpacks to at most `plain_max_bytes` and what
-    /// the settings allow. `share` becomes what they take.
+    /// Columns and log record of a request, if its body decodes to at most `plain_max_bytes` and to no
+    /// more than the settings allow. Resizes `permit` to what they use.
     ///
     /// # Errors
     ///
-    /// The body's wrapping or its contents, or others have what it takes.
+    /// The body cannot be decoded or read, or other requests hold the memory that it needs.
     pub(super) fn ready(
         &self,
         request: &CaptureRequest,
         received: &Received,
         metadata: &MetadataSnapshot,
         plain_max_bytes: u64,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Result<Ready, IngestError> {
         let project = |token: &str| {
             let project = metadata.project_by_token(token)?;
@@ -159,12 +159,12 @@ impl Decoding {
             Protocol::V1 { .. } => self.body_plain_max_bytes.min(BODY_PLAIN_MAX_BYTES),
         };
         let limit_bytes = allowed.min(plain_max_bytes);
-        let decoded = self.decode_within(&request.body, &request.hints, limit_bytes, share)?;
+        let decoded = self.decode_within(&request.body, &request.hints, limit_bytes, permit)?;
         let decoded = decoded.into_vec();
         let plain_bytes = u64::try_from(decoded.len()).unwrap_or(u64::MAX);
-        let mut prepared = self.preparer.prepare_within(decoded, received, &project, share)?;
-        share.settle(plain_bytes, weight::of_prepared(&prepared))?;
-        let envelope = Envelope {
+        let mut prepared = self.preparer.prepare_within(decoded, received, &project, permit)?;
+        permit.settle(plain_bytes, memory_estimate::of_prepared(&prepared))?;
+        let log_record = LogRecord {
             project: prepared.project,
             received: received.clone(),
             anonymize_ips: prepared.anonymize_ips,
@@ -172,7 +172,7 @@ impl Decoding {
             hints: request.hints.clone(),
             body: request.body.clone(),
         };
-        let (head, body) = envelope.encode();
+        let (head, body) = log_record.encode();
         Ok(Ready { head, body, prepared })
     }
 }
@@ -215,9 +215,9 @@ mod tests {
         let hints = Hints::new("", None, None, PathKind::Modern);
         let budget = Budget::new(50 * MIB);
         let decode = |body: &Bytes, limit_bytes: u64| {
-            let mut share = budget.share(1).unwrap();
-            let decoded = decoding.decode_within(body, &hints, limit_bytes, &mut share)?;
-            Ok::<_, IngestError>((decoded.as_ref().len(), share.bytes()))
+            let mut permit = budget.admit(1).unwrap();
+            let decoded = decoding.decode_within(body, &hints, limit_bytes, &mut permit)?;
+            Ok::<_, IngestError>((decoded.as_ref().len(), permit.bytes()))
         };
         let (small, large) = (zeros(7), zeros(20));
         assert!(UNPACKED_FREELY_BYTES == 8 * MIB && large.len() < 1 << 20);
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(decode(&large, 30 * MIB).unwrap(), (20 << 20, 30 * MIB + 1024));
         assert!(matches!(decode(&large, 10 * MIB), Err(IngestError::Decode(_))));
         assert!(matches!(decode(&large, 5 * MIB), Err(IngestError::Decode(_))));
-        let _others = budget.share(30 * MIB).unwrap();
+        let _others = budget.admit(30 * MIB).unwrap();
         assert_eq!(decode(&small, 30 * MIB).unwrap().0, 7 << 20);
         assert!(matches!(decode(&large, 30 * MIB), Err(IngestError::Overloaded(_))));
     }

@@ -1,8 +1,8 @@
-//! Recent events: SDKs send a batch again when they did not hear the answer, and such events are stored
-//! once. [`Window`] is asked in log order, so that a replay drops the same ones.
+//! Deduplication of recent events: SDKs resend a batch whose response they did not receive, and its
+//! events are stored once. [`Window`] is applied in log order, so that a replay drops the same events.
 //!
-//! The window is two generations of keys. When the young one is full it becomes the old one and the
-//! old one is forgotten; a key is remembered for at least half the window.
+//! The window has two generations of keys. When the young one is full it becomes the old one, and the
+//! old one is evicted. A key is kept for at least half the window.
 
 use arrow::array::BooleanArray;
 use hashbrown::HashSet;
@@ -21,12 +21,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of at most `events_max` keys; none is remembered if that is 0.
+    /// A window of at most `events_max` keys; 0 disables deduplication.
     pub fn new(events_max: usize) -> Self {
         Self { young: Keys::default(), old: Keys::default(), generation_max: events_max / 2 }
     }
 
-    /// Remembers `key`. `false` if it was there already.
+    /// Inserts `key`. Returns `false` if it is in the window already.
     pub fn insert(&mut self, project: ProjectId, key: EventKey) -> bool {
         if self.generation_max == 0 {
             return true;
@@ -41,7 +41,7 @@ impl Window {
         true
     }
 
-    /// Remembers all of `keys` and tells which were new; `None` if all were.
+    /// Inserts all `keys` and returns which of them were new; `None` if all were.
     pub fn insert_all(&mut self, project: ProjectId, keys: &[EventKey]) -> Option<BooleanArray> {
         let new: Vec<bool> = keys.iter().map(|key| self.insert(project, *key)).collect();
         if new.iter().all(|new| *new) { None } else { Some(BooleanArray::from(new)) }

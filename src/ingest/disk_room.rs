@@ -1,4 +1,4 @@
-//! Whether the disk has room for what is written beside the log: persons, tables, metadata.
+//! Free disk space check, for what is written beside the log: persons, tables, metadata.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::config::Config;
 use crate::ingest::health::Health;
 use crate::storage::disk::Disk;
 
-/// The free space of the disk of the data directory. A look costs about a microsecond.
+/// The free space of the disk of the data directory. A check costs about 1 us.
 #[derive(Clone, Debug)]
 pub(super) struct DiskRoom {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
-    /// Less free space than this is too little.
+    /// Free space below this counts as low.
     pub(super) free_min_bytes: u64,
     pub(super) health: Arc<Health>,
 }
@@ -27,8 +27,8 @@ impl DiskRoom {
         }
     }
 
-    /// Looks whether there is enough, and notes it. A disk that cannot be asked has enough: writes will
-    /// tell.
+    /// Checks the free space and updates the health state. If the disk cannot report its free space, it
+    /// counts as enough: a write fails if it is not.
     pub(super) fn is_enough(&self) -> bool {
         match self.disk.free_bytes(&self.directory) {
             Ok(free) => {
@@ -37,7 +37,7 @@ impl DiskRoom {
                 !is_low
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot see how full the disk is");
+                tracing::warn!(%error, "cannot read the free disk space; it counts as enough");
                 true
             }
         }

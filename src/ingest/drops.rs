@@ -1,6 +1,6 @@
-//! Why single events are not taken, and how many of a request were not for each reason.
+//! Drop reasons: why single events are not stored, and counts of a request by reason.
 
-/// Why an event was not taken although its request was fine.
+/// Why an event was dropped from an accepted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drop {
     /// It is not a JSON object.
@@ -9,23 +9,23 @@ pub enum Drop {
     MissingEvent,
     /// It has no distinct id, or an empty one.
     MissingDistinctId,
-    /// It is larger than an event may be.
+    /// It exceeds the size limit of an event.
     TooLarge,
-    /// It identifies or merges persons and asks not to process persons.
+    /// It identifies or merges persons, but disables person processing.
     PersonlessMerge,
-    /// It is of a kind that is never stored.
+    /// Its kind of event is never stored.
     NeverStored,
-    /// It is no JSON, or nested too deeply; see `salvage`.
+    /// It is not valid JSON, or nested too deeply; see `salvage`.
     Unreadable,
     /// Capture v1: its name is too long.
     NameTooLong,
     /// Capture v1: its distinct id is too long.
     DistinctIdTooLong,
-    /// Capture v1: its timestamp is no RFC 3339.
+    /// Capture v1: its timestamp is not valid RFC 3339.
     InvalidTimestamp,
-    /// Capture v1: its properties are no object.
+    /// Capture v1: its properties are not an object.
     InvalidProperties,
-    /// Capture v1: an option has a value that cannot be meant.
+    /// Capture v1: an option has an invalid value.
     InvalidOptions,
 }
 
@@ -70,12 +70,12 @@ impl Drop {
 pub struct Drops([u64; Drop::ALL.len()]);
 
 impl Drops {
-    /// Counts one.
+    /// Counts one event.
     pub fn add(&mut self, reason: Drop) {
         self.add_all(reason, 1);
     }
 
-    /// Counts `events` of them.
+    /// Counts `events` events.
     pub fn add_all(&mut self, reason: Drop, events: u64) {
         let slots = Drop::ALL.iter().zip(&mut self.0);
         if let Some((_, count)) = slots.into_iter().find(|(drop, _)| **drop == reason) {

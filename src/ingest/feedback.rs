@@ -1,9 +1,9 @@
-//! What senders should know of their events: [`Feedback`] gathers ingestion warnings by project, kind
-//! and day, and writes them to the metadata store every few seconds.
+//! Ingestion warnings for senders: [`Feedback`] counts them by project, kind and day in memory, and a
+//! thread writes them to the metadata store every 2 seconds.
 //!
-//! They are statistics, so losing the last seconds of them in a crash is fine, and a replay does
-//! not count anything again that was counted when its request arrived. Memory is bounded: counts
-//! are few by nature, since kinds are names of the code, and of each count a few samples are kept.
+//! They are statistics: a crash may lose those of the last seconds, and a replay does not count again
+//! what was counted when its request arrived. Memory is bounded: kinds are constants of the code, and
+//! each count keeps a few samples.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use crate::telemetry::metrics::Metrics;
 /// Time between writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Time between looks for days that are too old.
+/// Time between two removals of days that are too old.
 const REMOVE_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Counts that may wait for the next write; of more, only the metrics know.
+/// Counts that may wait for the next write; above that only the metrics count.
 const WAITING_MAX: usize = 10_000;
 
-/// Longest text of a sample, in bytes of JSON. It has three of them and an id.
+/// Longest text of a sample, in bytes of JSON. A sample has three such texts and an id.
 const TEXT_MAX_BYTES: usize = 280;
 
-/// A warning as the API shows it, with names as PostHog has them.
+/// A sample as the API returns it, with PostHog's field names.
 fn details(sample: &Sample) -> Map<String, Value> {
     let id = if sample.event_id.is_nil() { String::new() } else { sample.event_id.to_string() };
     let texts = [
@@ -58,38 +58,38 @@ fn details(sample: &Sample) -> Map<String, Value> {
     known.map(|(name, text)| (name.to_owned(), Value::String(short(text).to_owned()))).collect()
 }
 
-/// As much of `text` as has room as a string of JSON.
+/// The longest prefix of `text` that takes at most [`TEXT_MAX_BYTES`] as a JSON string.
 fn short(text: &str) -> &str {
-    let mut room = TEXT_MAX_BYTES;
+    let mut capacity = TEXT_MAX_BYTES;
     let end = text.char_indices().find_map(|(start, character)| {
         let bytes = match character {
             '"' | '\\' => 2,
             '\0'..'\u{20}' => 6,
             _ => character.len_utf8(),
         };
-        let left = room.checked_sub(bytes);
-        room = left.unwrap_or(0);
+        let left = capacity.checked_sub(bytes);
+        capacity = left.unwrap_or(0);
         left.is_none().then_some(start)
     });
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
-/// What one call of [`Feedback::note`] is about.
+/// The key and count of one call of [`Feedback::note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Whose events.
+    /// The project of the events.
     pub project: ProjectId,
-    /// What.
+    /// The kind of warning.
     pub kind: Kind,
-    /// When.
+    /// When the events were received.
     pub at: UnixMicros,
-    /// How many.
+    /// Number of events.
     pub count: u64,
 }
 
 type Waiting = HashMap<(ProjectId, &'static str, i64), DayOfWarnings>;
 
-/// A cheap handle; clones gather together.
+/// A cheap handle; clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Feedback {
     waiting: Arc<Mutex<Waiting>>,
@@ -97,7 +97,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// Nothing noted yet.
+    /// Starts without counts.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { waiting: Arc::default(), metrics }
     }
@@ -112,7 +112,7 @@ impl Feedback {
         }
     }
 
-    /// Counts warnings. Takes no more `samples` than are wanted.
+    /// Counts warnings. Keeps at most [`SAMPLES_MAX`] samples per count.
     pub fn note(&self, noted: Noted, samples: impl IntoIterator<Item = impl Borrow<Sample>>) {
         let Noted { project, kind, at, count } = noted;
         let kind = kind.name();
@@ -144,11 +144,11 @@ impl Feedback {
         }
     }
 
-    /// Writes what was noted since the last write.
+    /// Writes the counts since the last write.
     ///
     /// # Errors
     ///
-    /// The store failed; what was noted waits for the next write.
+    /// The store failed; the counts are kept for the next write.
     pub async fn write(&self, metadata: &Metadata) -> Result<(), MetadataError> {
         let taken = std::mem::take(&mut *self.waiting.lock());
         let days: Vec<DayOfWarnings> = taken.values().cloned().collect();
@@ -172,7 +172,7 @@ impl Feedback {
     }
 }
 
-/// Starts the thread that writes what the returned handle gathers, and removes what is older than
+/// Starts the thread that writes the counts of the returned handle and deletes those older than
 /// `max_age`.
 pub(super) fn start(
     tasks: &Tasks,
@@ -187,7 +187,7 @@ pub(super) fn start(
     Ok(feedback)
 }
 
-/// What that thread has.
+/// The state of that thread.
 struct Writer {
     feedback: Feedback,
     metadata: Metadata,
@@ -203,7 +203,7 @@ impl Writer {
         let mut removed_at = None;
         while shutdown.pause_thread(WRITE_INTERVAL) == Pause::Elapsed {
             if let Err(error) = self.runtime.block_on(self.feedback.write(&self.metadata)) {
-                tracing::warn!(%error, "cannot store ingestion warnings");
+                tracing::warn!(%error, "cannot store ingestion warnings yet; they stay in memory");
             }
             let now = self.clock.monotonic();
             let is_due = |at: Duration| now.saturating_sub(at) >= REMOVE_INTERVAL;
@@ -220,7 +220,9 @@ impl Writer {
         match self.runtime.block_on(self.metadata.remove_warnings(before)) {
             Ok(0) => {}
             Ok(rows) => tracing::info!(rows, "removed old ingestion warnings"),
-            Err(error) => tracing::warn!(%error, "cannot remove old ingestion warnings"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot remove old ingestion warnings; next try in an hour");
+            }
         }
     }
 }
@@ -240,7 +242,7 @@ mod tests {
     use crate::ingest::warnings::Kind;
     use crate::ingest::warnings::Sample;
     use crate::metadata::Metadata;
-    use crate::metadata::first_start::FirstStart;
+    use crate::metadata::bootstrap::FirstStart;
     use crate::metadata::secrets::Seed;
     use crate::telemetry::metrics::Metrics;
 
@@ -257,7 +259,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metadata.db");
         let metadata = Metadata::open(&path, Clock::test(NOW)).await.unwrap();
-        metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
+        metadata.bootstrap(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
         let metrics = Arc::new(Metrics::new());
         let feedback = Feedback::new(Arc::clone(&metrics));
         let sample = Sample {
@@ -304,7 +306,7 @@ mod tests {
             detail: String::new(),
         };
         feedback.note(noted(1, 4), [sample]);
-        metadata.first_start(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
+        metadata.bootstrap(FirstStart::default(), &Seed::new(&mut rand::rng())).await.unwrap();
         feedback.write(&metadata).await.unwrap();
         let days = metadata.warnings(ProjectId(1)).await.unwrap();
         assert_eq!((days.len(), days[0].count, days[0].samples.len()), (1, 7, 1));

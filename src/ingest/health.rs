@@ -1,27 +1,27 @@
-//! Whether the server can take events: facts set by whoever finds them, read at admission and by
-//! those who ask whether the server is ready.
+//! Health of ingestion: conditions under which the server rejects events, read at admission and by
+//! readiness checks.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
-use crate::ingest::pace::Pace;
+use crate::ingest::replay_throttle::ReplayThrottle;
 
-/// What keeps capture from accepting.
+/// Conditions under which capture rejects events.
 #[derive(Debug, Default)]
 pub struct Health {
     identity_failed: AtomicBool,
     log_failed: AtomicBool,
     publication_failed: AtomicBool,
     disk_low: AtomicBool,
-    /// The log could not begin a segment when it was to take the last record.
+    /// The last append failed because the log could not begin a segment.
     segment_refused: AtomicBool,
-    /// A request waited for room as long as requests do, and there was none.
+    /// A request waited for the full time without being admitted.
     waited_in_vain: AtomicBool,
     /// How far new records are ahead of the replay.
-    pace: Pace,
-    /// Whether the log of before the start is published.
+    replay_throttle: ReplayThrottle,
+    /// Whether all records that were in the log at start are published.
     live: watch::Sender<bool>,
 }
 
@@ -51,7 +51,7 @@ impl Health {
         self.log_failed.load(Ordering::Relaxed)
     }
 
-    /// A record of the log cannot be published; only a restart helps, and a program that can.
+    /// A record of the log cannot be published. Only a restart with a program that can publish it helps.
     pub fn fail_publication(&self) {
         self.publication_failed.store(true, Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ impl Health {
         self.publication_failed.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the disk is nearly full.
+    /// Records whether the disk is nearly full.
     pub fn set_disk_low(&self, low: bool) {
         if self.disk_low.swap(low, Ordering::Relaxed) != low {
             match low {
@@ -76,42 +76,42 @@ impl Health {
         self.disk_low.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the log could not begin a segment.
+    /// Records whether the log could not begin a segment.
     pub fn set_segment_refused(&self, refused: bool) {
         self.segment_refused.store(refused, Ordering::Relaxed);
     }
 
-    /// Whether the log could not begin a segment when it was to take the last record.
+    /// Whether the last append failed because the log could not begin a segment.
     pub fn is_segment_refused(&self) -> bool {
         self.segment_refused.load(Ordering::Relaxed)
     }
 
-    /// Notes that a request waited for room in vain, or that there is room.
+    /// Records that a request waited in vain for admission, or that requests are admitted again.
     pub(super) fn set_waited_in_vain(&self, in_vain: bool) {
         self.waited_in_vain.store(in_vain, Ordering::Relaxed);
     }
 
-    /// Whether a request waited for room in vain, and none was seen since.
+    /// Whether a request waited in vain for admission, and none was admitted since.
     pub(super) fn has_waited_in_vain(&self) -> bool {
         self.waited_in_vain.load(Ordering::Relaxed)
     }
 
-    /// Notes that all records of before the start are published.
+    /// Records that the replay has caught up.
     pub fn set_live(&self) {
         self.live.send_replace(true);
     }
 
-    /// Whether records of before the start are still being published.
+    /// Whether the replay is still running.
     pub fn is_replaying(&self) -> bool {
         !*self.live.borrow()
     }
 
-    /// How far new records are ahead of the replay, while there is one.
-    pub(super) fn pace(&self) -> &Pace {
-        &self.pace
+    /// How far new records are ahead of the replay; meaningful during the replay.
+    pub(super) fn replay_throttle(&self) -> &ReplayThrottle {
+        &self.replay_throttle
     }
 
-    /// Tells when the replay is over.
+    /// Watch channel that becomes `true` when the replay has caught up.
     pub fn live(&self) -> watch::Receiver<bool> {
         self.live.subscribe()
     }

@@ -1,5 +1,5 @@
-//! Records of the log that cannot be read any more: [`Holes`] tells of them, counts them, and notes that
-//! persons lack what they said.
+//! Holes in the log: records that cannot be read any more. [`Holes`] reports and counts them, and marks
+//! the identity store as incomplete.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Who has to know.
+/// Where holes are recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Holes {
     pub(super) identities: Identities,
@@ -19,7 +19,7 @@ pub(super) struct Holes {
 }
 
 impl Holes {
-    /// Tells the operator of a damaged place that a reader of the log came upon.
+    /// Logs and counts a damaged range that a reader of the log found.
     pub(super) fn tell(&self, corruption: Corruption) {
         self.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
         let Corruption { path, offset, damage, copy } = corruption;
@@ -28,14 +28,13 @@ impl Holes {
             offset,
             copy = copy.map(|copy| copy.display().to_string()),
             %damage,
-            "the log is damaged: of records that cannot be read, events are lost unless they are in \
-             files, and so is what they said of persons, unless the identity store has it; everything \
-             behind them is replayed"
+            "the log is damaged: events of unreadable records are lost unless they are in files, \
+             and their effects on persons unless the identity store has them; the rest is replayed"
         );
     }
 
-    /// Notes that persons are incomplete, if the damage is a loss of records behind `derived`, which the
-    /// identity store is at. What was perhaps never acknowledged is none.
+    /// Marks persons as incomplete if the damage lost records behind `derived`, the sequence that the
+    /// identity store has applied. A record that may never have been acknowledged is no loss.
     ///
     /// # Errors
     ///

@@ -1,25 +1,25 @@
-//! The rules for one event: names, ids, time, properties, and what it says about persons.
+//! Normalization of one event: names, ids, time, properties, and its effects on persons.
 //!
-//! [`Batch::event`] is the whole road of one event from the tape to the columns; read it first.
+//! [`Batch::event`] is the whole path of one event from the tape to the columns; read it first.
 //! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
-//! `lifts` (properties that say something of the person), `properties` (what is stored of them),
-//! `persons`, `groups`, `place` (the address, and what is known of it), and `v1`, the other way into
-//! the road. `told` reads afterwards what stored events said of their persons.
+//! `auto_set` (event properties that become person properties), `properties` (the stored JSON),
+//! `persons`, `groups`, `place` (the address, and its GeoIP properties), and `v1`, the entry for
+//! capture v1. `property_replay` rebuilds the properties of persons from stored events.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
+pub mod auto_set;
 mod elements;
 mod event_id;
 mod groups;
 pub(super) mod keys;
-pub mod lifts;
 mod moment;
 mod names;
 mod persons;
 mod place;
 mod properties;
-pub mod told;
+pub mod property_replay;
 pub(super) mod v1;
 
 use std::ops::Range;
@@ -46,10 +46,10 @@ use crate::ingest::definitions::collect::bit;
 use crate::ingest::definitions::collect::slots;
 use crate::ingest::drops::Drop;
 use crate::ingest::drops::Drops;
+use crate::ingest::normalize::auto_set::Lifts;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::keys::Memo;
-use crate::ingest::normalize::lifts::Lifts;
 use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::cut;
@@ -70,20 +70,20 @@ use crate::ingest::warnings::Kind;
 use crate::ingest::warnings::Sample;
 use crate::ingest::warnings::Warnings;
 
-/// Rows that room is made for at once. A body may hold a hundred million items that are no events,
-/// and room for each in every column would be gigabytes.
+/// Rows that capacity is reserved for at most. A body may have a hundred million items that are not
+/// events, and capacity for each in every column would be gigabytes.
 const RESERVE_MAX_ROWS: usize = 1 << 14;
 
-/// The event by which an SDK says that it asked for a flag.
+/// The event by which an SDK reports that it called a flag.
 const FLAG_CALLED: &str = "$feature_flag_called";
 
 /// Length of a person's id as text.
 const PERSON_ID_BYTES: usize = 36;
 
-/// Hash of the tables here: fast, and seeded per table against crafted collisions.
+/// Hasher of the tables here: fast, and seeded per table against crafted collisions.
 type Hasher = foldhash::fast::RandomState;
 
-/// The rows of one body under construction.
+/// The rows of one body, under construction.
 #[derive(Debug)]
 pub(super) struct Batch<'a, 'r> {
     keys: &'r KeyTable,
@@ -101,20 +101,20 @@ pub(super) struct Batch<'a, 'r> {
     unknown_group_types: Vec<String>,
     drops: Drops,
     warnings: Warnings,
-    /// Promoted properties whose type was warned of.
+    /// Promoted properties for which a type mismatch was reported.
     mismatched: Slots,
     has_groups: bool,
     is_historical: bool,
     /// Properties of the current event that have a meaning, in the order of the body.
     members: Vec<Member>,
-    /// Those of them that say something of the person.
-    lifts: Lifts<'a>,
-    /// What goes into the properties of the current event besides: JSON members without braces.
+    /// The properties among them that are auto-set on the person.
+    auto_sets: Lifts<'a>,
+    /// Members that are added to the properties of the current event: JSON without braces.
     injected: Vec<u8>,
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
-    /// `body` is what the events are read from.
+    /// Starts a batch; the events are read from `body`.
     pub(super) fn new(
         keys: &'r KeyTable,
         (body, received): (&'r Buffer, &'r Received),
@@ -141,28 +141,28 @@ impl<'a, 'r> Batch<'a, 'r> {
             has_groups: false,
             is_historical,
             members: Vec::new(),
-            lifts: Lifts::default(),
+            auto_sets: Lifts::default(),
             injected: Vec::new(),
         }
     }
 
-    /// Makes room for `events` rows of a body of this length.
+    /// Reserves capacity for `events` rows of a body of this length.
     pub(super) fn reserve(&mut self, events: usize, body_bytes: usize) {
         let rows = events.min(RESERVE_MAX_ROWS);
         self.columns = Columns::new(COLUMNS, rows);
-        // The properties are most of the body, and what has columns stands there once more. What is
-        // left over goes back at the end.
+        // The properties are most of the body, and values with columns of their own are stored
+        // once more. Unused capacity is released at the end.
         self.columns.reserve_text(body_bytes + body_bytes / 4 + rows * PERSON_ID_BYTES);
         self.keys_of_events.reserve(rows);
         self.ops.reserve(rows);
         self.client_address();
     }
 
-    /// Takes the event at `cursor` and steps over it, or counts why not.
+    /// Takes the event at `cursor` and steps over it, or counts it as dropped.
     ///
     /// # Errors
     ///
-    /// Only what makes the whole body impossible to hold.
+    /// [`PrepareError::TooLarge`]: the body as a whole cannot be stored.
     pub(super) fn event(&mut self, cursor: &mut Cursor<'a>) -> Result<(), PrepareError> {
         if !matches!(cursor.value(), Value::Container { is_object: true, .. }) {
             cursor.skip();
@@ -189,7 +189,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<Fields<'a>, PrepareError> {
         let mut fields = Fields::default();
         self.members.clear();
-        self.lifts.clear();
+        self.auto_sets.clear();
         self.memo.begin();
         cursor.object(|key, value| {
             if fields.member(key, value) {
@@ -203,11 +203,11 @@ impl<'a, 'r> Batch<'a, 'r> {
                 value.skip();
                 return Ok::<(), PrepareError>(());
             }
-            // Of two objects of that name the last counts, as in every JSON parser.
+            // If `properties` occurs twice, the last one counts, as in every JSON parser.
             if fields.properties.is_some() {
                 fields.inner = Inner::default();
                 self.members.clear();
-                self.lifts.clear();
+                self.auto_sets.clear();
                 self.columns.abandon_row();
                 self.definitions.abandon();
             }
@@ -234,7 +234,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         self.define((key.text, hash), known, current.value());
         if let Some(index) = known.lift {
-            self.lifts.note(index, range.clone(), current);
+            self.auto_sets.note(index, range.clone(), current);
         }
         if let Some((position, kind)) = known.column {
             match (kind, current.value()) {
@@ -254,7 +254,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                     let written = current.body().get(range).map(str::from_utf8);
                     self.put(position, written.and_then(Result::ok).unwrap_or_default().trim())?;
                 }
-                // The key may have stood here before, with a value of the right type.
+                // The key may have occurred before, with a value of the right type.
                 (_, other) => {
                     if other != Value::Null {
                         let number = u8::try_from(position - column::PROMOTED).unwrap_or(u8::MAX);
@@ -284,9 +284,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(())
     }
 
-    /// Takes note of a property that is stored, for its definition.
+    /// Records the definition of a property that is stored.
     fn define(&mut self, key: (&'a str, u64), known: KeyUse, value: Value<'a>) {
-        // True is what everybody has, and is not stored.
+        // `true` is the default, and is not stored.
         let is_removed =
             known.meaning == Some(Meaning::ProcessPersonProfile) && value != Value::Boolean(false);
         if !is_removed {
@@ -294,12 +294,12 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    /// The same for a property that the sender gave elsewhere.
+    /// Records the definition of a property that the sender gave outside of `properties`.
     fn define_added(&mut self, key: &'a str, value: Value<'a>) {
         self.define((key, self.keys.hash(key)), self.keys.get(key), value);
     }
 
-    /// Sets a text column to a value that may come again.
+    /// Sets a text column, for a value that is likely to repeat.
     fn put(&mut self, position: usize, text: &str) -> Result<(), PrepareError> {
         self.columns.put_text(position, text).ok_or(PrepareError::TooLarge)
     }
@@ -308,7 +308,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.view(text).ok_or(PrepareError::TooLarge)
     }
 
-    /// Decides about the event and sets its fixed columns. `Some` is why it is not taken.
+    /// Decides whether the event is stored, and sets its fixed columns. Returns the reason if it is dropped.
     fn accept(
         &mut self,
         cursor: Cursor<'a>,
@@ -336,13 +336,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         };
         let (timestamp, time_warning) = self.timestamp(fields);
         let decided = fields.decided.is_some_and(|decided| decided.personless);
-        let asked = fields.inner.process_person_profile == Some(Value::Boolean(false));
+        let opted_out = fields.inner.process_person_profile == Some(Value::Boolean(false));
         let mut event = Accepted {
             name: name.name.as_ref(),
             distinct_id: &distinct_id.name,
             timestamp,
             event_id: Uuid::nil(),
-            personless: asked || decided,
+            personless: opted_out || decided,
             os: None,
             address: Address::default(),
         };
@@ -374,7 +374,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(None)
     }
 
-    /// Sets the columns of an event that is taken, and notes what it says of persons.
+    /// Sets the columns of an event that is stored, and records its effects on persons.
     fn take(
         &mut self,
         cursor: Cursor<'a>,
@@ -388,7 +388,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.definitions.called(flag, event.timestamp);
         }
         if event.name != "$snapshot"
-            && let Some((os, place)) = self.lifts.missing_os(fields.inner.is_server)
+            && let Some((os, place)) = self.auto_sets.missing_os(fields.inner.is_server)
         {
             if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
                 self.put(position, text)?;
@@ -397,9 +397,9 @@ impl<'a, 'r> Batch<'a, 'r> {
             event.os = Some(place);
         }
         if event.says_nothing() || event.name == "$snapshot" {
-            self.lifts.clear();
+            self.auto_sets.clear();
         } else {
-            self.lifts.settle(self.keys, fields);
+            self.auto_sets.settle(self.keys, fields);
         }
         if let Some(position) = self.keys.profile_column.filter(|_| !event.personless) {
             self.columns.unset(position);
@@ -410,7 +410,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(())
     }
 
-    /// `$elements` as a chain, unless the event has one.
+    /// Stores `$elements` as a chain, unless the event has a chain.
     fn elements(&mut self, fields: &Fields<'a>) -> Result<(), PrepareError> {
         let Some(cursor) = fields.inner.elements.filter(|_| !fields.inner.elements_chain) else {
             return Ok(());
@@ -426,7 +426,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(())
     }
 
-    /// Notes what the sender of an event should hear.
+    /// Records a warning for the sender of an event.
     fn warn(&mut self, kind: Kind, event: &Accepted<'a, '_>) {
         self.warnings.add(kind, || Sample {
             kind,
@@ -437,7 +437,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         });
     }
 
-    /// Notes promoted properties whose values are of another type than their columns, each once.
+    /// Warns of promoted properties whose values do not have the type of their columns, once per property.
     fn warn_of_mismatches(&mut self, fields: &Fields<'a>, event: &Accepted<'a, '_>) {
         let new = fields.inner.mismatched & !self.mismatched;
         self.mismatched |= new;
@@ -475,8 +475,8 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     pub(super) fn finish(mut self) -> Built {
-        // The identity store numbers group types as it sees them: it is shown the project's own
-        // order before the first event that has a group, so that both agree for ever.
+        // The identity store numbers group types in the order in which it sees them. This op gives it
+        // the project's order before the first event with a group, so that both always agree.
         if self.has_groups {
             self.ops.insert(0, self.group_types_op());
         }
@@ -489,7 +489,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             observed: self.definitions.finish(),
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
-            fates: Vec::new(),
+            outcomes: Vec::new(),
             warnings: self.warnings,
             places: self.addresses.places(),
             anonymize_ips: self.project.anonymize_ips,
@@ -497,7 +497,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 }
 
-/// An event that is taken.
+/// An event that is stored.
 #[derive(Debug)]
 struct Accepted<'a, 'e> {
     name: &'e str,
@@ -505,19 +505,19 @@ struct Accepted<'a, 'e> {
     timestamp: UnixMicros,
     event_id: Uuid,
     personless: bool,
-    /// Where the value of `$os` stands, if it is added to the properties.
+    /// Range of the value of `$os` in the body, if it is added to the properties.
     os: Option<Range<usize>>,
     address: Address,
 }
 
 impl Accepted<'_, '_> {
-    /// Whether what it says of its person does not count.
+    /// Whether its effects on its person are ignored.
     fn says_nothing(&self) -> bool {
         self.personless || self.name == "$groupidentify"
     }
 }
 
-/// What can be told of an event that is not taken.
+/// The sample for the warning about a dropped event.
 fn dropped(reason: Drop, fields: &Fields<'_>) -> Sample {
     let text = |raw: Option<&Raw<'_>>| match raw.map(|raw| raw.value) {
         Some(Value::String(text)) => cut(text).to_owned(),

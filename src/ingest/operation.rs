@@ -1,16 +1,16 @@
-//! What operators do to persons and groups, as the log keeps it: an operation stands in the log among the
-//! requests of senders and takes effect in its place, also in every replay.
+//! Log record of an operation: what an operator does to persons or groups. An operation has a log
+//! sequence among the requests of senders and takes effect at that position, also in every replay.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | layout of this record: 4, or 2 without the user (1 and 3 are requests, see `envelope`) |
+//! | 1 | layout of this record: 4, or 2 without the user (1 and 3 are requests, see `log_record`) |
 //! | 8 | project, i64 |
-//! | 8 | asked for at, microseconds since 1970, i64 |
-//! | 8 | id of the user who asked for it, i64; 0 for nobody |
+//! | 8 | requested at, microseconds since 1970, i64 |
+//! | 8 | id of the user who requested it, i64; 0 for no user |
 //! | rest | [`Action`] as JSON |
 //!
-//! All numbers are little endian. Persons are named by their uuids, which mean the same whatever was
-//! merged before, and not by their numbers, which a rebuilt identity store may give out differently.
+//! All numbers are little endian. Persons are identified by uuids, which stay valid across merges. Their
+//! numbers are not used: a rebuilt identity store may assign others.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -27,14 +27,14 @@ use crate::identity::change::Keep;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
-use crate::ingest::envelope::UnknownRecord;
+use crate::ingest::log_record::UnknownRecord;
 use crate::ingest::prepare::Prepared;
 use crate::metadata::accounts::UserId;
 
-/// First byte of such a record.
+/// First byte of the record.
 const LAYOUT: u8 = 4;
 
-/// First byte of one of before the user stood in it.
+/// First byte of records of versions that did not store the user.
 const LAYOUT_WITHOUT_USER: u8 = 2;
 
 /// An operation on persons or a group of a project.
@@ -42,15 +42,15 @@ const LAYOUT_WITHOUT_USER: u8 = 2;
 pub struct Operation {
     /// The project.
     pub project: ProjectId,
-    /// When it was asked for.
+    /// When it was requested.
     pub at: UnixMicros,
-    /// Who asked for it.
+    /// The user who requested it.
     pub by: Option<UserId>,
-    /// What is to be done.
+    /// What to do.
     pub action: Action,
 }
 
-/// What is to be done. One that is here stays as it is for as long as logs may hold it.
+/// What to do. A variant must not change as long as logs may contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
@@ -61,7 +61,7 @@ pub enum Action {
         /// The distinct id that it keeps.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         main_distinct_id: Option<String>,
-        /// The distinct ids that it does not keep; without them all but one.
+        /// The distinct ids that are split off; without them all but one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         distinct_ids_to_split: Option<Vec<String>>,
     },
@@ -78,15 +78,15 @@ pub enum Action {
     },
     /// See [`OpKind::ChangeGroup`].
     ChangeGroup {
-        /// The name of its type.
+        /// Name of the group type.
         group_type: String,
-        /// The group types of the project, in the order of their indexes: the identity store may not
-        /// have seen a type that only `$groups` has named. Absent in records of older versions.
+        /// The group types of the project, by index: the identity store may not have applied a type that only
+        /// `$groups` has used. Absent in records of older versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         group_types: Vec<String>,
-        /// Its key.
+        /// Key of the group.
         key: String,
-        /// Whether it is to be made.
+        /// Whether to create the group.
         #[serde(default)]
         is_new: bool,
         /// Properties to set.
@@ -96,33 +96,33 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unset: Vec<String>,
     },
-    /// Persons without their events. See [`OpKind::Delete`].
+    /// Deletes persons, but not their events. See [`OpKind::Delete`].
     DeletePersons {
         /// Uuids of the persons.
         persons: Vec<String>,
     },
-    /// All events of persons up to here. See [`OpKind::Delete`].
+    /// Deletes all events of persons with a lower log sequence. See [`OpKind::Delete`].
     DeleteEvents {
         /// Uuids of the persons.
         persons: Vec<String>,
-        /// Whether the persons stay.
+        /// Whether to keep the persons.
         keep_persons: bool,
     },
 }
 
 impl Operation {
-    /// Whether a record is one of an operation.
+    /// Whether a record is an operation.
     pub(super) fn is_in(record: &[u8]) -> bool {
         matches!(record.first(), Some(&(LAYOUT | LAYOUT_WITHOUT_USER)))
     }
 
-    /// The record.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut record = vec![LAYOUT];
         record.extend(self.project.0.to_le_bytes());
         record.extend(self.at.0.to_le_bytes());
         record.extend(self.by.map_or(0, |user| user.0).to_le_bytes());
-        // Text and JSON: there is nothing in it that JSON cannot say.
+        // Only text and JSON values: always serializable.
         record.extend(serde_json::to_vec(&self.action).unwrap_or_default());
         record
     }
@@ -131,7 +131,7 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// The record is no operation, or one of another version.
+    /// The record is not an operation, or is of another version.
     pub fn decode(record: &[u8]) -> Result<Self, UnknownRecord> {
         let (layout, rest) = record.split_first().ok_or(UnknownRecord)?;
         let (project, rest) = rest.split_first_chunk().ok_or(UnknownRecord)?;
@@ -150,21 +150,21 @@ impl Operation {
         })
     }
 
-    /// What a replay reads in the record of this one.
+    /// Decodes its own `record`, as a replay will, and checks that the result is the same.
     ///
     /// # Errors
     ///
-    /// The replay would refuse it, or do something else.
+    /// A replay would reject the record, or do something else.
     pub(super) fn replayed(self, record: &[u8]) -> Result<Self, UnknownRecord> {
         Self::decode(record)
             .and_then(|read| if read == self { Ok(read) } else { Err(UnknownRecord) })
     }
 
-    /// Its effect: no rows, one op for each person.
+    /// Prepares its effect: no rows, one op per person or group.
     ///
     /// # Errors
     ///
-    /// It names a person by something that is no uuid.
+    /// A person's id is not a uuid.
     pub fn prepare(self) -> Result<Prepared, UnknownRecord> {
         let uuid = |text: &str| Uuid::try_parse(text).map_err(|_| UnknownRecord);
         let kinds = match self.action {
@@ -202,8 +202,8 @@ impl Operation {
     }
 }
 
-/// Values as they were: deeper than those of a request, since they stand in an object of ours, and
-/// without a meaning of their keys.
+/// Reads an action. Values are restored as they were: nested one object deeper than in the request, and
+/// without interpreting their keys.
 fn action_of(text: &[u8]) -> Result<Action, serde_json::Error> {
     Action::deserialize(json::restore::<Value>(text)?)
 }
@@ -225,7 +225,7 @@ mod tests {
     use crate::identity::change::OpKind;
     use crate::metadata::accounts::UserId;
 
-    /// Goal: what is done at once is what a replay does.
+    /// Goal: the immediate effect and the effect of a replay are the same.
     #[test]
     fn values_are_replayed_as_they_are_or_not_logged() {
         let nested = |depth: usize| (0..depth).fold(Value::from(0), |inside, _| json!([inside]));

@@ -1,9 +1,9 @@
-//! From decoded bytes to columns: the pure middle of the write road.
+//! Builds columns from decoded bytes: the pure middle of the write path.
 //!
-//! [`Preparer::prepare`] reads a request body once and gives the rows of the `events` table, the
-//! ids of the events, what they say about persons, and their names. No clock, no randomness, no
-//! I/O: what it needs of those stands in [`Received`], which the log keeps too, so that a replay
-//! gives the same rows. The rules for one event are in `normalize`.
+//! [`Preparer::prepare`] reads a request body once and returns the rows of the `events` table, the
+//! keys of the events, their ops on persons, and their definitions. No clock, no randomness, no I/O:
+//! their values are in [`Received`], which the log record contains too, so that a replay gives the
+//! same rows. The rules for one event are in `normalize`.
 
 use std::net::IpAddr;
 
@@ -22,13 +22,14 @@ use crate::geoip::Place;
 use crate::geoip::Places;
 use crate::identity::change::Op;
 use crate::ingest::IngestError;
-use crate::ingest::budget::Share;
+use crate::ingest::budget::MemoryPermit;
 use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
 use crate::ingest::capture_v1::BatchError;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::drops::Drop;
 use crate::ingest::drops::Drops;
+use crate::ingest::memory_estimate;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::salvage::Salvaged;
@@ -37,48 +38,47 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Scratch;
 use crate::ingest::warnings;
 use crate::ingest::warnings::Warnings;
-use crate::ingest::weight;
 use crate::metadata::accounts::UserId;
 use crate::wire::capture_v1::Sdk;
 use crate::wire::repair::repair;
 
-/// Memory of parses that is kept for the next ones; as many bodies are parsed at once as the CPU
-/// pool has threads.
+/// Parse buffers that are kept in the pool. As many bodies are parsed at once as the CPU pool has
+/// threads.
 const SCRATCHES_MAX: usize = 64;
 
-/// Parses that took more leave no memory behind for the next one: a usual body of 4 MiB takes this.
+/// Larger parse buffers are freed and not pooled. A typical body of 4 MiB takes this much.
 const SCRATCH_MAX_BYTES: usize = 32 << 20;
 
-/// What the server knows of a request besides its body.
+/// What is known of a request besides its body.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// When the body had arrived.
     pub at: UnixMicros,
     /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// How the body is to be read.
+    /// The protocol of the body.
     pub protocol: Protocol,
-    /// Randomness for the ids that the server makes.
+    /// Seed of the ids that the server generates.
     pub seed: u64,
-    /// Differences of the sender's clock that were taken for the way of the request, milliseconds.
+    /// Largest clock skew of the sender that counts as network delay, milliseconds.
     pub skew_ignored_millis: u32,
-    /// The largest event that is taken, as JSON.
+    /// Size limit of an event, bytes of JSON.
     pub event_max_bytes: u32,
 }
 
-/// The rules by which a body is read, and what they need of the request beside it.
+/// The capture protocol, and the parameters that it takes from the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// `/batch`, `/e` and their like.
+    /// `/batch`, `/e` and other capture v0 paths.
     V0 {
         /// `sent_at` of the query string, milliseconds since 1970.
         sent_at_query_millis: Option<i64>,
         /// Whether the path was `/engage`, where an event without a name is an `$identify`.
         engage: bool,
     },
-    /// `/i/v1/...`: stricter, and every event has an answer of its own.
+    /// `/i/v1/...`: stricter, with an outcome for each event.
     V1 {
-        /// When the client's clock says it sent the request.
+        /// When the client sent the request, by its clock.
         sent_at: UnixMicros,
         /// The SDK, for `$lib` and `$lib_version`.
         sdk: Option<Sdk>,
@@ -92,7 +92,7 @@ impl Default for Protocol {
 }
 
 impl Received {
-    /// When the client says, beside the body, that it sent the request.
+    /// When the client sent the request, by the query or a header.
     pub(super) fn sent_at(&self) -> Option<UnixMicros> {
         match self.protocol {
             Protocol::V0 { sent_at_query_millis, .. } => {
@@ -102,67 +102,67 @@ impl Received {
         }
     }
 
-    /// Whether an event without a name is an `$identify`.
+    /// Whether an event without a name counts as `$identify`.
     pub(super) fn is_engage(&self) -> bool {
         matches!(self.protocol, Protocol::V0 { engage: true, .. })
     }
 }
 
-/// What a project must tell for its events to become columns.
+/// What building columns needs to know of a project.
 #[derive(Clone, Debug)]
 pub struct ProjectFacts {
     /// The project.
     pub id: ProjectId,
     /// Names of its group types, by index.
     pub group_types: Vec<String>,
-    /// Whether the addresses of clients are left out, once their place was found.
+    /// Whether client addresses are left out of the events, after their place was looked up.
     pub anonymize_ips: bool,
-    /// Who knows where addresses are.
+    /// Finds the place of an address.
     pub places: Places,
 }
 
-/// A body as columns, and what follows from it.
+/// A body as columns, and what is derived from it.
 #[derive(Debug)]
 pub struct Prepared {
     /// The project that the events belong to.
     pub project: ProjectId,
-    /// Rows of every column.
+    /// Number of rows.
     pub rows: usize,
     /// Columns of the `events` table by position; `None` where no row has a value.
     pub columns: Vec<Option<ArrayRef>>,
-    /// Keys of the rows.
+    /// Deduplication keys of the rows.
     pub keys: Vec<EventKey>,
-    /// What the events say about persons and groups, in order.
+    /// Ops on persons and groups, in order.
     pub ops: Vec<Op>,
     /// When the body had arrived.
     pub received_at: UnixMicros,
-    /// What the events say about definitions: their names, the keys and types of their properties.
+    /// Definitions in the events: their names, the keys and types of their properties.
     pub observed: Observed,
-    /// Group types that the project does not know yet.
+    /// Group types that the project does not have yet.
     pub unknown_group_types: Vec<String>,
-    /// Events that were not taken, by reason.
+    /// Events that were dropped, by reason.
     pub drops: Drops,
-    /// What became of each event, in order. Only for capture v1, which answers for each.
-    pub fates: Vec<(Uuid, Fate)>,
-    /// What the sender should hear of, those included.
+    /// Outcome of each event, in order. Only for capture v1, which responds to each.
+    pub outcomes: Vec<(Uuid, EventOutcome)>,
+    /// Ingestion warnings for the sender, including those about dropped events.
     pub warnings: Warnings,
-    /// Where addresses of events are, which a replay has to know.
+    /// Places of the events' addresses, for the log record: a replay must use the same.
     pub places: Vec<(IpAddr, Place)>,
     /// Whether the addresses of clients were left out.
     pub anonymize_ips: bool,
-    /// Memory that the columns keep.
+    /// Memory of the columns.
     pub memory_bytes: usize,
-    /// Memory that `ops` and `observed` keep, with the body, which `ops` refer to.
+    /// Memory of `ops` and `observed`, and of the body, which `ops` refer to.
     pub said_bytes: usize,
-    /// The operator whose operation it is, and no events.
+    /// The operator, if the record is an operation; it has no events then.
     pub by: Option<UserId>,
 }
 
 impl Prepared {
-    /// A record that has an effect on persons alone.
+    /// A record that only has effects on persons and groups.
     pub(super) fn without_rows(project: ProjectId, at: UnixMicros, ops: Vec<Op>) -> Self {
         Self {
-            said_bytes: weight::of_ops(&ops),
+            said_bytes: memory_estimate::of_ops(&ops),
             project,
             rows: 0,
             columns: Vec::new(),
@@ -173,7 +173,7 @@ impl Prepared {
             unknown_group_types: Vec::new(),
             drops: Drops::default(),
             warnings: Warnings::default(),
-            fates: Vec::new(),
+            outcomes: Vec::new(),
             places: Vec::new(),
             anonymize_ips: false,
             memory_bytes: 0,
@@ -182,24 +182,24 @@ impl Prepared {
     }
 }
 
-/// What became of one event.
+/// Outcome of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is a row.
+pub enum EventOutcome {
+    /// It is stored.
     Taken,
-    /// It is a row that says nothing of persons, because its distinct id cannot be one's.
+    /// It is stored without effects on persons, because its distinct id cannot be a person's.
     TakenPersonless,
-    /// It is not.
+    /// It is dropped.
     Dropped(Drop),
 }
 
-/// Why a body is not taken at all.
+/// Why a whole body is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
-    /// It is not JSON.
+    /// It is not valid JSON.
     #[error("the body is not valid JSON")]
     Malformed,
-    /// It is JSON of another shape.
+    /// It is JSON, but not an object or array of events.
     #[error("the body is neither an event, nor an array of events, nor a batch")]
     NoObject,
     /// Its `batch` is not an array.
@@ -208,34 +208,34 @@ pub enum PrepareError {
     /// It is an empty array or batch.
     #[error("the request holds no event")]
     NoEvents,
-    /// No token anywhere.
+    /// It has no token.
     #[error("the request holds no project API key")]
     NoToken,
     /// No project has this token.
     #[error("no project has this API key")]
     UnknownToken,
-    /// The events name different projects.
+    /// The events have tokens of different projects.
     #[error("the events hold different project API keys")]
     InconsistentTokens,
-    /// More text than one batch of columns can hold, or more memory than one body may take.
+    /// It has more text than one batch of columns can hold, or needs more memory than one body may use.
     #[error("the body is too large for one batch")]
     TooLarge,
-    /// Events of more distinct ids than one body may have.
+    /// Its events have more distinct ids than one body may have.
     #[error("the body has events of more than {max} distinct ids; send them in several requests")]
     TooManyIds {
-        /// How many it may have.
+        /// The limit.
         max: usize,
     },
-    /// Other requests have the memory that it takes. It passes by itself.
+    /// Other requests hold the memory that it needs. Passes by itself.
     #[error("too many bytes are in flight")]
     Crowded,
-    /// A body of capture v1 is wrong as a whole.
+    /// A body of capture v1 is invalid as a whole.
     #[error(transparent)]
     Batch(#[from] BatchError),
 }
 
 impl PrepareError {
-    /// What the sender can do about it.
+    /// The class of the error: what the sender can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
@@ -260,7 +260,7 @@ impl From<PrepareError> for IngestError {
     }
 }
 
-/// Builds columns from bodies; one for the process, used by many threads at once.
+/// Builds columns from bodies. One instance per process, shared by many threads.
 #[derive(Debug)]
 pub struct Preparer {
     keys: KeyTable,
@@ -274,9 +274,9 @@ impl Default for Preparer {
 }
 
 impl Preparer {
-    /// Reads `body`. `project` finds the project of the token in it, which is empty by a protocol
-    /// that has the token in a header. What is said of persons refers to `body`, which therefore
-    /// lives as long as that.
+    /// Reads `body`. `project` finds the project by the token in the body; the token is empty in a
+    /// protocol that sends it in a header. Ops on persons refer to the text of `body`, which stays in
+    /// memory as long as they do.
     ///
     /// # Errors
     ///
@@ -290,35 +290,35 @@ impl Preparer {
         self.with_scratch(|scratch| self.read(body, (received, None), project, scratch))
     }
 
-    /// The same within `share`, which grows with what is in the body.
+    /// Prepares within `permit`, which grows with the contents of the body.
     ///
     /// # Errors
     ///
-    /// Besides, [`PrepareError::Crowded`], and [`PrepareError::TooLarge`] for a body that takes more
-    /// memory than one may.
+    /// As [`Preparer::prepare`]; also [`PrepareError::Crowded`], and [`PrepareError::TooLarge`] for a body
+    /// that needs more memory than one body may use.
     pub(super) fn prepare_within(
         &self,
         body: Vec<u8>,
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Result<Prepared, PrepareError> {
-        weight::allow_parsing(&body, share)?;
-        self.with_scratch(|scratch| self.read(body, (received, Some(share)), project, scratch))
+        memory_estimate::allow_parsing(&body, permit)?;
+        self.with_scratch(|scratch| self.read(body, (received, Some(permit)), project, scratch))
     }
 
-    /// The project whose token stands in `body`; `project` finds it.
+    /// The project whose token `body` contains; `project` finds it.
     ///
     /// # Errors
     ///
-    /// As [`Preparer::prepare`], but of the events only their tokens are looked at.
+    /// As [`Preparer::prepare`], but only the tokens of the events are examined.
     pub(super) fn project_of(
         &self,
         body: &[u8],
         project: &dyn Fn(&str) -> Option<ProjectId>,
-        share: &mut Share,
+        permit: &mut MemoryPermit,
     ) -> Result<ProjectId, PrepareError> {
-        weight::allow_parsing(body, share)?;
+        memory_estimate::allow_parsing(body, permit)?;
         let read = |root: Cursor<'_>| {
             let envelope = Envelope::read(root)?;
             if envelope.is_malformed(false) {
@@ -349,60 +349,64 @@ impl Preparer {
     fn read(
         &self,
         body: Vec<u8>,
-        (received, mut share): (&Received, Option<&mut Share>),
+        (received, mut permit): (&Received, Option<&mut MemoryPermit>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         let body = Buffer::from_vec(body);
-        match self.build(&body, (received, share.as_deref_mut()), project, scratch) {
+        match self.build(&body, (received, permit.as_deref_mut()), project, scratch) {
             Ok(built) => built.map(|built| built.finish(body.len())),
-            Err(_) => self.read_damaged(body, (received, share), project, scratch),
+            Err(_) => self.read_damaged(body, (received, permit), project, scratch),
         }
     }
 
-    /// Reads a body that the parser refuses. Rare, and not worth losing a batch for: lone
-    /// surrogates, NaN and their like are repaired, and events beyond repair are left out.
+    /// Reads a body that the parser rejects. This is rare, but must not lose a batch: lone surrogates, NaN
+    /// and the like are repaired, and events that cannot be repaired are dropped.
     fn read_damaged(
         &self,
         mut body: Buffer,
-        (received, mut share): (&Received, Option<&mut Share>),
+        (received, mut permit): (&Received, Option<&mut MemoryPermit>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         if let Some(repaired) = repair(&body) {
             body = Buffer::from_vec(repaired);
-            let within = (received, share.as_deref_mut());
+            let within = (received, permit.as_deref_mut());
             if let Ok(built) = self.build(&body, within, project, scratch) {
                 return built.map(|built| built.finish(body.len()));
             }
         }
         if let Protocol::V1 { .. } = received.protocol {
-            // An event that cannot be read has no id by which its sender could be told.
+            // The response identifies events by id, and an unreadable event has none.
             return Err(PrepareError::Malformed);
         }
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
         let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
         let body = Buffer::from_vec(body);
-        let built = self.build(&body, (received, share), project, scratch);
+        let built = self.build(&body, (received, permit), project, scratch);
         let mut built = built.map_err(|_| PrepareError::Malformed)??;
         built.drops.add_all(Drop::Unreadable, unreadable);
         built.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
         Ok(built.finish(body.len()))
     }
 
-    /// The outer error is the parser's.
+    /// The outer error is the JSON parser's.
     fn build(
         &self,
         body: &Buffer,
-        (received, share): (&Received, Option<&mut Share>),
+        (received, permit): (&Received, Option<&mut MemoryPermit>),
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Result<Built, PrepareError>, simd_json::Error> {
         scratch.parse(body, |root| {
-            // What the log has was allowed once.
-            let is_new = share.is_some();
-            if let Some(share) = share.filter(|_| body.len() > weight::SMALL_BYTES) {
-                weight::allow_building(body.len(), root.census(weight::is_said), share)?;
+            // A replayed body has passed the limits before.
+            let is_new = permit.is_some();
+            if let Some(permit) = permit.filter(|_| body.len() > memory_estimate::SMALL_BYTES) {
+                memory_estimate::allow_building(
+                    body.len(),
+                    root.census(memory_estimate::is_said),
+                    permit,
+                )?;
             }
             let built = match &received.protocol {
                 Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
@@ -411,7 +415,7 @@ impl Preparer {
                 }
             }?;
             if is_new {
-                weight::allow_ids(&built.ops)?;
+                memory_estimate::allow_ids(&built.ops)?;
             }
             Ok(built)
         })
@@ -454,16 +458,16 @@ impl Preparer {
         let events = envelope.uuids.len();
         batch.reserve(events, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;
-        let mut fates = Vec::with_capacity(events);
+        let mut outcomes = Vec::with_capacity(events);
         envelope.for_each(|event, uuid| {
-            fates.push((uuid, batch.event_v1(event, &additions)?));
+            outcomes.push((uuid, batch.event_v1(event, &additions)?));
             Ok(())
         })?;
-        Ok(Built { fates, ..batch.finish() })
+        Ok(Built { outcomes, ..batch.finish() })
     }
 }
 
-/// A batch whose columns wait for the body they refer to.
+/// A batch whose columns still lack the body that they refer to.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) project: ProjectId,
@@ -474,7 +478,7 @@ pub(super) struct Built {
     pub(super) observed: Observed,
     pub(super) unknown_group_types: Vec<String>,
     pub(super) drops: Drops,
-    pub(super) fates: Vec<(Uuid, Fate)>,
+    pub(super) outcomes: Vec<(Uuid, EventOutcome)>,
     pub(super) warnings: Warnings,
     pub(super) places: Vec<(IpAddr, Place)>,
     pub(super) anonymize_ips: bool,
@@ -488,7 +492,9 @@ impl Built {
             project: self.project,
             rows,
             memory_bytes: memory_bytes(&columns),
-            said_bytes: body_bytes + weight::of_ops(&self.ops) + self.observed.memory_bytes(),
+            said_bytes: body_bytes
+                + memory_estimate::of_ops(&self.ops)
+                + self.observed.memory_bytes(),
             by: None,
             columns,
             keys: self.keys,
@@ -497,7 +503,7 @@ impl Built {
             observed: self.observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
-            fates: self.fates,
+            outcomes: self.outcomes,
             warnings: self.warnings,
             places: self.places,
             anonymize_ips: self.anonymize_ips,
@@ -505,7 +511,7 @@ impl Built {
     }
 }
 
-/// Memory of the columns. The buffer that all text columns share counts once.
+/// Memory of the columns. The buffer that all text columns share is counted once.
 fn memory_bytes(columns: &[Option<ArrayRef>]) -> usize {
     let shared = columns.get(column::PROPERTIES).and_then(Option::as_ref).map_or(0, |properties| {
         let data = properties.to_data();

@@ -1,13 +1,13 @@
-//! What happens to a record once it is durable, in log order: retries are dropped, rows become
-//! visible, and what the events say about persons goes to the deriver. [`Publisher`] is behind one
-//! lock, taken by the log thread for live records and by the replay for those of before.
+//! Publication of durable records, in log order: duplicates are dropped, rows become visible, and
+//! effects on persons and definitions go to the projector. [`Publisher`] is behind one lock, taken by
+//! the log thread for live records and by the replay for those that were in the log at start.
 //!
 //! # What cannot be published
 //!
-//! A record that was acknowledged and cannot be published is a bug, or of a newer program. Nothing
-//! behind it is published either ([`Mode::Stopped`]), and capture takes nothing: files and persons
-//! thus never reach beyond it, the log is not cut over it, and a program that can read it will,
-//! after a restart. Answers go on, as of the record before it.
+//! An acknowledged record that cannot be published is a bug, or was written by a newer program. No
+//! later record is published either ([`Mode::Stopped`]), and capture rejects all events. So files and
+//! persons never reach beyond that record, and the log is not truncated over it. After a restart a
+//! program that can read the record publishes it. Queries continue, as of the record before it.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,49 +19,49 @@ use tokio::sync::watch;
 use crate::identity::change::Record;
 use crate::ingest::backlog::Backlog;
 use crate::ingest::dedup::Window;
-use crate::ingest::derive::Derivation;
 use crate::ingest::health::Health;
 use crate::ingest::prepare::Prepared;
+use crate::ingest::projector::Projection;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Memory of what records say of persons and definitions that wait to be derived; one that takes more
-/// waits alone.
+/// Memory of the ops and definitions that wait for the projector. A record that needs more waits until
+/// it is alone.
 const BACKLOG_MAX_BYTES: usize = 64 << 20;
 
-/// Whether new records are published as they come.
+/// Whether the log thread publishes new records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// New records are only logged; the replay will come to them.
+    /// New records are only logged; the replay publishes them in turn.
     CatchingUp,
     /// New records are published by the log thread.
     Live,
-    /// Nothing is published any more: a record could not be.
+    /// Nothing is published any more: a record could not be published.
     Stopped,
 }
 
-/// The receiving end of the road.
+/// The end of the write path: publishes durable records.
 #[derive(Debug)]
 pub(super) struct Publisher {
     pub(super) mode: Mode,
     pub(super) window: Window,
-    /// Everything up to here is synced. Changes only under this lock.
+    /// Highest synced sequence. Changes only under this lock.
     pub(super) durable: Sequence,
     store: Store,
-    derivations: mpsc::Sender<Derivation>,
+    projections: mpsc::Sender<Projection>,
     backlog: Backlog,
     published: watch::Sender<Sequence>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
 
-/// Which effects a record still has to have.
+/// Which effects of a record are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// Its rows are in no file yet.
+    /// Its rows are not in files yet.
     pub(super) rows: bool,
     /// Its effects on persons are not in the identity store yet.
     pub(super) persons: bool,
@@ -72,7 +72,7 @@ impl Publisher {
         store: Store,
         window: Window,
         durable: Sequence,
-        derivations: mpsc::Sender<Derivation>,
+        projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
@@ -80,11 +80,11 @@ impl Publisher {
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
         let publisher =
-            Self { mode, window, durable, store, derivations, backlog, published, metrics, health };
+            Self { mode, window, durable, store, projections, backlog, published, metrics, health };
         (Arc::new(Mutex::new(publisher)), watch)
     }
 
-    /// Publishes the record at `sequence`, or stops. Blocks while the deriver is far behind.
+    /// Publishes the record at `sequence`, or stops. Blocks while the projector is far behind.
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let said_bytes = prepared.said_bytes;
@@ -107,14 +107,14 @@ impl Publisher {
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };
             let room = self.backlog.room(said_bytes);
-            let derivation = Derivation { record, received_at, observed, by, room };
-            // Fails only when the deriver is gone, and then the process is going down.
-            let _ = self.derivations.blocking_send(derivation);
+            let projection = Projection { record, received_at, observed, by, room };
+            // Fails only if the projector has ended, and then the process is shutting down.
+            let _ = self.projections.blocking_send(projection);
         }
         self.published.send_replace(sequence);
     }
 
-    /// Publishes neither the record at `sequence` nor any behind it.
+    /// Stops publication before the record at `sequence`.
     pub(super) fn stop(&mut self, sequence: Sequence, error: &dyn Display) {
         self.mode = Mode::Stopped;
         self.health.fail_publication();

@@ -1,4 +1,4 @@
-//! The keys of the newest events in files, by which the window of recent events is filled at start.
+//! Keys of the newest events in files, which seed the deduplication window at start.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,18 +18,18 @@ use crate::storage::delta::stats::Value;
 use crate::storage::parquet::read_columns;
 use crate::storage::store::Store;
 
-/// Keys of the newest `events_max` events in files, oldest first; fewer if there are fewer, or if a
-/// file cannot be read: then a retry of its events would be stored twice until the next merge.
+/// Keys of the newest `events_max` events in files, oldest first. If a file cannot be read its keys are
+/// left out: a retry of its events would be stored twice until the next merge.
 ///
-/// A file may have any number of rows, in the order of projects and names, so that its newest may
-/// stand anywhere: it is read as a stream, of which only as many are kept.
+/// A file may have any number of rows, sorted by project and name, so its newest rows may be anywhere:
+/// it is read as a stream, of which only the newest keys are kept.
 pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, EventKey)> {
     let version = store.table().current();
     let mut files: Vec<&DataFile> = version.files.iter().map(AsRef::as_ref).collect();
     files.sort_by_key(|file| Reverse(newest(file)));
     let mut keys = Newest::new(events_max);
     for file in files {
-        // So are all that follow.
+        // All later files are older still.
         if keys.is_too_old(newest(file)) {
             break;
         }
@@ -38,7 +38,11 @@ pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, Ev
         let mut batches = match read {
             Ok(batches) => batches,
             Err(error) => {
-                tracing::warn!(file = file.path, %error, "cannot read which events are recent");
+                tracing::warn!(
+                    file = file.path,
+                    %error,
+                    "event keys of a file are unreadable: resent events are duplicated"
+                );
                 continue;
             }
         };
@@ -46,7 +50,11 @@ pub async fn recent_keys(store: &Store, events_max: usize) -> Vec<(ProjectId, Ev
             match batch {
                 Ok(batch) => add(&mut keys, &batch),
                 Err(error) => {
-                    tracing::warn!(file = file.path, %error, "cannot read which events are recent");
+                    tracing::warn!(
+                        file = file.path,
+                        %error,
+                        "event keys of a file are unreadable: resent events are duplicated"
+                    );
                     break;
                 }
             }
@@ -89,11 +97,11 @@ fn add(newest: &mut Newest<(ProjectId, EventKey)>, batch: &RecordBatch) {
     }
 }
 
-/// What the newest events have, at most so many, by when they were received.
+/// The keys of the newest events by receive time, at most `events_max`.
 #[derive(Debug)]
 struct Newest<K> {
     events_max: usize,
-    /// The oldest on top.
+    /// Min-heap: the oldest on top.
     events: BinaryHeap<Reverse<(i64, K)>>,
 }
 
@@ -102,7 +110,7 @@ impl<K: Ord> Newest<K> {
         Self { events_max, events: BinaryHeap::new() }
     }
 
-    /// Whether there are as many events that are not older.
+    /// Whether the heap is full of events that are at least as new.
     fn is_too_old(&self, received_at: i64) -> bool {
         let oldest = self.events.peek();
         self.events.len() >= self.events_max
@@ -141,7 +149,7 @@ mod tests {
     use super::ProjectId;
     use super::add;
 
-    /// Rows of project and time; the id is made of both, and so is who sent it.
+    /// Rows of project and time; the id and the sender are derived from both.
     fn batch(rows: &[(i64, i64)]) -> RecordBatch {
         let id = |(project, time): &(i64, i64)| id_of(*project, *time).to_string();
         let columns: [(&str, ArrayRef); 5] = [

@@ -1,8 +1,8 @@
-//! The replay at start: what the log holds and the tables or the identity store do not have yet.
+//! Replay of the WAL at start: publishes the records that the tables or the identity store lack.
 //!
-//! New requests are accepted meanwhile; they are only logged, no faster than lets the replay come to
-//! an end (`pace`), and it comes to them in turn. When it has caught up, it switches the publisher to
-//! live under the publisher's lock, so no record is published twice or left out.
+//! New requests are accepted meanwhile. They are only logged, at a rate that lets the replay catch up
+//! (`replay_throttle`), and replayed in turn. When the replay has caught up, it switches the publisher
+//! to live under the publisher's lock, so no record is published twice or left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,24 +25,24 @@ use crate::storage::wal::reader::Reader;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 
-/// Time between looks at whether a flush has made room.
+/// Time between two checks whether a flush has freed memtables.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
 
-/// Time between tries to open a segment while the process has too many open files.
+/// Time between attempts to open a segment while the process has too many open files.
 const WAIT_FOR_DESCRIPTOR: Duration = Duration::from_secs(1);
 
-/// Time between tries to note something in an identity store that fails.
+/// Time between attempts to mark the identity store as incomplete while it fails.
 const WAIT_FOR_IDENTITIES: Duration = Duration::from_secs(1);
 
-/// The thread that replays.
+/// The replay thread.
 pub(super) struct Replay {
     pub(super) reader: Reader,
     pub(super) publisher: Arc<Mutex<Publisher>>,
     pub(super) rereader: Rereader,
     pub(super) store: Store,
-    /// Everything up to here is in files.
+    /// All rows up to this sequence are in files.
     pub(super) flushed: Sequence,
-    /// Everything up to here is in the identity store.
+    /// The identity store has applied everything up to this sequence.
     pub(super) derived: Sequence,
     pub(super) health: Arc<Health>,
     pub(super) shutdown: Shutdown,
@@ -50,14 +50,14 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// As [`Replay::run`], once the window of recent events has those that `recent` reads from files.
+    /// Seeds the deduplication window with the keys that `recent` reads from files, then runs.
     pub(super) fn run_after(self, recent: impl FnOnce() -> Vec<(ProjectId, EventKey)>) {
         self.remember(recent().into_iter());
         self.run();
     }
 
-    /// Replays until the log's end is reached, then lets new records be published as they come. Ends
-    /// before it at a record that cannot be published.
+    /// Replays until the end of the log is reached, then lets the log thread publish new records. Ends
+    /// early at a record that cannot be published.
     pub(super) fn run(mut self) {
         let mut records = 0_u64;
         loop {
@@ -88,15 +88,19 @@ impl Replay {
                     }
                 }
                 Err(error) if error.is_out_of_descriptors() => {
-                    tracing::warn!(%error, "the replay of the log waits for a descriptor");
+                    tracing::warn!(%error, "too many open files: the replay of the log waits");
                     if self.shutdown.pause_thread(WAIT_FOR_DESCRIPTOR) == Pause::Cancelled {
                         return;
                     }
                 }
                 Err(error) => {
-                    // Going live now would leave out what comes after; stay as we are: a few more
-                    // requests are logged, questions are refused, and the operator is told.
-                    tracing::error!(%error, "the replay of the log failed; restart to try again");
+                    // Going live now would leave out the later records. In this state a few more requests
+                    // are logged, queries are rejected, and the operator sees the error.
+                    tracing::error!(
+                        %error,
+                        "the replay of the log failed: queries are rejected until a restart; \
+                         acknowledged events stay in the log"
+                    );
                     return;
                 }
             }
@@ -105,11 +109,11 @@ impl Replay {
         tracing::info!(records, "the log is replayed");
     }
 
-    /// Notes what persons lack, before they go on behind it.
+    /// Marks persons as incomplete before the projector goes beyond the loss; retries until it succeeds.
     fn mark(&self, damage: Damage) -> Pause {
         while let Err(error) = self.holes.mark(damage, self.derived) {
-            // It may be being opened again, or the disk be full.
-            tracing::warn!(%error, "cannot note that persons are incomplete");
+            // The projector may be recovering the store, or the disk may be full.
+            tracing::warn!(%error, "cannot mark persons as incomplete yet; the replay waits");
             if self.shutdown.pause_thread(WAIT_FOR_IDENTITIES) == Pause::Cancelled {
                 return Pause::Cancelled;
             }
@@ -117,7 +121,7 @@ impl Replay {
         Pause::Elapsed
     }
 
-    /// Room in the memtables is made by flushes, which go on during a replay.
+    /// Waits while the memtables are full; flushes go on during a replay.
     fn wait_for_room(&self) -> Pause {
         while self.store.is_full() {
             if self.shutdown.pause_thread(WAIT_FOR_ROOM) == Pause::Cancelled {
@@ -140,10 +144,10 @@ impl Replay {
             Err(error) => publisher.stop(sequence, &error),
         }
         drop(publisher);
-        self.health.pace().note_replayed(bytes);
+        self.health.replay_throttle().note_replayed(bytes);
     }
 
-    /// Seeds the window of recent events from files; called before [`Replay::run`].
+    /// Seeds the deduplication window with keys from files; called before [`Replay::run`].
     pub(super) fn remember(&self, keys: impl Iterator<Item = (ProjectId, EventKey)>) {
         let mut publisher = self.publisher.lock();
         for (project, key) in keys {
@@ -152,10 +156,10 @@ impl Replay {
     }
 }
 
-/// Where a replay begins: behind what files and persons both have, or where the log begins. The log may have been
-/// cut up to what is in files; if the identity store lacks some of that, it was removed or is older, and what
-/// the log still has is the best there is. If files lack some of it, those events were named and counted when the
-/// log was opened.
+/// Where a replay begins: after the last sequence that both files and persons have, or at the oldest
+/// record of the log. The log may have been truncated up to what is in files. If the identity store
+/// lacks some of that, it was removed or is an older copy, and only the rest of the log can be applied.
+/// If files lack some of it, those events were reported and counted when the log was opened.
 pub(super) fn begins_after(
     before_oldest: Sequence,
     flushed: Sequence,
@@ -165,8 +169,8 @@ pub(super) fn begins_after(
         tracing::error!(
             wanted = derived.next().0,
             oldest = before_oldest.next().0,
-            "the identity store is older than the log: what it lacks of the persons before is lost; \
-             restore the directory identity from a backup"
+            "the identity store ends before the oldest record of the log: changes of persons in \
+             between are lost; restore the directory identity from a backup"
         );
     }
     derived.min(flushed).max(before_oldest)
@@ -177,18 +181,18 @@ mod tests {
     use super::begins_after;
     use crate::storage::wal::Sequence;
 
-    /// By the definition: no record that files or persons lack is left out, unless it was cut.
+    /// By the definition: no record that files or persons lack is left out, unless it was truncated.
     #[test]
     fn a_replay_begins_where_something_is_lacking() {
-        // Before the oldest record of the log; in files; in the identity store; where to begin.
+        // Before the oldest record of the log; in files; in the identity store; expected begin.
         let cases = [
             (0, 0, 0, 0),
             (0, 40, 50, 40),
             (30, 40, 50, 40),
             (30, 40, 35, 35),
-            // The identity store is gone: what the log has.
+            // The identity store was removed: what the log has.
             (30, 40, 0, 30),
-            // Segments are gone that nothing else has: what the log still has.
+            // Segments are missing that nothing else has: the rest of the log.
             (60, 40, 50, 60),
             (60, 40, 0, 60),
             (60, 0, 60, 60),

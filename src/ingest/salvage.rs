@@ -1,9 +1,9 @@
-//! What can still be read of a body that is no JSON as a whole: [`salvage`].
+//! Salvages the readable events of a body that is not valid JSON as a whole: [`salvage`].
 //!
-//! One event that is nested too deeply, or that somebody built with a template, must not cost the
-//! thousand others of its batch. The outer structure is read by brackets and quotes alone; each
-//! event is then shown to the parser on its own, and those that it refuses are left out. Nothing is
-//! stored of what was only scanned: the text that remains is parsed like any other body.
+//! One event that is nested too deeply, or was built from a text template, must not cost the other
+//! events of its batch. A scanner follows the outer structure by brackets and quotes alone. Each event
+//! is then given to the parser on its own, and those that it rejects are left out. Nothing is
+//! stored from the scan alone: the remaining text is parsed like any other body.
 
 use std::ops::Range;
 
@@ -16,11 +16,11 @@ pub(super) struct Salvaged {
     pub(super) unreadable: u64,
 }
 
-/// Leaves out what `is_json` refuses of an array of events, or of the `batch` of an envelope (and
-/// other members of the envelope that it refuses). `is_json` is given documents in which the event
-/// is nested as deeply as in the body.
+/// Removes what `is_json` rejects from an array of events, or from the `batch` of an envelope (and other
+/// members of the envelope that it rejects). `is_json` gets documents in which the event is nested as
+/// deeply as in the body.
 ///
-/// `None` if the outer structure is broken, if there is nothing to leave out, or nothing else.
+/// `None` if the outer structure is broken, or if no event, or every event, would be left out.
 pub(super) fn salvage(body: &[u8], is_json: impl FnMut(&[u8]) -> bool) -> Option<Salvaged> {
     let mut sieve =
         Sieve { scan: Scan { text: body, at: 0 }, is_json, out: Vec::new(), kept: 0, refused: 0 };
@@ -34,12 +34,12 @@ pub(super) fn salvage(body: &[u8], is_json: impl FnMut(&[u8]) -> bool) -> Option
     (is_at_end && is_useful).then_some(Salvaged { body: sieve.out, unreadable: sieve.refused })
 }
 
-/// What stands around an event.
+/// The containers around an event.
 #[derive(Clone, Copy)]
 enum Nesting {
-    /// The array that is the body.
+    /// The array that is the whole body.
     Array,
-    /// The array in the envelope.
+    /// The `batch` array of the envelope.
     Envelope,
 }
 
@@ -52,7 +52,7 @@ impl Nesting {
     }
 }
 
-/// Copies what is readable.
+/// Copies the readable parts of a body.
 struct Sieve<'text, F> {
     scan: Scan<'text>,
     is_json: F,
@@ -62,7 +62,7 @@ struct Sieve<'text, F> {
 }
 
 impl<F: FnMut(&[u8]) -> bool> Sieve<'_, F> {
-    /// The array of events that the scan is at.
+    /// Reads the array of events at the scanner's position.
     fn events(&mut self, nesting: Nesting) -> Option<()> {
         self.scan.take(b'[')?;
         self.out.push(b'[');
@@ -80,7 +80,7 @@ impl<F: FnMut(&[u8]) -> bool> Sieve<'_, F> {
         Some(())
     }
 
-    /// The object around a `batch` that the scan is at.
+    /// Reads the object with a `batch` at the scanner's position.
     fn envelope(&mut self) -> Option<()> {
         self.scan.take(b'{')?;
         self.out.push(b'{');
@@ -118,7 +118,7 @@ impl<F: FnMut(&[u8]) -> bool> Sieve<'_, F> {
         self.out.push(b',');
     }
 
-    /// Puts the bracket in the place of the last comma.
+    /// Writes the closing bracket in place of the last comma.
     fn close(&mut self, bracket: u8) {
         if self.out.last() == Some(&b',') {
             self.out.pop();
@@ -135,14 +135,14 @@ fn is_batch(key: &[u8]) -> bool {
     serde_json::from_slice::<String>(key).is_ok_and(|key| key == "batch")
 }
 
-/// A place in a text that may be no JSON.
+/// A scanner over text that may not be valid JSON.
 struct Scan<'text> {
     text: &'text [u8],
     at: usize,
 }
 
 impl Scan<'_> {
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match self.text.get(self.at)? {
@@ -152,7 +152,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Where the next value begins.
+    /// Position of the next value.
     fn start(&mut self) -> Option<usize> {
         self.peek()?;
         Some(self.at)
@@ -164,7 +164,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Steps to the next member of a container, over its comma, or out of the container: `false`.
+    /// Steps to the next member of a container, over its comma. Returns `false` at the container's end.
     fn member(&mut self, closing: u8, is_first: &mut bool) -> Option<bool> {
         if self.peek()? == closing {
             self.at += 1;
@@ -191,8 +191,8 @@ impl Scan<'_> {
         Some(start..self.at)
     }
 
-    /// Steps over whatever stands here, up to the comma or bracket behind it. Brackets are counted,
-    /// not matched: text in which they do not match is no JSON, and the parser will say so.
+    /// Steps over one value, up to the comma or bracket after it. Brackets are counted, not matched: text
+    /// in which they do not match is not JSON, and the parser rejects it.
     fn value(&mut self) -> Option<Range<usize>> {
         let start = self.start()?;
         let mut depth = 0_usize;
@@ -262,7 +262,7 @@ mod tests {
             "{batch:[1,01]}",
             "{\"batch\" [1,01]}",
             "{\"batch\":[1,\"01]}",
-            // Nothing to leave out, and nothing else.
+            // No event to leave out, or no event left.
             "[1,2]",
             "[01]",
             "{\"batch\":[01],\"token\":\"t\"}",

@@ -1,10 +1,9 @@
-//! A cursor over a parsed JSON document that knows where each value stands in the original bytes.
+//! JSON cursor: walks a parsed document and knows the byte range of each value in the original text.
 //!
-//! simd-json gives two parallel sequences: the tape (one node per value and key) and the offsets
+//! simd-json produces two parallel sequences: the tape (one node per value and key) and the offsets
 //! of all structural characters (`{ } [ ] : ,`, opening quotes and the first byte of other
 //! scalars). Walking both in step gives the byte range of any value for free, so that `properties`
-//! is taken from the request as it was written instead of being encoded again. No meaning of keys
-//! here.
+//! is stored as it was sent instead of being encoded again. Keys are not interpreted here.
 
 use std::ops::Range;
 
@@ -13,13 +12,13 @@ use simd_json::Node;
 use simd_json::StaticNode;
 use simd_json::Tape;
 
-/// Deepest nesting of a body. `serde_json` refuses the same, so what is stored can be read back.
+/// Nesting limit of a body. `serde_json` has the same, so what is stored can be read back.
 pub const DEPTH_MAX: usize = 127;
 
 /// Bytes that simd-json may read past the end of a document.
 const PADDING_BYTES: usize = 64;
 
-/// Memory that one parse needs and the next can use again.
+/// Buffers of a parse, which the next parse uses again.
 pub struct Scratch {
     input: Vec<u8>,
     buffers: Buffers,
@@ -39,12 +38,12 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Bytes of body that fit without new memory.
+    /// Capacity of the input buffer, in bytes.
     fn body_capacity(&self) -> usize {
         self.input.capacity()
     }
 
-    /// Memory that is kept for the next parse. Short values of a small body take much.
+    /// Memory of the buffers. A small body of short values can take much.
     pub fn memory_bytes(&self) -> usize {
         let tape = self.tape.as_ref().map_or(0, |tape| tape.0.capacity());
         self.input.capacity()
@@ -57,7 +56,7 @@ impl Scratch {
     ///
     /// # Errors
     ///
-    /// What simd-json says; its offsets are not reliable.
+    /// The error of simd-json; its offsets are not reliable.
     pub fn parse<T>(
         &mut self,
         body: &[u8],
@@ -86,7 +85,7 @@ impl Scratch {
     }
 }
 
-/// One value of the document as the tape has it.
+/// One value of the document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// An unescaped string.
@@ -99,27 +98,27 @@ pub enum Value<'a> {
     Boolean(bool),
     /// `null`.
     Null,
-    /// An object or an array with that many members.
+    /// An object or an array.
     Container {
         /// Whether it is an object.
         is_object: bool,
-        /// Members of it.
+        /// Number of its members.
         len: usize,
     },
 }
 
-/// What a document has of things that take memory.
+/// Counts of the parts of a document that take memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Keys and values.
     pub nodes: usize,
-    /// Objects, empty ones too.
+    /// Objects, including empty ones.
     pub objects: usize,
-    /// Keys and values inside of containers that stand under the keys that were asked for.
+    /// Keys and values inside of containers whose keys were selected.
     pub below: usize,
 }
 
-/// A place in a document. Cheap to copy, so a caller can look ahead and come back.
+/// A position in a document. Cheap to copy, so a caller can look ahead and come back.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     body: &'a [u8],
@@ -136,18 +135,18 @@ impl<'a> Cursor<'a> {
         self.body
     }
 
-    /// Counts what the whole document has. `is_asked` tells the keys of [`Census::below`].
-    pub fn census(&self, is_asked: impl Fn(&str) -> bool) -> Census {
+    /// Counts the parts of the whole document. `is_selected` selects the keys of [`Census::below`].
+    pub fn census(&self, is_selected: impl Fn(&str) -> bool) -> Census {
         let mut census = Census { nodes: self.nodes.len(), ..Census::default() };
         let (mut is_below, mut counted) = (false, 0);
         for (index, node) in self.nodes.iter().enumerate() {
-            let asked = std::mem::take(&mut is_below);
+            let selected = std::mem::take(&mut is_below);
             match node {
-                // A text that is no key may look like one; then what follows counts too.
-                Node::String(text) => is_below = is_asked(text),
+                // A string value may equal a selected key; the container after it counts too then.
+                Node::String(text) => is_below = is_selected(text),
                 Node::Object { count, .. } | Node::Array { count, .. } => {
                     census.objects += usize::from(matches!(node, Node::Object { .. }));
-                    if asked && index >= counted {
+                    if selected && index >= counted {
                         census.below += count;
                         counted = index + count;
                     }
@@ -158,7 +157,7 @@ impl<'a> Cursor<'a> {
         census
     }
 
-    /// The value at this place. A cursor past the end reads `null`.
+    /// The value at this position. A cursor past the end reads `null`.
     pub fn value(&self) -> Value<'a> {
         match self.nodes.get(self.node) {
             Some(Node::String(text)) => Value::String(text),
@@ -169,18 +168,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Offset in the body of the first byte of the value at this place.
+    /// Offset in the body of the first byte of the value at this position.
     pub fn offset(&self) -> u32 {
         self.structurals.get(self.structural).copied().unwrap_or(0)
     }
 
-    /// Offset in the body just behind the value that was stepped over last.
+    /// Offset in the body just after the value that was stepped over last.
     pub fn end(&self) -> usize {
         let last = self.structural.checked_sub(1).and_then(|last| self.structurals.get(last));
         last.map_or(0, |at| widen(*at) + 1)
     }
 
-    /// Steps over the value at this place and returns its range in the body.
+    /// Steps over the value at this position and returns its range in the body.
     pub fn skip(&mut self) -> Range<usize> {
         let start = self.offset();
         let below = match self.nodes.get(self.node) {
@@ -206,7 +205,7 @@ impl<'a> Cursor<'a> {
         start..start + scalar.len()
     }
 
-    /// Steps over the container at this place, like [`Cursor::skip`], in constant time if another
+    /// Steps over the container at this position, like [`Cursor::skip`], in constant time if another
     /// key of the enclosing object follows. For the array that is nearly the whole document.
     pub fn skip_large(&mut self) {
         let Some(Node::Object { count, .. } | Node::Array { count, .. }) =
@@ -216,7 +215,7 @@ impl<'a> Cursor<'a> {
             return;
         };
         let Some(Node::String(next_key)) = self.nodes.get(self.node + count + 1) else {
-            // Nothing follows, so nobody reads from here on except the closing bracket's reader.
+            // No member follows, so the position matters only for the closing bracket.
             self.skip();
             return;
         };
@@ -235,13 +234,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Enters the object at this place: calls `member` for each key with a cursor that stands on
-    /// the value; `member` must step over the value, by [`Cursor::skip`] or by entering it. Does
-    /// nothing but step over a value that is not an object. Stops at the first error.
+    /// Enters the object at this position: calls `member` for each key with a cursor at the value.
+    /// `member` must step over the value, by [`Cursor::skip`] or by entering it. A value that is not an
+    /// object is only stepped over. Stops at the first error.
     ///
     /// # Errors
     ///
-    /// What `member` returns.
+    /// The error of `member`.
     pub fn object<E>(
         &mut self,
         mut member: impl FnMut(Key<'a>, &mut Self) -> Result<(), E>,
@@ -269,12 +268,12 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Enters the array at this place: calls `item` with a cursor that stands on each item, with
-    /// the same duty to step over it. A value that is not an array is stepped over.
+    /// Enters the array at this position: calls `item` with a cursor at each item, which `item` must
+    /// step over. A value that is not an array is only stepped over.
     ///
     /// # Errors
     ///
-    /// What `item` returns.
+    /// The error of `item`.
     pub fn array<E>(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), E>) -> Result<(), E> {
         let Value::Container { is_object: false, len } = self.value() else {
             self.skip();
@@ -300,9 +299,9 @@ pub struct Key<'a> {
     pub offset: u32,
 }
 
-/// Structural characters that a node brings besides those of the nodes below it. A string or
-/// other scalar has one; a container has two brackets, its commas, and a colon per key (the key's
-/// quote belongs to the key's own node).
+/// Structural characters of a node without those of the nodes below it. A string or other scalar has
+/// one; a container has two brackets, its commas, and a colon per key (the key's quote belongs to the
+/// key's own node).
 fn structurals_of(node: &Node<'_>) -> usize {
     match node {
         Node::String(_) | Node::Static(_) => 1,

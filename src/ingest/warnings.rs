@@ -1,37 +1,36 @@
-//! What senders should hear of although their requests were fine: an event was stored otherwise
-//! than it was sent, or had less effect. [`Kind`] has all kinds, also those that the identity store
-//! finds; [`Warnings`] are those of one batch. Nothing is stored or sent from here: that is
-//! `feedback`.
+//! Ingestion warnings: an accepted event was changed, or had less effect than its sender expects.
+//! [`Kind`] has all kinds, including those that the identity store finds; [`Warnings`] are those of one
+//! batch. `feedback` stores them.
 
 use uuid::Uuid;
 
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
 use crate::ingest::drops::Drop;
-use crate::metadata::definition_room::Beyond;
-use crate::metadata::definition_room::Limit;
+use crate::metadata::definition_quota::Limit;
+use crate::metadata::definition_quota::OverQuota;
 
-/// Events of one batch that are named with each kind; the others are only counted.
+/// Events of one batch that are kept as samples for each kind; the others are only counted.
 pub const SAMPLES_MAX: usize = 3;
 
-/// What the matter was. The names are those of PostHog's ingestion warnings, where it has one.
+/// Kind of a warning. The names are those of PostHog's ingestion warnings, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The event was not taken.
+    /// The event was dropped.
     Dropped(Drop),
     /// The name of the event was cut.
     EventNameCut,
-    /// The distinct id was cut, so that it may be that of others now.
+    /// The distinct id was cut; it may equal another distinct id now.
     DistinctIdCut,
-    /// The `uuid` is none; the event got another, so that a retry of it is not recognised.
+    /// The `uuid` is invalid. The event got a new one, so a retry of it is not recognised.
     InvalidUuid,
-    /// The timestamp could not be read: time of arrival instead.
+    /// The timestamp is unreadable; the time of arrival is stored.
     InvalidTimestamp,
-    /// The timestamp is more than 23 hours ahead: time of arrival instead.
+    /// The timestamp is more than 23 hours ahead; the time of arrival is stored.
     TimestampInFuture,
-    /// The timestamp is in no year from 0 to 9999: 1970 instead.
+    /// The timestamp is outside of the years 0 to 9999; 1970 is stored.
     TimestampOutOfRange,
-    /// `$process_person_profile` is no boolean and counts as true.
+    /// `$process_person_profile` is not a boolean and counts as true.
     InvalidProcessPersonProfile,
     /// `$anon_distinct_id` or `alias` is neither text nor a number; nothing was merged.
     InvalidMergeId,
@@ -45,22 +44,22 @@ pub enum Kind {
     PropertiesTooLarge,
     /// An id is longer than the identity store takes; the event had no effect on persons.
     IdTooLong,
-    /// `$set`, `$set_once` or `$unset` is of a type that says nothing.
+    /// `$set`, `$set_once` or `$unset` has a type that cannot be applied.
     InvalidSet,
-    /// `$group_set` is no object and changes nothing.
+    /// `$group_set` is not an object and is ignored.
     InvalidGroupSet,
     /// The key of a group is too long; the event belongs to no group of that type.
     GroupKeyTooLong,
     /// The name of a group type is empty or too long; the event belongs to no group of that type.
     InvalidGroupType,
-    /// The project has all the group types it can have; the event belongs to no group of this one.
+    /// The project has the maximum of group types; the event belongs to no group of this type.
     TooManyGroupTypes,
-    /// The person that an operation names is gone, or has not the distinct id any more.
+    /// The person of an operation does not exist any more, or does not have the distinct id any more.
     PersonGone,
-    /// A property is of another type than its column and stands in `properties` alone.
+    /// A property does not have the type of its column and is stored in `properties` only.
     PropertyTypeMismatch,
-    /// The project has as many definitions of this kind as it can have; the event is stored, and what it
-    /// has of further names gets no definition. Told at most once an hour.
+    /// The project has reached its quota of definitions of this kind. The event is stored, but its further
+    /// names get no definition. Reported at most once per hour.
     TooManyDefinitions(Limit),
 }
 
@@ -161,23 +160,23 @@ impl From<WarningKind> for Kind {
     }
 }
 
-/// One event that a warning is about.
+/// An event that a warning is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What the matter was.
+    /// The kind of the warning.
     pub kind: Kind,
-    /// Name of the event, at most 200 characters; empty if it is not known any more.
+    /// Name of the event, at most 200 characters; empty if unknown.
     pub event: String,
     /// Its distinct id, as stored.
     pub distinct_id: String,
     /// Its id; nil if it was not stored.
     pub event_id: Uuid,
-    /// What exactly, such as the property; empty if the kind says all.
+    /// Details, such as the property; empty if the kind is all there is to report.
     pub detail: String,
 }
 
 impl From<&Warning> for Sample {
-    /// What the identity store found; it does not know the names of events.
+    /// A finding of the identity store, which does not know the names of events.
     fn from(warning: &Warning) -> Self {
         Self {
             kind: warning.kind.into(),
@@ -189,21 +188,21 @@ impl From<&Warning> for Sample {
     }
 }
 
-impl From<&Beyond> for Sample {
-    /// What there is no room for; whose event it was is not known any more.
-    fn from(beyond: &Beyond) -> Self {
+impl From<&OverQuota> for Sample {
+    /// A definition over quota; which sender's event it was is not known any more.
+    fn from(over_quota: &OverQuota) -> Self {
         Self {
-            kind: Kind::TooManyDefinitions(beyond.limit),
-            event: beyond.event.clone().unwrap_or_default(),
+            kind: Kind::TooManyDefinitions(over_quota.limit),
+            event: over_quota.event.clone().unwrap_or_default(),
             distinct_id: String::new(),
             event_id: Uuid::nil(),
-            detail: beyond.property.clone().unwrap_or_default(),
+            detail: over_quota.property.clone().unwrap_or_default(),
         }
     }
 }
 
 /// The warnings of one batch: a count of each kind, and the first events of each. Memory is bounded
-/// whatever the batch; a batch without warnings costs nothing.
+/// for any batch; a batch without warnings allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warnings {
     counts: [u64; Kind::ALL.len()],
@@ -217,7 +216,7 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// Counts one, and remembers the event that `sample` makes if it is among the first.
+    /// Counts one warning. Keeps the event that `sample` builds if it is among the first of its kind.
     pub fn add(&mut self, kind: Kind, sample: impl FnOnce() -> Sample) {
         let slots = Kind::ALL.iter().zip(&mut self.counts);
         let Some((_, count)) = slots.into_iter().find(|(known, _)| **known == kind) else { return };
@@ -227,7 +226,7 @@ impl Warnings {
         }
     }
 
-    /// Counts events of which nothing is known.
+    /// Counts events without samples.
     pub fn add_unknown(&mut self, kind: Kind, events: u64) {
         let slots = Kind::ALL.iter().zip(&mut self.counts);
         if let Some((_, count)) = slots.into_iter().find(|(known, _)| **known == kind) {

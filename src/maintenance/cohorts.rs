@@ -1,5 +1,5 @@
-//! Keeps the sizes of cohorts current: counts the members of every cohort with a rule, one cohort
-//! after the other, so that at most one count runs beside the questions of people.
+//! Periodic count of cohort members: counts every cohort with a rule, one after the other, so that at most
+//! one count runs beside the queries of users.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 use crate::tasks::Tasks;
 
-/// Starts to count all cohorts every `interval`. Ends when `tasks` shuts down, after the count that is
-/// under way.
+/// Starts to count all cohorts every `interval`. Ends when `tasks` shuts down, after the current count.
 pub fn start(tasks: &Tasks, engine: Engine, metadata: Metadata, interval: Duration) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("count-cohorts", async move {
@@ -28,7 +27,7 @@ async fn recount(engine: &Engine, metadata: &Metadata, shutdown: &Shutdown) {
             return;
         }
         if let Err(error) = engine.recount(cohort.project, cohort.id).await {
-            tracing::warn!(cohort = cohort.id.0, %error, "the size of a cohort was not noted");
+            tracing::warn!(cohort = cohort.id.0, %error, "cannot store the size of a cohort; it shows the previous size");
         }
     }
 }

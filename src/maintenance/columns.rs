@@ -1,5 +1,5 @@
-//! Keeps the columns of persons on disk as new as is worth it, a step at a time, and rests longer than it
-//! works. What was deleted leaves them within `deletion-interval`, as it leaves other files.
+//! Background refresh of the person column files, one step at a time, with pauses at least as long as the
+//! steps. Deleted values are removed from the files within `deletion-interval`.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::clock::Clock;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::query::Engine;
-use crate::query::shelves::Step;
+use crate::query::column_files::Step;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
 
-/// Time between looks when nothing is to be done; less if columns may be stale for a short time only.
+/// Pause if there is nothing to do; shorter if `deletion-interval` is short.
 const INTERVAL: Duration = Duration::from_secs(5);
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// How much longer than a step the rest after it is: of persons who are in no file yet, and of such as
-/// are and have changed, if they have waited for it for long or not.
+/// Pause after a step, as a multiple of its duration: after adding persons that are in no file yet, after
+/// rewriting a file whose changes are overdue, and after rewriting one whose changes are recent.
 const REST_AFTER_GROWN: u32 = 1;
 const REST_AFTER_LATE: u32 = 1;
 const REST_AFTER_RENEWED: u32 = 9;
 
-/// Starts to keep the columns of all projects, which may be stale for so long. Ends when `tasks` shuts
-/// down, after the step that is under way.
+/// Starts to refresh the column files of all projects, which may contain deleted values for at most
+/// `stale_max`. Ends when `tasks` shuts down, after the current step.
 ///
 /// # Errors
 ///
@@ -38,11 +38,12 @@ pub fn start(
     let recalling = engine.clone();
     tasks.spawn("recall-columns", async move {
         if let Err(error) = recalling.recall_columns().await {
-            tracing::warn!(%error, "columns of persons are read when they are asked for");
+            tracing::warn!(%error, "cannot load person columns in advance; queries load them on first use");
         }
     });
     let shutdown = tasks.shutdown().clone();
-    // A change is seen, then half of the time is over, then the work begins: see `query::columns`.
+    // A change is noticed within one interval, and its file is rewritten after half of `stale_max`: see
+    // `query::columns`.
     let interval = INTERVAL.min(stale_max / 8).max(INTERVAL_MIN);
     tasks.spawn_background_thread("keep-columns", move || {
         keep(&engine, &metadata, (&clock, interval), &shutdown);
@@ -64,7 +65,7 @@ fn keep(
         let took = clock.monotonic().saturating_sub(began);
         rest = match step {
             Err(error) => {
-                tracing::warn!(%error, "columns of persons are not as new as they might be");
+                tracing::warn!(%error, "cannot refresh person column files; queries read the changed rows instead");
                 INTERVAL
             }
             Ok(Step::None) => interval,

@@ -1,14 +1,13 @@
-//! Makes deletions of events real: files that hold deleted rows are written anew without them.
+//! Erasure of deleted events: rewrites files that contain deleted rows without them.
 //!
-//! What is deleted is known to [`Deletions`], which says why a file's place in the log is enough to
-//! know whether it may hold such rows. No answer has them from the moment of the request; a flush
-//! and a merge leave them out anyway; here the files are sought out that neither comes to. A request
-//! is done when no live file has such rows, and the log up to the request is in files, so that no
-//! replay brings any back. Whatever ends this in between, the request is still there and the next
-//! pass goes over all files again.
+//! [`Deletions`] contains the requests, and explains why the log sequence of a file decides whether it may
+//! contain deleted rows. Answers leave deleted rows out from the request on. Flushes and merges drop them;
+//! this pass rewrites the files that no merge has reached. A request is done when no live file contains its
+//! rows, and the log up to the request is in files, so that no replay restores a row. If a pass is
+//! interrupted, the request stays, and the next pass checks all files again.
 //!
-//! This runs on the thread that merges, so no file is merged and rewritten at once, and flushes only
-//! add files that reach beyond the requests known here.
+//! The pass runs on the merge thread, so no file is merged and rewritten at the same time. Concurrent flushes
+//! only add files whose sequence is beyond the requests of the pass.
 
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
@@ -32,7 +31,7 @@ use crate::storage::parquet;
 use crate::storage::rows::Rows;
 use crate::tasks::Shutdown;
 
-/// Which rows of a batch in memory are not deleted; `None` for all of them.
+/// Mask of the rows of a memtable batch that are not deleted; `None` if none is deleted.
 pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
     if deletions.is_empty() {
         return None;
@@ -49,28 +48,28 @@ pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
     (!kept.iter().all(|kept| *kept)).then(|| BooleanArray::from(kept))
 }
 
-/// What a pass over the files has done.
+/// Result of a pass over the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
-    /// Requests that are done.
+    /// Number of requests that are done.
     pub requests: usize,
-    /// Files that were written anew, or had nothing else in them.
+    /// Number of files that were rewritten, or removed because all their rows were deleted.
     pub files: usize,
-    /// Rows that were in them.
+    /// Number of deleted rows in these files.
     pub rows: u64,
-    /// Whether no request is left that was known when the pass began.
+    /// Whether all requests that were known at the start of the pass are done.
     pub is_all: bool,
 }
 
 impl Files {
-    /// Rewrites all files that hold deleted rows, and notes as of `now` which requests are done:
-    /// those up to which the log is in files. `None` if the shutdown began, or the persons have not
-    /// followed the log to where it is in files.
+    /// Rewrites all files that contain deleted rows, and marks requests as done at `now`: those up to which
+    /// the log is in files. `None` if the shutdown began, or the identity store has not applied the log as
+    /// far as it is in files.
     ///
     /// # Errors
     ///
-    /// What is not rewritten stays hidden from answers, and no request is done; try again later. A
-    /// file that cannot be read keeps no other from being rewritten.
+    /// Answers go on leaving the deleted rows out, and no request is done; try again later. A file that
+    /// cannot be read does not stop the rewriting of others.
     pub async fn erase(
         &self,
         now: UnixMicros,
@@ -78,7 +77,7 @@ impl Files {
     ) -> Result<Option<Erased>, FilesError> {
         let deletions = self.identities.deletions();
         let version = self.store.table().current();
-        // Rows of before the requests beyond this may be in no file yet.
+        // For requests after `through`, older rows may still be in memory only.
         let through = self.store.flushed_through_of(&version).0.min(deletions.newest());
         let mut erased = Erased { is_all: through >= deletions.newest(), ..Erased::default() };
         let mut unreadable = None;
@@ -111,7 +110,7 @@ impl Files {
         Ok(Some(erased))
     }
 
-    /// Whether a file has deleted rows.
+    /// Whether a file contains deleted rows.
     async fn holds_deleted(
         &self,
         file: &DataFile,
@@ -137,7 +136,7 @@ impl Files {
             let ids = column(distinct_id).and_then(|column| column.as_string_opt::<i32>());
             let times = column(received_at)
                 .and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-            // Not to be read this way: then it is rewritten to be sure.
+            // Unexpected column types: the file is rewritten to be safe.
             let (Some(projects), Some(ids), Some(times)) = (projects, ids, times) else {
                 return Ok(true);
             };
@@ -154,7 +153,7 @@ impl Files {
     }
 }
 
-/// Whether a file may have rows of a project that has deletions.
+/// Whether a file may contain rows of a project with deletions, by its statistics.
 fn may_concern(file: &DataFile, deletions: &Deletions) -> bool {
     let bounds = file.stats.columns.get("project_id");
     let bounds = bounds.and_then(|stats| match (&stats.min, &stats.max) {

@@ -1,5 +1,5 @@
-//! What is done to the files of the events table: [`Files`] flushes, merges, and (in `deletions`)
-//! erases. Which files, and when, is decided elsewhere.
+//! Operations on the files of the events table: [`Files`] flushes, merges, and (in `deletions`) erases
+//! deleted rows. `storage::compaction` and the loops of `maintenance` decide which files, and when.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -35,19 +35,19 @@ use crate::tasks::Shutdown;
 /// Why files were not merged or rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// Writing and committing.
+    /// Writing or committing failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Reading, and what persons say.
+    /// Reading rows or the identity store failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// A file, before its rows are read.
+    /// A file cannot be opened.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
 impl FilesError {
-    /// The path of the file that cannot be read, if it is that: others can be worked on.
+    /// The path of the file if the error is that it cannot be read; other files can still be merged.
     pub fn unreadable(&self) -> Option<&str> {
         if let Self::Unreadable(unreadable) = self {
             return Some(&unreadable.path);
@@ -58,7 +58,7 @@ impl FilesError {
     }
 }
 
-/// The events table, and what persons say of its rows.
+/// The events table, with the identity store that decides about its rows.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// The table.
@@ -67,38 +67,38 @@ pub struct Files {
     pub identities: Identities,
 }
 
-/// What a merge has done.
+/// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Files that are replaced.
+    /// Number of replaced files.
     pub files: usize,
-    /// Rows of the new file; without any there is no file.
+    /// Rows of the new file; with 0 rows no file is added.
     pub rows: u64,
     /// Rows that were left out because they are deleted.
     pub deleted: u64,
 }
 
 impl Files {
-    /// Writes the oldest frozen memtable into files, without what is deleted. `None` if none is
-    /// frozen, or the persons have not followed it to its end.
+    /// Writes the oldest frozen memtable to files, without deleted rows. `None` if none is frozen, or the
+    /// identity store has not applied the log to the end of the memtable.
     ///
     /// # Errors
     ///
     /// The memtable stays frozen and visible; try again later.
     pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
-        // Of the records up to `applied`, all deletions are known. A file must not have rows that an
-        // earlier record deletes, see `identity::deletions`.
+        // All deletions in records up to `applied` are known. A file must not contain rows that a record
+        // before the file's sequence deletes, see `identity::deletions`.
         let (applied, deletions) = self.identities.deletions_as_of();
         let keep = |rows: &Rows| deletions::kept(&deletions, rows);
         self.store.flush(Sequence(applied), &keep).await
     }
 
-    /// One merge, if one is due and the shutdown has not begun: of the files that are not in
-    /// `unreadable`. A file that cannot be read gets in there, so that it costs no other its merge.
+    /// Runs one merge, if one is due and the shutdown has not begun, without the files in `unreadable`. A
+    /// file that cannot be read is added to it, so that other files can still be merged.
     ///
     /// # Errors
     ///
-    /// The table is as before. Others may be merged if the error names a file
+    /// The table is unchanged. Other files may be merged if the error names a file
     /// ([`FilesError::unreadable`]).
     pub async fn merge_due(
         &self,
@@ -116,22 +116,22 @@ impl Files {
         merged.inspect_err(|error| unreadable.extend(error.unreadable().map(str::to_owned)))
     }
 
-    /// Puts one file with the rows of `files` in their place: of as many, from the first on, as can
-    /// be merged with the memory for it. `None` if the shutdown began, or the persons have not
-    /// followed the log to where it is in files, as after a crash; the vacuum removes what was
-    /// written. Reads where it is polled, which blocks: not for the threads of a runtime.
+    /// Replaces `files` by one file with their rows: as many of them, from the first on, as fit into the
+    /// memory of a merge. `None` if the shutdown began, or the identity store has not applied the log as
+    /// far as it is in files, as after a crash; the vacuum removes the unfinished file. Blocks where it is
+    /// polled; do not poll it on a thread of a runtime.
     ///
     /// # Errors
     ///
-    /// The table is as before.
+    /// The table is unchanged.
     pub async fn merge(
         &self,
         files: &[Arc<DataFile>],
         shutdown: &Shutdown,
     ) -> Result<Option<Merged>, FilesError> {
         let through = self.store.flushed_through();
-        // As new as every file: none of the rows that these name is in the new file, and of requests
-        // that come meanwhile all its rows are from before them.
+        // The deletions are at least as new as every file: the new file contains no row that they delete. All
+        // its rows are older than deletion requests that arrive during the merge.
         let (applied, deletions) = self.identities.deletions_as_of();
         if Sequence(applied) < through {
             return Ok(None);
@@ -148,17 +148,17 @@ impl Files {
         let merged = writer.finish().await.map_err(StoreError::from)?;
         let deleted = rows.saturating_sub(read);
         let done = Merged { files: remove.len(), rows: merged.rows, deleted };
-        // Others who follow the table must not take it for the same rows, if some are deleted.
+        // If rows were deleted, readers of the table's change log must not treat it as a pure compaction.
         let kind = if done.deleted == 0 { EditKind::Compact } else { EditKind::Replace };
-        // An empty file gets into no version, and goes as other leftovers do.
+        // An empty file is not committed; the vacuum removes it.
         let add = Some(merged).filter(|merged| merged.rows > 0).into_iter().collect();
         let edit = Edit { add, remove, transaction: None, kind };
         self.store.replace(edit).await?;
         Ok(Some(done))
     }
 
-    /// Opens the first of `files` that fit into the memory, and says how many rows are to be read of
-    /// each at once.
+    /// Opens the first of `files` that fit into the memory, and returns how many rows to read of each at
+    /// once.
     fn open(
         &self,
         files: &[Arc<DataFile>],
@@ -180,7 +180,7 @@ impl Files {
         Ok((opened, reading.batch_rows()))
     }
 
-    /// Begins the file that takes the place of `files`, whose rows are of records up to `through`.
+    /// A writer of the file that replaces `files`, whose rows come from records up to `through`.
     fn writer(
         &self,
         files: &[Arc<DataFile>],
@@ -200,8 +200,8 @@ impl Files {
         Ok(writer.with_group_bytes(memory.group_bytes))
     }
 
-    /// Writes sorted rows. Returns how many there were, with those that are there twice. `None` if
-    /// the shutdown began.
+    /// Writes sorted rows without duplicates. Returns the number of rows read, duplicates included. `None`
+    /// if the shutdown began.
     async fn write(
         &self,
         mut batches: BoxStream<'static, Result<RecordBatch, QueryError>>,

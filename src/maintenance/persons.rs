@@ -1,11 +1,10 @@
-//! The `persons` table in Delta: a copy of the identity store for whoever reads files. Nothing of
-//! Weir depends on it, and no question is answered from it.
+//! The `persons` Delta table: an export of the identity store for other engines. Weir itself never reads it.
 //!
-//! A copy is one snapshot of the store, written anew and committed in place of all files of the
-//! copy before. The commit carries the sequence up to which the snapshot goes, so a store that has
-//! not moved is not copied again, also after a restart.
+//! A copy is one snapshot of the store, committed as a replacement of all files of the previous copy. The
+//! commit contains the log sequence of the snapshot, so an unchanged store is not copied again, also after a
+//! restart.
 //!
-//! Everything here blocks and belongs on a thread of its own.
+//! All functions block; they run on a dedicated thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,9 +47,9 @@ use crate::storage::parquet::Layout;
 use crate::storage::store::StoreError;
 use crate::tasks::Shutdown;
 
-/// The columns, as `schemas/arrow/persons.v1.json` publishes them: one that is here stays, and a
-/// new one goes to the end and is nullable. `distinct_ids` is a JSON array and `properties` a JSON
-/// object, as text, which every reader of Parquet has.
+/// The columns, as published in `schemas/arrow/persons.v1.json`: existing columns stay, and a new column is
+/// added at the end and nullable. `distinct_ids` is a JSON array and `properties` a JSON object, both as
+/// text, which every Parquet reader supports.
 pub fn persons_schema() -> SchemaRef {
     let field = |name, data_type| Field::new(name, data_type, false);
     Arc::new(Schema::new(vec![
@@ -65,13 +64,13 @@ pub fn persons_schema() -> SchemaRef {
     ]))
 }
 
-/// What the persons table must be.
+/// The specification of the persons table.
 pub fn spec() -> TableSpec {
     TableSpec { name: "persons", schema: persons_schema(), partition_column: None }
 }
 
-/// The layout of the files, by positions in [`persons_schema`]. Projects come by their ids, and the
-/// persons of one by their numbers.
+/// The layout of the files, by positions in [`persons_schema`]. Rows are sorted by project id, and within a
+/// project by person number.
 fn layout() -> Layout {
     Layout {
         sort: vec![0, 1],
@@ -82,8 +81,8 @@ fn layout() -> Layout {
     }
 }
 
-/// Where batches, row groups and files end. A batch may exceed its bytes by one person, all else by
-/// one batch.
+/// Size limits of batches, row groups and files. A batch may exceed its bytes by one person, row groups and
+/// files by one batch.
 #[derive(Clone, Copy, Debug)]
 struct Cuts {
     batch_rows: usize,
@@ -93,42 +92,43 @@ struct Cuts {
     file_bytes: u64,
 }
 
-/// Together they hold less than 100 MiB of memory, whatever persons look like.
+/// The limits of a server. A copy takes less than 100 MiB of memory with them, for any persons.
 const CUTS: Cuts =
     Cuts { batch_rows: 2048, batch_bytes: 8 << 20, group_bytes: 32 << 20, file_bytes: 256 << 20 };
 
-/// How much longer than a copy the time until the next one is at least. A copy is of all persons,
-/// however few have changed, and takes minutes if there are ten million: so it never takes more
-/// than a tenth of one core.
+/// Minimum pause between copies, as a multiple of the duration of the previous copy. A copy contains all
+/// persons, however few have changed, and takes minutes for ten million persons: with this pause it takes at
+/// most a tenth of one core.
 const PAUSE_FACTOR: u32 = 9;
 
-/// The pause until the next copy, after one that `took` so long.
+/// The pause until the next copy, after a copy that took `took`.
 pub fn pause_after(took: Duration, interval: Duration) -> Duration {
     interval.max(took.saturating_mul(PAUSE_FACTOR))
 }
 
-/// Why the persons could not be copied. The table is as it was.
+/// Error of a copy. The table is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum PersonsError {
     /// The directory of the table.
     #[error("cannot use {}", path.display())]
     Io {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Reading the persons.
+    /// Reading the persons failed.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The identity store has lost persons that the table has.
     #[error(
-        "the identity store lost the persons of before the log; the persons table is left as it \
-         is. Restore the directory identity, or remove tables/persons to go on without them"
+        "the identity store lost the persons of records before the start of the log; the persons \
+         table keeps its previous version. Restore the directory identity, or remove tables/persons to go \
+         on without them"
     )]
     Incomplete,
-    /// Writing or committing the files.
+    /// Writing or committing the files failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -150,32 +150,32 @@ impl PersonsError {
     }
 }
 
-/// What a copy consists of.
+/// Size and position of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// It is of the state as of this log record.
+    /// Log sequence of the snapshot.
     pub through: u64,
-    /// Persons.
+    /// Number of persons.
     pub rows: u64,
-    /// Files.
+    /// Number of files.
     pub files: usize,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
 }
 
-/// The table, and where its rows come from.
+/// The table, with the stores that its rows come from.
 pub struct PersonsTable {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     identities: Identities,
     metadata: Metadata,
-    /// Under this name the table remembers which state it is a copy of.
+    /// Application id under which the table's transactions record the log sequence of the copy.
     app_id: String,
     runtime: Handle,
     clock: Clock,
     cuts: Cuts,
-    /// Opened at first use, and again after a failure. Held for a whole copy or vacuum: there is
-    /// one at a time.
+    /// Opened at first use, and again after a failure. Locked for a whole copy or vacuum, so that only one
+    /// runs at a time.
     table: Mutex<Option<DeltaTable>>,
 }
 
@@ -186,8 +186,8 @@ impl std::fmt::Debug for PersonsTable {
 }
 
 impl PersonsTable {
-    /// The table in an absolute directory, which need not exist; touches nothing. `app_id` names
-    /// this node in the transactions of the table.
+    /// The table in an absolute directory, which need not exist. Does no I/O. `app_id` names this node in the
+    /// transactions of the table.
     pub fn new(
         (disk, directory): (Arc<dyn Disk>, PathBuf),
         (identities, metadata): (Identities, Metadata),
@@ -199,8 +199,8 @@ impl PersonsTable {
         Self { disk, directory, identities, metadata, app_id, runtime, clock, cuts, table }
     }
 
-    /// Creates the table, without rows, if there is none. Returns how many places of it are damaged;
-    /// the next copy replaces them.
+    /// Creates the table, without rows, if there is none. Returns the number of its damaged places; the
+    /// next copy replaces them.
     ///
     /// # Errors
     ///
@@ -209,12 +209,12 @@ impl PersonsTable {
         self.with_table(|table| Ok(table.damage().len()))
     }
 
-    /// Copies the persons, if the identity store has moved since the last copy. `None` if it has
-    /// not, or if `shutdown` began before the end.
+    /// Copies the persons, if the identity store has changed since the last copy. `None` if it has not, or if
+    /// `shutdown` began before the end.
     ///
     /// # Errors
     ///
-    /// See [`PersonsError`]. Files that were written and not committed go with a vacuum.
+    /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
     pub fn write(&self, shutdown: Option<&Shutdown>) -> Result<Option<Written>, PersonsError> {
         self.with_table(|table| self.write_to(table, shutdown))
     }
@@ -228,13 +228,13 @@ impl PersonsTable {
         self.with_table(|table| Ok(self.runtime.block_on(table.vacuum(grace))?))
     }
 
-    /// Does `work` with the open table. After a failure the table is opened anew the next time, as
-    /// what the handle knows may be part of the trouble.
+    /// Runs `work` with the open table. After a failure the table is reopened the next time, as the state
+    /// in the handle may be the cause.
     fn with_table<T>(
         &self,
         work: impl FnOnce(&DeltaTable) -> Result<T, PersonsError>,
     ) -> Result<T, PersonsError> {
-        // An unfinished file that is dropped removes itself with the help of the runtime.
+        // Dropping an unfinished file removes it, which needs the runtime.
         let _context = self.runtime.enter();
         let mut open = self.table.lock();
         let table = match open.take() {
@@ -266,7 +266,7 @@ impl PersonsTable {
         let through = view.applied_sequence()?;
         let position = i64::try_from(through).unwrap_or(i64::MAX);
         let before = self.runtime.block_on(table.refresh())?;
-        // The store is behind its copy after a power cut, until the replay has caught up.
+        // After a power cut the store may be behind its copy, until the replay has caught up.
         if before.transaction(&self.app_id).is_some_and(|last| last >= position) {
             return Ok(None);
         }
@@ -293,8 +293,7 @@ impl PersonsTable {
         Ok(Some(written))
     }
 
-    /// Writes all persons of the view into files, which are in no version yet. `None` if the
-    /// shutdown began.
+    /// Writes all persons of the view to files that are not committed yet. `None` if the shutdown began.
     fn files(
         &self,
         view: &View,
@@ -304,7 +303,7 @@ impl PersonsTable {
         let layout = layout();
         let mut files = Files { owner: self, table, layout: &layout, open: None, done: Vec::new() };
         let mut batch = Batch::default();
-        // After the view, so that it has every project whose persons are in the view.
+        // Taken after the view, so that it contains every project that has persons in the view.
         let metadata = self.metadata.snapshot();
         for project in metadata.projects() {
             let mut written = Ok(());
@@ -331,7 +330,7 @@ impl PersonsTable {
     }
 }
 
-/// The files of one copy: the one that is being written, and those before it.
+/// The files of one copy: the open one, and the finished ones.
 struct Files<'a> {
     owner: &'a PersonsTable,
     table: &'a DeltaTable,
@@ -371,11 +370,11 @@ impl Files<'_> {
     }
 }
 
-/// Rows on their way into a file.
+/// Builder of a batch of rows.
 #[derive(Default)]
 struct Batch {
     rows: usize,
-    /// Length of the texts.
+    /// Total length of the texts in bytes.
     bytes: usize,
     project_id: Int64Builder,
     id: Int64Builder,
@@ -403,7 +402,7 @@ impl Batch {
         self.version.append_value(i64::try_from(person.version).unwrap_or(i64::MAX));
     }
 
-    /// The rows so far, in the order of [`persons_schema`]; leaves none.
+    /// The rows so far as a batch with the columns of [`persons_schema`]; the builder is empty afterwards.
     fn finish(&mut self, table: &DeltaTable) -> Result<RecordBatch, StoreError> {
         (self.rows, self.bytes) = (0, 0);
         let schema = Arc::clone(&table.spec().schema);

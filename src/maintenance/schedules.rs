@@ -1,5 +1,5 @@
-//! Makes the scheduled changes of flags when they are due: looks every second, one change after the
-//! other. What a change does is in `metadata`; so is that it is made once.
+//! Scheduler of flag changes: checks every second and applies due changes one after the other. `metadata`
+//! defines what a change does, and guarantees that it is applied once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::OutcomeLabels;
 
-/// Time between looks: a change is made at most so much, and what stands before it, too late.
+/// Time between checks. A change is late by at most this and the duration of the changes before it.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Pause after the database failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Changes that one look takes; the next takes the others.
+/// Changes that one check applies; the next check applies the rest.
 const DUE_MAX: u32 = 1000;
 
-/// Starts to look for what is due. Ends when `tasks` shuts down, after the change that is being made.
+/// Starts the scheduler. Ends when `tasks` shuts down, after the current change.
 pub fn start(tasks: &Tasks, metadata: Metadata, metrics: Arc<Metrics>) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("scheduled-changes", async move {
         while shutdown.pause(TICK).await == Pause::Elapsed {
             if let Err(error) = make_due(&metadata, &metrics, &shutdown).await {
-                tracing::warn!(%error, "cannot make the scheduled changes that are due");
+                tracing::warn!(%error, "cannot apply scheduled flag changes that are due; they are tried again");
                 shutdown.pause(RETRY_PAUSE).await;
             }
         }

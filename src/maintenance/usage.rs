@@ -1,4 +1,4 @@
-//! Writes down how often questions named events, every few seconds.
+//! Periodic write of the counts of how often queries name an event.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use crate::query::Engine;
 use crate::tasks::Pause;
 use crate::tasks::Tasks;
 
-/// Time between writes. Who asks how often an event was named has it written first.
+/// Time between writes. A request for the counts writes them first.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Starts to write. Ends when `tasks` shuts down; the last write is the application's.
+/// Starts the writes. Ends when `tasks` shuts down; `app` does the last write.
 pub fn start(tasks: &Tasks, engine: Engine) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("write-usage", async move {
         while shutdown.pause(WRITE_INTERVAL).await == Pause::Elapsed {
             if let Err(error) = engine.write_usage().await {
-                tracing::warn!(%error, "cannot note how often events are asked for");
+                tracing::warn!(%error, "cannot store how often queries name events; the counts are written with the next attempt");
             }
         }
     });

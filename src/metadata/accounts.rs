@@ -1,7 +1,7 @@
-//! Organizations, users, projects and personal keys: who may do what.
+//! Accounts: organizations, users, projects and personal keys, with their rights.
 //!
-//! Tokens are public and stand in the clear; of keys only a hash is stored, so a clear value exists
-//! once, in the answer of the call that made it.
+//! Tokens are public and stored in plain text. Of keys only a hash is stored: the clear value is
+//! returned once, by the call that creates the key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::metadata::secrets::Seed;
 
 pub(super) mod rows;
 
-/// A key's last use is written down at most this often; PostHog does the same.
+/// A key's last use is stored at most this often; PostHog does the same.
 const LAST_USED_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Longest label of a key and name of a project, in characters; PostHog's column widths.
@@ -33,7 +33,7 @@ const PROJECT_NAME_MAX_CHARS: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub i64);
 
-/// The id of a personal key. Positive, never given to a second key.
+/// The id of a personal key. Positive, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub i64);
 
@@ -49,7 +49,7 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// What the events of one application go into.
+/// A project: receives the events of one application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
     /// Its id.
@@ -68,13 +68,13 @@ pub struct Project {
     pub anonymize_ips: bool,
     /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
     pub week_start_day: i64,
-    /// Filters by which questions leave out the operator's own traffic: a JSON array.
+    /// Filters by which queries exclude the operator's own traffic: a JSON array.
     pub test_account_filters: Value,
     /// When it was created.
     pub created_at: UnixMicros,
 }
 
-/// Someone who manages projects.
+/// A user, who manages projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The id.
@@ -91,13 +91,13 @@ pub struct User {
     pub email: String,
     /// Whether the address was verified.
     pub is_email_verified: bool,
-    /// What `@current` means in a path.
+    /// The project that `@current` stands for in a path.
     pub current_project: Option<ProjectId>,
-    /// What the user may do in the organization.
+    /// The user's level in the organization.
     pub level: Level,
     /// When the user was created.
     pub created_at: UnixMicros,
-    /// Whether the user was taken out of the organization. Such a user has no keys.
+    /// Whether the user was removed from the organization. Such a user has no keys.
     pub is_removed: bool,
 }
 
@@ -106,34 +106,34 @@ pub struct User {
 pub struct PersonalKey {
     /// The id.
     pub id: KeyId,
-    /// Whose it is; the key may at most what the user may.
+    /// The owner; the key has at most the rights of the user.
     pub user: Arc<User>,
     /// Its label, for people.
     pub label: String,
     /// The hash of its value.
     pub hash: KeyHash,
-    /// What may be shown of its value.
+    /// The part of its value that may be shown.
     pub mask: String,
     /// `object:read`, `object:write` or `*`; `None` for full access.
     pub scopes: Option<Vec<String>>,
     /// The projects that it is limited to; `None` for all of its user's.
     pub projects: Option<Vec<ProjectId>>,
-    /// Whether the operator's settings gave it.
+    /// Whether it comes from the operator's settings.
     pub is_fixed: bool,
     /// When it was created.
     pub created_at: UnixMicros,
-    /// About when it was last used; exact to an hour.
+    /// Time of the last use, accurate to an hour.
     pub last_used_at: Option<UnixMicros>,
 }
 
 impl PersonalKey {
-    /// Whether a use at `now` is close enough to the one that is written down.
+    /// Whether a use at `now` is within an hour of the stored one.
     pub fn is_use_noted(&self, now: UnixMicros) -> bool {
         self.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
     }
 }
 
-/// What a key may do.
+/// The rights of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// See [`PersonalKey::scopes`].
@@ -148,12 +148,12 @@ impl From<Option<Vec<String>>> for Grant {
     }
 }
 
-/// A key, and its value, which nobody will be able to tell again.
+/// A key with its clear value, which is not stored.
 #[derive(Clone)]
 pub struct CreatedKey {
     /// The key as stored.
     pub key: Arc<PersonalKey>,
-    /// What the client sends. Show it once; keep it nowhere.
+    /// The clear value. Show it once; keep it nowhere.
     pub value: String,
 }
 
@@ -163,7 +163,7 @@ impl fmt::Debug for CreatedKey {
     }
 }
 
-/// Changes to a project; `None` leaves a field as it is.
+/// Changes to a project; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectPatch {
     /// Another name.
@@ -208,7 +208,7 @@ impl ProjectPatch {
 }
 
 impl Metadata {
-    /// Creates a project in the organization of `user`, with a generated token, and what `patch` says.
+    /// Creates a project in the organization of `user`, with a generated token and the values of `patch`.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a project, [`MetadataError::Rejected`] for a blank
-    /// or long name, and for a week that begins on no such day.
+    /// or long name, and for another first day of weeks.
     pub async fn update_project(
         &self,
         id: ProjectId,
@@ -264,8 +264,8 @@ impl Metadata {
         Ok(project)
     }
 
-    /// Gives a project another token. The old one is nobody's from then on: SDKs that still send it
-    /// are refused.
+    /// Replaces the token of a project. The old one becomes invalid: requests of SDKs that still
+    /// send it are rejected.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl Metadata {
         Ok(project)
     }
 
-    /// Creates a personal key for `user`. Without scopes it may do everything.
+    /// Creates a personal key for `user`. Without scopes it has full access.
     ///
     /// # Errors
     ///
@@ -308,7 +308,7 @@ impl Metadata {
         Ok(made)
     }
 
-    /// A key that is not stored yet.
+    /// Builds a key that is not stored yet.
     pub(super) fn make_key(
         &self,
         id: KeyId,
@@ -340,7 +340,7 @@ impl Metadata {
         }
     }
 
-    /// Gives a key another label.
+    /// Changes the label of a key.
     ///
     /// # Errors
     ///
@@ -361,14 +361,14 @@ impl Metadata {
         Ok(key)
     }
 
-    /// Every key that works, by id.
+    /// All valid keys, by id.
     pub fn list_keys(&self) -> Vec<Arc<PersonalKey>> {
         let mut keys: Vec<_> = self.snapshot().keys().cloned().collect();
         keys.sort_by_key(|key| key.id);
         keys
     }
 
-    /// Makes a key useless, for good.
+    /// Revokes a key permanently.
     ///
     /// # Errors
     ///
@@ -383,18 +383,18 @@ impl Metadata {
         write.commit_with(|next| next.remove_key(hash)).await
     }
 
-    /// Writes down that `key` was used just now, unless that was done within the hour.
+    /// Stores that `key` was used now, unless a use within the last hour is stored.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Database`]; nothing depends on it.
+    /// [`MetadataError::Database`]; it may be ignored.
     pub async fn record_key_use(&self, key: &PersonalKey) -> Result<(), MetadataError> {
         let now = self.now();
         if key.is_use_noted(now) {
             return Ok(());
         }
         let mut write = self.begin().await?;
-        // Another request may have done it while this one waited.
+        // Another request may have stored it while this one waited for the gate.
         let stored = match write.base.key(key.hash) {
             Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
             _ => return Ok(()),

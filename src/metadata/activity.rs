@@ -1,9 +1,9 @@
-//! The activity log: who changed what, when, from what to what.
+//! The activity log: who changed what, when, from which value to which.
 //!
-//! An entry is written in the transaction of its change ([`Write::log`]), so that there is no change
-//! without one. What is changed elsewhere, as persons are, is logged before it takes effect, under
-//! an id that is the same at every attempt ([`Metadata::log_elsewhere`]).
-//! Entries are never changed, and not part of the snapshot.
+//! An entry is written in the transaction of its change ([`Write::log`]), so there is no change
+//! without an entry. Changes outside of the metadata store, for example of persons, are logged
+//! before they take effect, under an id that is the same at every attempt
+//! ([`Metadata::record_activity`]). Entries are immutable, and not part of the snapshot.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -24,13 +24,13 @@ use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
-use crate::metadata::forgetting::Forgotten;
-use crate::metadata::forgetting::Left;
+use crate::metadata::erasure::Forgotten;
+use crate::metadata::erasure::Left;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
 
-/// What kind of object was changed; as PostHog's API names it.
+/// The kind of the changed object, named as in PostHog's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A feature flag.
@@ -39,11 +39,11 @@ pub enum Scope {
     EarlyAccessFeature,
     /// A cohort.
     Cohort,
-    /// A role, or who has it.
+    /// A role or its members.
     Role,
     /// A person.
     Person,
-    /// A group, or a type of groups.
+    /// A group or a group type.
     Group,
     /// An event definition.
     EventDefinition,
@@ -55,58 +55,58 @@ pub enum Scope {
     Organization,
 }
 
-/// What became of the object.
+/// What was done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// It is new.
+    /// It was created.
     Created,
-    /// It is another.
+    /// It was changed.
     Updated,
-    /// It is another; PostHog's word for definitions.
+    /// It was changed; PostHog's word for definitions.
     Changed,
-    /// The distinct ids of a person were divided among several.
+    /// A person was split.
     SplitPerson,
     /// Properties of a person were removed.
     DeleteProperty,
-    /// A group is new.
+    /// A group was created.
     CreateGroup,
-    /// A property of a group is new.
+    /// A property of a group was added.
     CreateProperty,
-    /// A property of a group is another, or was removed.
+    /// A property of a group was changed or removed.
     UpdateProperty,
-    /// It is gone for good. What is deleted but can be restored was updated.
+    /// It was deleted permanently. An object that can be restored was `Updated` instead.
     Deleted,
 }
 
 /// A change to be logged.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What kind of object.
+    /// The kind of the object.
     pub scope: Scope,
     /// Its id.
     pub item: String,
-    /// What became of it.
+    /// What was done to it.
     pub verb: Verb,
-    /// Its name at the time, for people; empty for none.
+    /// Its name at that time, for people; empty for none.
     pub name: String,
-    /// The fields that changed, from [`diff`]; empty for what is new.
+    /// The fields that changed, from [`diff`]; empty for a new object.
     pub fields: Vec<Value>,
 }
 
-/// A change that was made outside of the metadata store.
+/// A change outside of the metadata store.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
-    /// The id of the entry: of the same change the same.
+    /// The id of the entry, the same at every attempt.
     pub id: Uuid,
-    /// Whose object.
+    /// The project of the object.
     pub project: ProjectId,
-    /// Who; `None` if that is not known.
+    /// The user; `None` if unknown.
     pub user: Option<UserId>,
-    /// When.
+    /// The time.
     pub at: UnixMicros,
-    /// What.
+    /// The change.
     pub change: Change,
-    /// The person that it deletes.
+    /// The person that the change deletes.
     pub forgotten: Option<Forgotten>,
 }
 
@@ -115,35 +115,35 @@ pub struct Elsewhere {
 pub struct Entry {
     /// The id of the entry.
     pub id: Uuid,
-    /// Who; `None` for the server itself.
+    /// The user; `None` for the server itself.
     pub user: Option<UserId>,
-    /// What became of it, such as `created`, `updated` or `deleted`.
+    /// What was done, such as `created`, `updated` or `deleted`.
     pub activity: String,
     /// The kind of the object, as in [`Scope::name`].
     pub scope: String,
     /// The id of the object.
     pub item: String,
-    /// `{"name", "changes"}`, and `trigger` if something made the change in the user's name.
+    /// `{"name", "changes"}`, and `trigger` if a job made the change in the user's name.
     pub detail: Map<String, Value>,
-    /// When.
+    /// The time.
     pub created_at: UnixMicros,
 }
 
-/// Which entries are asked for.
+/// A filter of entries.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Only those of these kinds. Empty: all.
+    /// Only entries of these kinds. Empty: all.
     pub scopes: Vec<Scope>,
-    /// Only those of the object with this id. Empty: all.
+    /// Only entries of the object with this id. `None`: all.
     pub item: Option<String>,
-    /// Only those of this user.
+    /// Only entries of this user. `None`: all.
     pub user: Option<UserId>,
 }
 
 /// One page of the log.
 #[derive(Clone, Debug)]
 pub struct EntryPage {
-    /// How many entries there are in all.
+    /// Number of all entries that match.
     pub count: usize,
     /// The entries of this page, newest first.
     pub entries: Vec<Entry>,
@@ -235,7 +235,7 @@ pub(super) fn fields(object: Value) -> Map<String, Value> {
 }
 
 impl Asked {
-    /// Selects `columns` of the entries of `project` that are asked for, in no order.
+    /// Selects `columns` of the entries of `project` that match, unordered.
     fn select(&self, columns: &'static str, project: ProjectId) -> QueryBuilder<Sqlite> {
         let mut select = QueryBuilder::new("SELECT ");
         select.push(columns).push(" FROM activity WHERE project_id = ").push_bind(project.0);
@@ -267,8 +267,8 @@ impl Write {
         self.log_triggered(project, user, change, None).await
     }
 
-    /// Logs a change of what belongs to the organization of `user`, in each of its projects: the log is
-    /// read by project.
+    /// Logs a change of an object of the organization of `user`, in each of its projects: the log
+    /// is read by project.
     pub(super) async fn log_everywhere(
         &mut self,
         user: UserId,
@@ -281,8 +281,8 @@ impl Write {
         Ok(())
     }
 
-    /// Logs a change of this transaction that something made in the name of `user`: what `trigger`
-    /// says, `{"job_type", "job_id", "payload"}`.
+    /// Logs a change of this transaction that a job made in the name of `user`; `trigger` is
+    /// `{"job_type", "job_id", "payload"}`.
     pub(super) async fn log_triggered(
         &mut self,
         project: ProjectId,
@@ -300,13 +300,13 @@ impl Write {
 }
 
 impl Metadata {
-    /// Logs changes that are made elsewhere, all or none, and forgets the persons that they delete.
-    /// Those that are logged already are left as they are.
+    /// Logs changes outside of the metadata store, all or none, and erases the persons that they
+    /// delete (`erasure`). Changes that are logged already are skipped.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
-    pub async fn log_elsewhere(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
+    pub async fn record_activity(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let mut forgotten: BTreeMap<ProjectId, Vec<&Forgotten>> = BTreeMap::new();
         for change in changes {
@@ -327,7 +327,7 @@ impl Metadata {
         write.commit_with(|next| cohorts.for_each(|cohort| next.put_cohort(cohort))).await
     }
 
-    /// The objects of those of the entries `ids` that there are.
+    /// The objects of those of the entries `ids` that exist.
     ///
     /// # Errors
     ///
@@ -375,7 +375,7 @@ async fn next_position(connection: &mut SqliteConnection) -> Result<i64, Metadat
     disk::next_id(connection, "SELECT COALESCE(MAX(position), 0) + 1 FROM activity").await
 }
 
-/// Whether there was no such entry.
+/// Inserts an entry; false if there is one with its id.
 async fn insert(
     connection: &mut SqliteConnection,
     position: i64,
@@ -384,9 +384,9 @@ async fn insert(
 ) -> Result<bool, MetadataError> {
     let Change { scope, item, verb, name, fields } = &made.change;
     let name = Some(name).filter(|name| !name.is_empty());
-    // A person that is gone leaves nothing of itself behind, here either.
-    let is_told = *scope != Scope::Person || !fields.is_empty();
-    let mut detail = json!({"name": name, "changes": is_told.then_some(fields)});
+    // The entry of a deleted person contains no values of it: `changes` is null.
+    let has_changes = *scope != Scope::Person || !fields.is_empty();
+    let mut detail = json!({"name": name, "changes": has_changes.then_some(fields)});
     if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
         detail.insert("trigger".to_owned(), trigger);
     }

@@ -1,5 +1,5 @@
-//! Stored cohorts: create, update, look up, list, members. Whether a person is in one is not here
-//! (`flags::cohorts`), nor how many are.
+//! Stored cohorts: create, update, look up, list, members. Matching of persons (`flags::cohorts`)
+//! and counts are not here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +41,7 @@ const NAME_MAX_CHARS: usize = 400;
 /// Longest description, in characters; PostHog's column width.
 const DESCRIPTION_MAX_CHARS: usize = 1000;
 
-/// Most members of a list. Lists are held in memory, 16 bytes for each member.
+/// Most members of a static cohort. They are held in memory, 16 bytes each.
 pub const MEMBERS_MAX: usize = 1_000_000;
 
 /// The id of a cohort. Positive.
@@ -63,47 +63,46 @@ pub struct StoredCohort {
     pub project: ProjectId,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// A description for people.
     pub description: String,
-    /// `{"properties": {"type": "AND" | "OR", "values": [...]}}`; the rule of a cohort that is not
-    /// static.
+    /// `{"properties": {"type": "AND" | "OR", "values": [...]}}`; the rule of a cohort that is not static.
     pub filters: Value,
-    /// Whether it is a list of members.
+    /// Whether it is static: a list of members.
     pub is_static: bool,
     /// Whether it was deleted; it can be restored.
     pub deleted: bool,
-    /// Who created it.
+    /// The user who created it.
     pub created_by: Option<UserId>,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: UnixMicros,
-    /// 1 at first, and one more with every update.
+    /// 1 at creation, plus 1 with every update.
     pub version: i64,
-    /// How many members it had at `last_calculation`.
+    /// Number of members at `last_calculation`.
     pub count: Option<i64>,
-    /// When the members were last counted.
+    /// Time of the last count of the members.
     pub last_calculation: Option<UnixMicros>,
-    /// Counts that failed since the last that did not.
+    /// Failed counts since the last successful one.
     pub errors_calculating: i64,
     /// The members of a static cohort, in ascending order.
     pub members: Arc<[Uuid]>,
 }
 
-/// What a client says of a cohort that it creates.
+/// A client's data for a new cohort.
 #[derive(Clone, Debug, Default)]
 pub struct NewCohort {
     /// The name; required.
     pub name: String,
-    /// What it is for.
+    /// A description for people.
     pub description: String,
     /// The rule; `None` for none.
     pub filters: Option<Value>,
-    /// Whether it is a list of members.
+    /// Whether it is static: a list of members.
     pub is_static: bool,
-    /// The first members of a list.
+    /// The first members of a static cohort.
     pub members: Vec<Uuid>,
 }
 
-/// Changes to a cohort; `None` leaves a field as it is.
+/// Changes to a cohort; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct CohortPatch {
     /// Another name.
@@ -117,7 +116,7 @@ pub struct CohortPatch {
 }
 
 impl StoredCohort {
-    /// One of which a test says only this.
+    /// A cohort for tests.
     #[cfg(test)]
     pub(crate) fn sample(id: i64, filters: Value) -> Self {
         Self {
@@ -138,7 +137,7 @@ impl StoredCohort {
         }
     }
 
-    /// As flags read it.
+    /// The cohort as flag evaluation reads it.
     pub(super) fn evaluable(&self, matching: Matching) -> Cohort {
         if self.is_static {
             return Cohort { id: self.id.0, members: Members::Listed(Arc::clone(&self.members)) };
@@ -174,8 +173,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] for a
-    /// bad name, rule or list.
+    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] for
+    /// an invalid name, rule or list.
     pub async fn create_cohort(
         &self,
         project: ProjectId,
@@ -217,12 +216,12 @@ impl Metadata {
         write.publish_cohort(cohort).await
     }
 
-    /// Changes a cohort, which may be deleted: that is how one is restored.
+    /// Changes a cohort. It may be a deleted one, which is how a cohort is restored.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a cohort in the project, [`MetadataError::Rejected`]
-    /// if the result breaks a rule, or if flags or cohorts need what is to be deleted.
+    /// [`MetadataError::NotFound`] without such a cohort in the project, [`MetadataError::Rejected`] if
+    /// the result breaks a rule, or if flags or cohorts use a cohort that is to be deleted.
     pub async fn update_cohort(
         &self,
         project: ProjectId,
@@ -259,7 +258,7 @@ impl Metadata {
         write.publish_cohort(after).await
     }
 
-    /// Adds members to a static cohort, or takes one out.
+    /// Adds members to a static cohort, or removes one.
     ///
     /// # Errors
     ///
@@ -290,7 +289,7 @@ impl Metadata {
         cohort.last_calculation = Some(self.now());
         cohort.members = members.into_iter().collect();
         rows::update(write.connection(), &cohort).await?;
-        // How many, not who: a list may have a million members.
+        // The number and not the members: a list may have a million.
         let count =
             |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
         let fields = diff(Scope::Cohort, &count(stored), &count(&cohort));
@@ -298,8 +297,8 @@ impl Metadata {
         write.publish_cohort(cohort).await
     }
 
-    /// Notes how many members a cohort has, or (`None`) that they could not be counted. A cohort
-    /// that changed since `version` is left alone.
+    /// Stores how many members a cohort has, or (`None`) that counting failed. Does nothing if the
+    /// cohort changed since `version`.
     ///
     /// # Errors
     ///
@@ -368,7 +367,7 @@ fn check_members(count: usize) -> Result<(), Violation> {
     Err(Violation::general(format!("A static cohort has at most {MEMBERS_MAX} members.")))
 }
 
-/// Checks a rule: its shape, that the cohorts in it exist, and that none waits for itself.
+/// Checks a rule: its shape, that the cohorts in it exist, and that they form no cycle.
 fn check_filters(
     filters: &Value,
     this: Option<&StoredCohort>,
@@ -415,7 +414,7 @@ fn check_filters(
     Ok(())
 }
 
-/// Checks that nothing depends on a cohort that is to be deleted.
+/// Checks that no flag or cohort uses a cohort that is to be deleted.
 fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
     let flags = base.flags(cohort.project).iter().filter(|flag| {
         flag.active && flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0)

@@ -1,5 +1,5 @@
-//! Dashboards of the usage of flags: that there is one, and whether it has the parts for richer
-//! events. What is on it is not here.
+//! Usage dashboards of flags: whether there is one, and whether it includes the enriched events.
+//! Its contents are not here.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 
 impl Metadata {
-    /// Makes the usage dashboard of a flag, unless it has one.
+    /// Creates the usage dashboard of a flag, unless it has one.
     ///
     /// # Errors
     ///
@@ -42,13 +42,13 @@ impl Metadata {
         Ok(write.update_flag(user, flag, patch).await?.after)
     }
 
-    /// Adds the parts for richer events to the usage dashboard of a flag.
+    /// Adds the enriched events to the usage dashboard of a flag.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a flag, [`MetadataError::Rejected`] without a
-    /// dashboard, without richer events, or if the parts are there, [`MetadataError::Forbidden`] if
-    /// the user may not change the flag.
+    /// dashboard, without enriched events, or if they were added already,
+    /// [`MetadataError::Forbidden`] if the user may not change the flag.
     pub async fn enrich_usage_dashboard(
         &self,
         project: ProjectId,
@@ -77,7 +77,7 @@ impl Metadata {
     }
 }
 
-/// Makes the usage dashboard of the flag with this key.
+/// Creates the usage dashboard of the flag with this key.
 pub(super) async fn add(
     connection: &mut SqliteConnection,
     project: ProjectId,
@@ -98,7 +98,7 @@ pub(super) async fn add(
     Ok(dashboard)
 }
 
-/// Has the usage dashboard of a flag follow the flag's key.
+/// Renames the usage dashboard of a flag after the flag's new key.
 pub(super) async fn rename(
     connection: &mut SqliteConnection,
     dashboard: i64,

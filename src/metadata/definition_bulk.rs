@@ -1,4 +1,4 @@
-//! Changes of many event definitions at once: their labels, or whether someone vouched for them.
+//! Bulk changes of event definitions: labels and verification.
 
 use uuid::Uuid;
 
@@ -6,27 +6,27 @@ use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
-use crate::metadata::definition_notes;
-use crate::metadata::definition_notes::Edit;
-use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::annotations;
+use crate::metadata::annotations::Edit;
+use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::EventDefinition;
 use crate::metadata::flags::tags::TagChange;
 
-/// What becomes of each of many definitions.
+/// The change to make to each definition.
 #[derive(Clone, Debug)]
 pub enum BulkChange {
     /// Other labels.
     Tags(TagChange),
-    /// Whether someone vouches for them; who does is brought out of hiding.
+    /// Whether they are verified; verifying ends hiding.
     Verified(bool),
 }
 
-/// What became of many definitions.
+/// The result of a bulk change.
 #[derive(Clone, Debug, Default)]
 pub struct BulkChanged {
-    /// Those that are as wanted now; of [`BulkChange::Verified`] without those that were so before.
+    /// The definitions in the wanted state; of [`BulkChange::Verified`] only those that changed.
     pub definitions: Vec<EventDefinition>,
     /// Ids that no definition of the project has.
     pub missing: Vec<Uuid>,
@@ -34,7 +34,7 @@ pub struct BulkChanged {
 
 impl Metadata {
     /// Changes definitions in the name of the user `by`, in the order of `ids` and all in one
-    /// transaction. One that is as wanted already is not written.
+    /// transaction. A definition that is in the wanted state already is not written.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Metadata {
                     DefinitionPatch { tags: Some(tags), ..DefinitionPatch::default() }
                 }
                 BulkChange::Verified(wanted) => {
-                    let notes = definition_notes::of(write.connection(), *id).await?;
+                    let notes = annotations::of(write.connection(), *id).await?;
                     if notes.verified == *wanted {
                         continue;
                     }

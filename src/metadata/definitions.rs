@@ -1,8 +1,8 @@
-//! Event definitions: the names of events that were seen or are to come, and what people noted about
-//! them.
+//! Event definitions: the names of events that were seen or are expected, with their annotations.
 //!
-//! Ingest reports what it saw in batches, properties included ([`Metadata::upsert_definitions`]);
-//! people make some beforehand, and edit. They are not part of the snapshot, since no hot road asks for them.
+//! Ingest reports what it has seen in batches, properties included
+//! ([`Metadata::upsert_definitions`]). Users create some in advance, and edit them. They are not
+//! part of the snapshot, since no hot path reads them.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -22,14 +22,14 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
-use crate::metadata::definition_notes;
-use crate::metadata::definition_notes::Edit;
-use crate::metadata::definition_notes::Notes;
-use crate::metadata::definition_notes::NotesPatch;
-use crate::metadata::definition_room::Beyond;
-use crate::metadata::definition_room::Bounded;
-use crate::metadata::definition_room::Limit;
-use crate::metadata::definition_room::Room;
+use crate::metadata::annotations;
+use crate::metadata::annotations::Edit;
+use crate::metadata::annotations::Notes;
+use crate::metadata::annotations::NotesPatch;
+use crate::metadata::definition_quota::Bounded;
+use crate::metadata::definition_quota::Limit;
+use crate::metadata::definition_quota::OverQuota;
+use crate::metadata::definition_quota::Room;
 use crate::metadata::disk;
 use crate::metadata::flag_calls;
 use crate::metadata::flag_calls::FlagCalled;
@@ -46,16 +46,16 @@ const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7
 /// Longest name of an event, in characters; the column width of PostHog.
 const NAME_MAX_CHARS: usize = 400;
 
-/// Most event definitions of a project: twice as many names as Mixpanel takes, five times as many as
-/// Amplitude. Lists are chosen and sorted in memory. Events of further names are stored like all
-/// others; they only get no definition.
+/// Most event definitions of a project: twice the limit of Mixpanel, five times that of Amplitude.
+/// Lists are filtered and sorted in memory. Events of further names are stored like all others, but
+/// get no definition.
 pub const EVENT_DEFINITIONS_MAX: u32 = 10_000;
 
 /// Ids tried for one name before the store gives up. More than one is needed only if a definition
-/// that has the id of this name was given another name.
+/// with the id of this name was renamed.
 const ID_ATTEMPTS: usize = 100;
 
-/// What is known of the events of one name.
+/// The definition of the events of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDefinition {
     /// UUIDv5 of project and first name.
@@ -64,9 +64,9 @@ pub struct EventDefinition {
     pub project: ProjectId,
     /// The name of the events.
     pub name: String,
-    /// When such an event was first seen, or the definition was made; the client may set it.
+    /// When such an event was first seen, or the definition was created; the client may set it.
     pub created_at: UnixMicros,
-    /// When such an event was last seen, if ever; the client may set it, and later events move it on.
+    /// When such an event was last seen, if ever; the client may set it, and later events advance it.
     pub last_seen_at: Option<UnixMicros>,
     /// Labels: trimmed, lower case, each once.
     pub tags: Vec<String>,
@@ -74,7 +74,7 @@ pub struct EventDefinition {
     pub post_to_slack: bool,
 }
 
-/// That an event of some name arrived.
+/// An event of this name arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionSeen {
     /// The project of the event.
@@ -85,35 +85,35 @@ pub struct DefinitionSeen {
     pub seen_at: UnixMicros,
 }
 
-/// What is new about the definitions of some projects, and what follows from events like them.
+/// A batch of new facts about definitions, and others derived from the same events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sightings {
     /// Names of events.
     pub events: Vec<DefinitionSeen>,
-    /// Keys of properties, with a type where a value told one.
+    /// Keys of properties, with a type if a value has one.
     pub properties: Vec<PropertySeen>,
-    /// Which event had which property.
+    /// Pairs of event and property that were seen together.
     pub pairs: Vec<PairSeen>,
-    /// Flags that SDKs said they called.
+    /// Flags called by SDKs.
     pub flags: Vec<FlagCalled>,
-    /// When records took effect.
+    /// Times at which records took effect.
     pub times: Vec<RecordTime>,
 }
 
 impl Sightings {
-    /// Number of rows that they concern.
+    /// Number of rows.
     pub fn len(&self) -> usize {
-        let said = self.events.len() + self.properties.len() + self.pairs.len();
-        said + self.flags.len() + self.times.len()
+        let events_and_properties = self.events.len() + self.properties.len() + self.pairs.len();
+        events_and_properties + self.flags.len() + self.times.len()
     }
 
-    /// Whether there is nothing to note.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Changes to a definition; `None` leaves a field as it is.
+/// Changes to a definition; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct DefinitionPatch {
     /// Another name. Events of the old name get a new definition.
@@ -126,7 +126,7 @@ pub struct DefinitionPatch {
     pub tags: Option<Vec<String>>,
     /// See [`EventDefinition`].
     pub post_to_slack: Option<bool>,
-    /// Changes to what people noted.
+    /// Changes to the annotations.
     pub notes: NotesPatch,
 }
 
@@ -155,34 +155,36 @@ impl EventDefinition {
 }
 
 impl Metadata {
-    /// Notes what arrived: new names and keys get a definition, known names a later
-    /// `last_seen_at`, keys without a type the type, flags a later call. What is beyond
-    /// [`EVENT_DEFINITIONS_MAX`] and the limits of properties is not noted; the first such of each
-    /// project and kind is returned. All or nothing, in one transaction; noting the same again changes
-    /// nothing.
+    /// Writes what arrived: a definition for each new name and key, a later `last_seen_at` for
+    /// known names, the type for keys without one, the last call of flags. Definitions over
+    /// [`EVENT_DEFINITIONS_MAX`] or the quotas of properties are rejected; the first rejected one
+    /// of each project and kind is returned. All or nothing, in one transaction; idempotent.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], also for a project that does not exist.
-    pub async fn upsert_definitions(&self, seen: &Sightings) -> Result<Vec<Beyond>, MetadataError> {
+    pub async fn upsert_definitions(
+        &self,
+        seen: &Sightings,
+    ) -> Result<Vec<OverQuota>, MetadataError> {
         if seen.is_empty() {
             return Ok(Vec::new());
         }
         let mut write = self.begin().await?;
-        let mut room = Room::default();
+        let mut quota = Room::default();
         for definition in &seen.events {
-            upsert(write.connection(), definition, &mut room).await?;
+            upsert(write.connection(), definition, &mut quota).await?;
         }
-        properties::upsert(write.connection(), &seen.properties, &mut room).await?;
-        properties::insert_pairs(write.connection(), &seen.pairs, &mut room).await?;
+        properties::upsert(write.connection(), &seen.properties, &mut quota).await?;
+        properties::insert_pairs(write.connection(), &seen.pairs, &mut quota).await?;
         flag_calls::upsert(write.connection(), &seen.flags).await?;
         record_times::insert(write.connection(), &seen.times).await?;
         write.commit_unseen().await?;
-        Ok(room.beyond())
+        Ok(quota.beyond())
     }
 
-    /// Definitions of a project in an order of the store's own, at most `limit`, those behind the
-    /// name `after`; all are behind the empty name.
+    /// Definitions of a project in an internal order, at most `limit`, those after the name
+    /// `after`; all are after the empty name.
     ///
     /// # Errors
     ///
@@ -217,7 +219,7 @@ impl Metadata {
     ) -> Result<(EventDefinition, Notes), MetadataError> {
         let mut connection = self.shared.db.readers().acquire().await?;
         let definition = by_id(&mut connection, project, id).await?;
-        let notes = definition_notes::of(&mut connection, id).await?;
+        let notes = annotations::of(&mut connection, id).await?;
         Ok((definition, notes))
     }
 
@@ -234,17 +236,16 @@ impl Metadata {
         let mut connection = self.shared.db.readers().acquire().await?;
         let found = find_by_name(&mut connection, project, name).await?;
         let definition = found.ok_or(MetadataError::NotFound("event definition"))?;
-        let notes = definition_notes::of(&mut connection, definition.id).await?;
+        let notes = annotations::of(&mut connection, definition.id).await?;
         Ok((definition, notes))
     }
 
-    /// Makes a definition of events that are still to come, in the name of the user `by`: what
-    /// `patch` says, besides the times.
+    /// Creates a definition of events that are expected, in the name of the user `by`, with the
+    /// values of `patch` except the times.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Rejected`] as [`Metadata::update_definition`], and if there are as many as
-    /// there may be.
+    /// [`MetadataError::Rejected`] as [`Metadata::update_definition`], and if the quota is used up.
     pub async fn create_definition(
         &self,
         project: ProjectId,
@@ -260,8 +261,8 @@ impl Metadata {
             let detail = format!("Event definition with name '{name}' already exists");
             return Err(Violation { code: "invalid_input", detail, attr: Some("name") }.into());
         }
-        let mut room = Room::default();
-        if room.of(write.connection(), EVENTS, project).await? == 0 {
+        let mut quota = Room::default();
+        if quota.of(write.connection(), EVENTS, project).await? == 0 {
             let detail =
                 format!("A project has at most {EVENT_DEFINITIONS_MAX} event definitions.");
             return Err(Violation::general(detail).into());
@@ -278,7 +279,7 @@ impl Metadata {
             post_to_slack: patch.post_to_slack.unwrap_or(false),
         };
         update(write.connection(), &definition).await?;
-        definition_notes::put(write.connection(), project, definition.id, &notes).await?;
+        annotations::put(write.connection(), project, definition.id, &notes).await?;
         write.log(project, Some(by), definition.change(Verb::Created, Vec::new())).await?;
         write.commit_unseen().await?;
         Ok((definition, notes))
@@ -290,7 +291,7 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] if the project has none with this id,
     /// [`MetadataError::Rejected`] for a name that is blank, long, or another definition's, and for
-    /// notes that are against the rules.
+    /// annotations that break a rule.
     pub async fn update_definition(
         &self,
         project: ProjectId,
@@ -315,7 +316,7 @@ impl Metadata {
         Ok((definition, notes))
     }
 
-    /// Forgets a definition in the name of the user `by`. It comes back when such an event arrives.
+    /// Deletes a definition in the name of the user `by`. The next such event creates it again.
     ///
     /// # Errors
     ///
@@ -333,7 +334,7 @@ impl Metadata {
             .bind(project.0)
             .execute(write.connection())
             .await?;
-        definition_notes::forget(write.connection(), id).await?;
+        annotations::forget(write.connection(), id).await?;
         write.log(project, Some(by), definition.change(Verb::Deleted, Vec::new())).await?;
         write.commit_unseen().await?;
         self.note_forgotten();
@@ -342,14 +343,14 @@ impl Metadata {
 }
 
 impl Write {
-    /// Changes a definition, and logs what changed.
+    /// Changes a definition, and logs the changes.
     pub(super) async fn edit_definition(
         &mut self,
         stored: EventDefinition,
         patch: DefinitionPatch,
         edit: Edit,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
-        let noted = definition_notes::of(self.connection(), stored.id).await?;
+        let noted = annotations::of(self.connection(), stored.id).await?;
         let before = stored.logged(&noted);
         let notes = noted.edited("event", patch.notes, edit)?;
         let definition = EventDefinition {
@@ -362,7 +363,7 @@ impl Write {
         };
         let (id, project) = (definition.id, definition.project);
         update(self.connection(), &definition).await.map_err(name_is_taken)?;
-        definition_notes::put(self.connection(), project, id, &notes).await?;
+        annotations::put(self.connection(), project, id, &notes).await?;
         let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
         if !fields.is_empty() {
             let change = definition.change(Verb::Changed, fields);
@@ -372,7 +373,7 @@ impl Write {
     }
 }
 
-/// Labels as PostHog keeps them: trimmed, lower case, each once, none empty.
+/// Normalises labels as PostHog does: trimmed, lower case, each once, none empty.
 pub(super) fn normal_tags(tags: Vec<String>) -> Vec<String> {
     let mut normal: Vec<String> = Vec::with_capacity(tags.len());
     for tag in tags {
@@ -384,13 +385,13 @@ pub(super) fn normal_tags(tags: Vec<String>) -> Vec<String> {
     normal
 }
 
-/// The id that a definition of this name gets, and its successors if that is taken.
+/// The ids to try for a definition of this name, in order.
 fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
     let first = Uuid::new_v5(&DEFINITION_NAMESPACE, format!("{project}:{name}").as_bytes());
     std::iter::successors(Some(first), |taken| Some(Uuid::new_v5(taken, b"")))
 }
 
-/// A property that is shown has a name as events have.
+/// The property to show must have a valid name.
 fn check_property(patch: &DefinitionPatch) -> Result<(), Violation> {
     match &patch.notes.primary_property {
         Some(Some(name)) => check_text("primary_property", name, NAME_MAX_CHARS),
@@ -406,7 +407,7 @@ fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
     }
 }
 
-/// The event definitions of a project.
+/// The quota of event definitions of a project.
 const EVENTS: Bounded = Bounded {
     limit: Limit::Events,
     count: "SELECT COUNT(*) FROM (SELECT 1 FROM event_definitions WHERE project_id = $1 LIMIT $2) AS n",
@@ -416,7 +417,7 @@ const EVENTS: Bounded = Bounded {
 async fn upsert(
     connection: &mut SqliteConnection,
     seen: &DefinitionSeen,
-    room: &mut Room,
+    quota: &mut Room,
 ) -> Result<(), MetadataError> {
     let updated = sqlx::query(
         "UPDATE event_definitions
@@ -431,12 +432,12 @@ async fn upsert(
     if updated.rows_affected() > 0 {
         return Ok(());
     }
-    if room.take(connection, EVENTS, seen.project).await? {
+    if quota.take(connection, EVENTS, seen.project).await? {
         let times = (seen.seen_at, Some(seen.seen_at));
         insert(connection, seen.project, &seen.name, times).await?;
     } else {
         let (project, event) = (seen.project, Some(seen.name.clone()));
-        room.refuse(Beyond { project, limit: Limit::Events, event, property: None });
+        quota.refuse(OverQuota { project, limit: Limit::Events, event, property: None });
     }
     Ok(())
 }

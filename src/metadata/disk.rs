@@ -1,8 +1,8 @@
-//! The embedded database: how it is opened, its migrations, what its errors mean.
+//! The SQLite database: how it is opened, its migrations, and the classes of its errors.
 //!
-//! SQLite through sqlx, in WAL mode with `synchronous=FULL`: a commit is on disk when it returns,
-//! since an acknowledged management write must survive a power cut as an event does. (`NORMAL`
-//! would sync at checkpoints only.) One connection writes, a few read.
+//! SQLite through sqlx, in WAL mode with `synchronous=FULL`: a commit is durable when it returns,
+//! because an acknowledged management write must survive a power cut as an event does. (`NORMAL`
+//! syncs at checkpoints only.) One connection writes, a few read.
 //!
 //! # Why transactions start with `BEGIN IMMEDIATE`
 //!
@@ -31,19 +31,19 @@ use crate::event::json::FromJson;
 use crate::metadata::MetadataError;
 use crate::metadata::flag_rules::Violation;
 
-/// How long a statement waits for a lock that another process holds. Our own writes take
+/// How long a statement waits for a lock that another process holds. Writes of the server take
 /// milliseconds; this is for a command line tool that writes while the server runs.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a request waits for a connection before it is told to come back.
+/// How long a request waits for a connection before it fails as overloaded.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections for reading. Hot roads read the snapshot, so a few serve all the rest; each has a
+/// Connections for reading. Hot paths read the snapshot, so a few serve all the rest; each has a
 /// thread and a page cache (2 MB by SQLite's default).
 const READERS: u32 = 4;
 
-/// Size up to which the structure of the file is checked at each open, which takes about a second then.
-/// Larger ones are checked by `weir inspect --verify` only.
+/// Largest file whose structure is checked at each open, which takes about 1 s at this size. Larger
+/// ones are checked by `weir inspect --verify` only.
 const CHECKED_MAX_BYTES: u64 = 256 << 20;
 
 /// The connections.
@@ -64,7 +64,7 @@ impl Db {
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         // The writing connection lives as long as the store: its `data_version` is comparable only
-        // with its own earlier ones.
+        // with its own earlier values.
         let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
         let writer = pool(1)
             .connect_with(options.clone().create_if_missing(true))
@@ -102,7 +102,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        // A file does not hang up: no age, no idle time, no test before use.
+        // Connections to a file do not break: no maximum age, no idle time, no test before use.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -113,7 +113,7 @@ pub(super) async fn data_version(connection: &mut SqliteConnection) -> Result<i6
     Ok(sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await?)
 }
 
-/// What the receiver of a database error can do. Numbers: <https://www.sqlite.org/rescode.html>.
+/// The class of a database error. Codes: <https://www.sqlite.org/rescode.html>.
 pub(super) fn kind(error: &sqlx::Error) -> Kind {
     match error {
         sqlx::Error::PoolTimedOut => Kind::Overloaded,
@@ -135,8 +135,8 @@ pub(super) fn kind(error: &sqlx::Error) -> Kind {
     }
 }
 
-/// Whether the tables and indexes of the file `path` fit each other. SQLite has no checksums: a value that is
-/// another one is not found.
+/// Checks that the tables and indexes of the file `path` are consistent. SQLite has no checksums: a
+/// changed value is not detected.
 async fn check(path: &Path, pool: &SqlitePool) -> Result<(), MetadataError> {
     let problem: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(pool).await?;
     match problem.as_str() {
@@ -158,7 +158,7 @@ pub(super) async fn verify(path: &Path, findings_max: u32) -> Result<Vec<String>
     Ok(found)
 }
 
-/// `error`, or if it says that the database file `path` is damaged, one that names the file.
+/// `error`, or, if it reports damage of the database file `path`, an error that names the file.
 pub(super) fn named_if_damaged(path: &Path, error: MetadataError) -> MetadataError {
     let source = match &error {
         MetadataError::Open { source, .. } | MetadataError::Database(source) => source,
@@ -179,8 +179,8 @@ pub(super) fn named_if_damaged(path: &Path, error: MetadataError) -> MetadataErr
     }
 }
 
-/// `error`, or `taken` if it says that a unique index has the value already. Where the rule looks at
-/// the snapshot first, that is another process which wrote after our look.
+/// `error`, or `taken` if it is the violation of a unique index. If the rule checked the snapshot
+/// first, another process wrote after the check.
 pub(super) fn unless_taken(
     error: MetadataError,
     taken: impl FnOnce() -> Violation,

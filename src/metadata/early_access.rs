@@ -1,7 +1,8 @@
-//! Early access features: what people may try before everybody gets it. Each has a flag, and its stage
-//! says whether people enrol in that flag: a change of the stage is one of the flag, in one transaction.
+//! Early access features: what users may try before general availability. Each has a flag, and its
+//! stage decides whether users may enrol in that flag: a change of the stage changes the flag, in
+//! one transaction.
 //!
-//! Source of the rules and of the words of errors: PostHog's API for early access features.
+//! Source of the rules and of the error texts: PostHog's API for early access features.
 
 use std::sync::Arc;
 
@@ -36,26 +37,26 @@ pub(super) mod rows;
 const NAME_MAX_CHARS: usize = 200;
 const URL_MAX_CHARS: usize = 800;
 
-/// What is said to a key that may not write flags.
+/// The error for a key without the scope to write flags.
 const NO_FLAG_SCOPE: &str = "API key missing required scope 'feature_flag:write'";
 
-/// What is said to who may not change the flag.
+/// The error for a user who may not change the flag.
 const NO_EDITOR: &str = "You don't have sufficient permissions to modify the linked feature flag.";
 
-/// How far a feature is.
+/// The stage of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nobody is to see it.
+    /// Not shown to anyone.
     Draft,
-    /// People may say that they are interested.
+    /// Users may register interest.
     Concept,
-    /// People may try it.
+    /// Users may try it.
     Alpha,
-    /// People may try it.
+    /// Users may try it.
     Beta,
-    /// Everybody has it, or enrols still.
+    /// Everyone has it, or users still enrol.
     GeneralAvailability,
-    /// It is over.
+    /// It has ended.
     Archived,
 }
 
@@ -86,7 +87,7 @@ impl Stage {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
     }
 
-    /// Whether people enrol in the flag.
+    /// Whether users may enrol in the flag.
     fn is_active(self) -> bool {
         matches!(self, Self::Alpha | Self::Beta | Self::GeneralAvailability)
     }
@@ -99,21 +100,21 @@ pub struct EarlyAccessFeature {
     pub id: Uuid,
     /// The project.
     pub project: ProjectId,
-    /// The flag in which people enrol; no other feature has it.
+    /// The flag in which users enrol; no other feature has it.
     pub flag: FlagId,
-    /// What people read.
+    /// Its name.
     pub name: String,
-    /// The same, longer.
+    /// A longer description.
     pub description: String,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// Where there is more to read; empty for nowhere.
+    /// A link to documentation; empty for none.
     pub documentation_url: String,
     /// For the client; an empty object for none.
     pub payload: Value,
-    /// Who created it.
+    /// The user who created it.
     pub created_by: Option<UserId>,
-    /// When.
+    /// Time of creation.
     pub created_at: UnixMicros,
 }
 
@@ -135,24 +136,24 @@ impl EarlyAccessFeature {
     }
 }
 
-/// What a client says of a feature; `None` leaves a field as it is.
+/// A client's data for a feature; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct FeaturePatch {
-    /// What people read.
+    /// Its name.
     pub name: Option<String>,
-    /// The same, longer.
+    /// A longer description.
     pub description: Option<String>,
-    /// How far it is.
+    /// Its stage.
     pub stage: Option<Stage>,
-    /// Where there is more to read.
+    /// A link to documentation.
     pub documentation_url: Option<String>,
     /// For the client.
     pub payload: Option<Value>,
-    /// Whether everybody gets it once it is generally available, whoever enrolled.
+    /// Whether everyone gets it at general availability, enrolled or not.
     pub rollout_to_all: bool,
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureEditor {
     /// The user.
@@ -162,14 +163,14 @@ pub struct FeatureEditor {
 }
 
 impl Metadata {
-    /// Creates a feature with the flag `flag`, or with a new one, which is called after its name.
+    /// Creates a feature with the flag `flag`, or with a new one, whose key is made from the name.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a project or user; [`MetadataError::Rejected`] for a text
-    /// that cannot be, a flag that is not there, has a feature, is for groups or has variants, and as
-    /// [`Metadata::create_flag`] and [`Metadata::update_flag`]; [`MetadataError::Forbidden`] if the flag
-    /// would have to be written and may not.
+    /// [`MetadataError::NotFound`] without such a project or user; [`MetadataError::Rejected`] for
+    /// an invalid text, a flag that does not exist, has a feature, is for groups or has variants,
+    /// and as [`Metadata::create_flag`] and [`Metadata::update_flag`]; [`MetadataError::Forbidden`]
+    /// if the flag must be written and the caller may not.
     pub async fn create_feature(
         &self,
         project: ProjectId,
@@ -212,7 +213,7 @@ impl Metadata {
         write.save_feature(feature).await
     }
 
-    /// Changes a feature, and its flag if the stage wants it.
+    /// Changes a feature, and its flag if the stage requires it.
     ///
     /// # Errors
     ///
@@ -251,7 +252,7 @@ impl Metadata {
         write.save_feature(feature).await
     }
 
-    /// Removes a feature for good; nobody enrols in its flag any more.
+    /// Permanently removes a feature, and ends enrolment in its flag.
     ///
     /// # Errors
     ///
@@ -280,18 +281,18 @@ impl Metadata {
     }
 }
 
-/// What becomes of the flag of a feature.
+/// The change of the flag of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Enrollment {
-    /// People enrol.
+    /// Users enrol.
     Open,
-    /// Nobody does.
+    /// Nobody enrols.
     Closed,
-    /// Nobody needs to: everybody has it.
+    /// Everyone has it without enrolment.
     Everybody,
 }
 
-/// What a stage that a client gives makes of the flag; `None` leaves it as it is.
+/// The change of the flag for a change of the stage; `None` leaves it unchanged.
 fn enrollment(before: Stage, after: Stage, rollout_to_all: bool) -> Option<Enrollment> {
     let is_released = after == Stage::GeneralAvailability && before != after;
     match (before.is_active(), after.is_active()) {
@@ -327,7 +328,7 @@ impl Write {
         found.cloned().ok_or(MetadataError::NotFound("early access feature"))
     }
 
-    /// A flag that a feature can have.
+    /// A flag that may become that of a feature.
     fn free_flag(&self, project: ProjectId, id: FlagId) -> Result<Arc<StoredFlag>, Violation> {
         let found = self.base.flags(project).iter().find(|flag| flag.id == id);
         let missing = || Violation::general("Feature Flag with this ID does not exist");
@@ -354,7 +355,7 @@ impl Write {
         Ok(Arc::clone(flag))
     }
 
-    /// Creates the flag of a feature. Nobody has it unless they enrol.
+    /// Creates the flag of a feature. Only users who enrol have it.
     async fn add_flag_of(
         &mut self,
         project: ProjectId,
@@ -416,7 +417,7 @@ impl Write {
     }
 }
 
-/// A payload as it is kept: what is empty, false or nothing is an empty object.
+/// A payload as it is stored: an empty, false or missing one is an empty object.
 fn payload_of(given: Option<Value>) -> Value {
     let is_nothing = match &given {
         None | Some(Value::Null | Value::Bool(false)) => true,
@@ -446,8 +447,8 @@ fn check_url(url: &str) -> Result<(), Violation> {
     Err(Violation { code: "invalid_input", detail: "Enter a valid URL.".to_owned(), attr })
 }
 
-/// The key of a flag that is called after a name: letters, digits and underscores of ASCII in lower case,
-/// and a hyphen for what stands between words.
+/// The key of a flag made from a name: ASCII letters, digits and underscores in lower case, with a
+/// hyphen between words.
 fn slug(name: &str) -> String {
     let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_between = |c: char| c.is_whitespace() || c == '-';

@@ -1,5 +1,6 @@
-//! How many questions named an event, by day: statistics that questions gather in memory and add here now
-//! and then ([`Metadata::add_event_usage`]), so that a crash may lose the last ones.
+//! Usage of event definitions: queries that named an event, by day. Statistics that are accumulated
+//! in memory and added here from time to time ([`Metadata::add_event_usage`]), so a crash may lose
+//! the last ones.
 
 use uuid::Uuid;
 
@@ -8,21 +9,21 @@ use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 
-/// Days that are told and kept, today included (PostHog's figure).
+/// Days that are stored and counted, today included (PostHog's figure).
 pub const USAGE_DAYS: i64 = 30;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// Questions of one day that named an event.
+/// Number of queries on one day that named an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventUsage {
-    /// Whose event.
+    /// The project of the event.
     pub project: ProjectId,
-    /// Its name, which need not be one of a definition.
+    /// The name of the event, which need not have a definition.
     pub event: String,
     /// Days since 1970-01-01.
     pub day: i64,
-    /// How many.
+    /// Number of queries.
     pub count: u64,
 }
 
@@ -34,8 +35,8 @@ impl EventUsage {
 }
 
 impl Metadata {
-    /// Adds questions to those of their events and days, and forgets those of too long ago. What names
-    /// no definition is left out. All or nothing.
+    /// Adds counts of queries to those of their events and days, and removes counts that are too
+    /// old. Events without a definition are skipped. All or nothing.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl Metadata {
         write.commit_unseen().await
     }
 
-    /// How many questions named the event of a definition in the last [`USAGE_DAYS`].
+    /// Number of queries that named the event of a definition in the last [`USAGE_DAYS`].
     ///
     /// # Errors
     ///

@@ -1,6 +1,5 @@
-//! When SDKs last said that they called a flag, as the events of ingest tell it
-//! ([`Metadata::upsert_definitions`]). Beside the flags, not in them: no hot road asks, and a call is no
-//! change of a flag.
+//! Last calls of flags, as reported by the events of SDKs ([`Metadata::upsert_definitions`]).
+//! Stored apart from the flags: no hot path reads them, and a call is no change of a flag.
 
 use std::collections::HashMap;
 
@@ -12,19 +11,19 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 
-/// That an SDK said that it called a flag.
+/// An SDK reported a call of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagCalled {
     /// The project of the event.
     pub project: ProjectId,
-    /// The key of the flag; the project need not have one.
+    /// The key of the flag, which need not exist.
     pub key: String,
-    /// When.
+    /// Time of the call.
     pub at: UnixMicros,
 }
 
 impl Metadata {
-    /// When the flags of a project were last called, by flag; one that never was is absent.
+    /// The last call of each flag of a project; flags that were never called are absent.
     ///
     /// # Errors
     ///
@@ -39,7 +38,7 @@ impl Metadata {
         Ok(rows.into_iter().map(|(flag, at)| (FlagId(flag), UnixMicros(at))).collect())
     }
 
-    /// When a flag was last called, if ever.
+    /// The last call of a flag, if any.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl Metadata {
     }
 }
 
-/// Notes calls; of keys that no flag has, and of earlier times, nothing.
+/// Stores calls; ignores keys without a flag, and times before the stored one.
 pub(super) async fn upsert(
     connection: &mut SqliteConnection,
     calls: &[FlagCalled],

@@ -1,6 +1,6 @@
-//! Who may change a flag: everybody, unless the organization says that its members may only look. Then
-//! admins, who created the flag, who has a role that may change every flag, and who has a role that may
-//! change this one (PostHog's rule). Part of the snapshot: each flag that is shown says it.
+//! Rights to change flags: everyone may, unless the organization sets its members to view only. Then only
+//! admins, the creator of the flag, and users with a role that may change every flag or this one
+//! (PostHog's rule). Part of the snapshot, because each flag in an answer contains its right.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -31,13 +31,13 @@ use crate::metadata::snapshot::Snapshot;
 /// The one kind of object that has a default.
 const FEATURE_FLAGS: &str = "feature flags";
 
-/// What is said to who may not change a flag; PostHog's words.
+/// The error for a user who may not change a flag; PostHog's words.
 pub const NO_EDITOR: &str = "You don't have edit permissions for this feature flag.";
 
-/// What is said to who may not change every flag.
+/// The error for a user who may not change every flag.
 const NO_EDITOR_OF_ALL: &str = "You don't have edit permissions for all feature flags.";
 
-/// What members of an organization may do with flags by default.
+/// The default rights of the members of an organization to flags.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ResourceAccess {
     /// Unique.
@@ -50,27 +50,27 @@ pub struct ResourceAccess {
     ///
     /// [`CAN_VIEW`]: crate::metadata::roles::CAN_VIEW
     pub access_level: i64,
-    /// Who said so.
+    /// The user who set it.
     pub created_by: Option<i64>,
-    /// When, in microseconds since 1970.
+    /// Time of creation, in microseconds since 1970.
     pub created_at: i64,
-    /// When it last changed, in microseconds since 1970.
+    /// Time of the last change, in microseconds since 1970.
     pub updated_at: i64,
 }
 
-/// The rights of all users, as far as they are not those of everybody.
+/// The rights of all users, as far as they differ from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlagRights {
-    /// Organizations whose members may only look.
+    /// Organizations whose members may only view flags.
     restricted: BTreeSet<Uuid>,
-    /// Who has a role that may change every flag.
+    /// Users with a role that may change every flag.
     editors: BTreeSet<UserId>,
     /// The flags that users may change by a role.
     granted: BTreeMap<UserId, BTreeSet<FlagId>>,
 }
 
 impl FlagRights {
-    /// Reads the rights as they are in a transaction.
+    /// Reads the rights as of a transaction.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let select = "SELECT organization FROM resource_access
              WHERE resource = $1 AND access_level < $2";
@@ -98,14 +98,14 @@ impl FlagRights {
         })
     }
 
-    /// Whether `user` may change every flag, whoever made it.
+    /// Whether `user` may change every flag, whoever created it.
     fn may_edit_all(&self, user: &User) -> bool {
         user.level >= Level::Admin
             || !self.restricted.contains(&user.organization)
             || self.editors.contains(&user.id)
     }
 
-    /// Whether `user` may change every flag that is like `flag`, roles for it alone left aside.
+    /// Whether `user` may change `flag` without a role for this flag.
     fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
         self.may_edit_all(user) || flag.created_by == Some(user.id)
     }
@@ -119,7 +119,7 @@ impl Snapshot {
         rights.may_grant(user, flag) || granted.is_some_and(|flags| flags.contains(&flag.id))
     }
 
-    /// Whether a user may say which roles may change a flag.
+    /// Whether a user may grant roles the right to change a flag.
     pub fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
         self.flag_rights().may_grant(user, flag)
     }
@@ -144,7 +144,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Rejected`] for another kind than flags, a level that is none, or if there is a
+    /// [`MetadataError::Rejected`] for another kind than flags, an unknown level, or if there is a
     /// default already.
     pub async fn add_resource_access(
         &self,
@@ -189,7 +189,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without it, [`MetadataError::Rejected`] for a level that is none.
+    /// [`MetadataError::NotFound`] without it, [`MetadataError::Rejected`] for an unknown level.
     pub async fn change_resource_access(
         &self,
         by: UserId,
@@ -244,7 +244,7 @@ impl Write {
         }
     }
 
-    /// Checks that the user may change every flag, and so what all of them share.
+    /// Checks that the user may change every flag, and so the settings of all.
     pub(super) fn check_editor_of_all(&self, user: UserId) -> Result<(), MetadataError> {
         let user = self.user(user)?;
         match self.base.flag_rights().may_edit_all(user) {
@@ -253,7 +253,7 @@ impl Write {
         }
     }
 
-    /// Logs another default of the organization of `by`.
+    /// Logs a change of the default of the organization of `by`.
     async fn log_default(
         &mut self,
         by: UserId,
@@ -273,7 +273,7 @@ impl Write {
         self.log_everywhere(by, change).await
     }
 
-    /// Commits what has to do with the rights to flags.
+    /// Commits changes that affect the rights to flags.
     pub(super) async fn commit_rights(mut self) -> Result<(), MetadataError> {
         let rights = FlagRights::load(self.connection()).await?;
         if rights == *self.base.flag_rights() {
@@ -283,7 +283,7 @@ impl Write {
     }
 }
 
-/// The level that the members of an organization have by default.
+/// The default level of the members of an organization.
 pub(super) async fn default_level(
     connection: &mut SqliteConnection,
     organization: Uuid,
@@ -291,7 +291,7 @@ pub(super) async fn default_level(
     Ok(set_level(connection, organization).await?.unwrap_or(CAN_EDIT))
 }
 
-/// The default level that an organization set, if it did.
+/// The default level that an organization has set, if any.
 async fn set_level(
     connection: &mut SqliteConnection,
     organization: Uuid,

@@ -1,7 +1,7 @@
-//! What a flag may look like: keys, release conditions, variants, payloads. Pure.
+//! Validation of flags: keys, release conditions, variants, payloads. Pure.
 //!
-//! The rules and their wording are those of PostHog's flag API, since its clients match on codes.
-//! Rules about experiments are not here: the store has none.
+//! The rules and their wording are those of PostHog's flag API, because its clients match on codes.
+//! There are no rules about experiments: the store has none.
 //!
 //! Shape of `filters`:
 //!
@@ -34,33 +34,33 @@ mod tests;
 /// Longest key of a flag or variant, in characters; the column width of PostHog.
 pub const KEY_MAX_CHARS: usize = 400;
 
-/// Longest `filters`, as JSON text; PostHog's default for it.
+/// Longest `filters`, as JSON text; PostHog's default.
 pub const FILTERS_MAX_BYTES: usize = 512 * 1024;
 
 /// Group types that a project can have: indices 0 to 4.
 const GROUP_TYPES: i64 = 5;
 
-/// How far the sum of percentages may be from 100: thirds do not add up in binary.
+/// Largest difference of the sum of percentages from 100: thirds do not add up in binary.
 const SUM_TOLERANCE: f64 = 1e-6;
 
 /// A broken rule, in the words of the API's error body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What programs match on, such as `unique`.
+    /// The code that programs match on, such as `unique`.
     pub code: &'static str,
-    /// What people read.
+    /// The text for people.
     pub detail: String,
-    /// The field at fault, if it is one.
+    /// The field with the violation, if it is one.
     pub attr: Option<&'static str>,
 }
 
 impl Violation {
-    /// A violation of code `invalid_input` in no particular field.
+    /// A violation of code `invalid_input` without a field.
     pub fn general(detail: impl Into<String>) -> Self {
         Self { code: "invalid_input", detail: detail.into(), attr: None }
     }
 
-    /// A field that must have a text has a blank one.
+    /// A required text is blank.
     pub fn blank(attr: &'static str) -> Self {
         Self { code: "blank", detail: "This field may not be blank.".to_owned(), attr: Some(attr) }
     }
@@ -71,17 +71,17 @@ impl Violation {
         Self { code: "max_length", detail, attr: Some(attr) }
     }
 
-    /// A value that another object has, of a field that tells objects apart.
+    /// A value of a unique field that another object has.
     pub(super) fn unique(attr: &'static str, detail: impl Into<String>) -> Self {
         Self { code: "unique", detail: detail.into(), attr: Some(attr) }
     }
 
-    /// A value that is none of those that the field may have.
+    /// A value that is not among the allowed ones.
     pub(super) fn choice(attr: &'static str, detail: impl Into<String>) -> Self {
         Self { code: "invalid_choice", detail: detail.into(), attr: Some(attr) }
     }
 
-    /// The id of an object that is not there.
+    /// The id of an object that does not exist.
     pub(super) fn missing(attr: &'static str, id: impl std::fmt::Display) -> Self {
         let detail = format!("Invalid pk \"{id}\" - object does not exist.");
         Self { code: "does_not_exist", detail, attr: Some(attr) }
@@ -98,7 +98,7 @@ impl Violation {
     }
 }
 
-/// Checks the key of a flag; that no other flag has it is for the caller.
+/// Checks the key of a flag; the caller checks that no other flag has it.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ pub fn key_is_taken() -> Violation {
     Violation::unique("key", "There is already a feature flag with this key.")
 }
 
-/// Checks the size of filters, of flags and of cohorts alike.
+/// Checks the size of the filters of a flag or a cohort.
 ///
 /// # Errors
 ///
@@ -135,13 +135,13 @@ pub fn check_size(filters: &Value) -> Result<(), Violation> {
     Err(Violation::filters(format!("Filters are larger than {FILTERS_MAX_BYTES} bytes.")))
 }
 
-/// The filters of a new flag: open for everyone if nothing is said, otherwise as given.
+/// The filters of a new flag: one that matches everyone if none are given, otherwise as given.
 ///
-/// `{}` counts as nothing said; PostHog reads a stored `{}` as one open condition.
+/// `{}` counts as not given; PostHog reads a stored `{}` as one condition that matches everyone.
 ///
 /// # Errors
 ///
-/// Filters that say something, and have no condition.
+/// If filters are given without a condition.
 pub fn initial(given: Option<Value>) -> Result<Value, Violation> {
     match given {
         None => Ok(open()),
@@ -153,7 +153,7 @@ pub fn initial(given: Option<Value>) -> Result<Value, Violation> {
     }
 }
 
-/// The filters after an update: what is given is laid over the stored ones, key by key.
+/// The filters after an update: the given ones merged over the stored ones, key by key.
 pub fn updated(stored: &Value, given: Value) -> Value {
     let merged = match (stored, canonical(given)) {
         (Value::Object(stored), Value::Object(given)) => {
@@ -166,12 +166,12 @@ pub fn updated(stored: &Value, given: Value) -> Value {
     canonical(merged)
 }
 
-/// Checks that a flag in which people enrol, or that an early access feature has, stays one for persons:
-/// they have the property that says so, groups have not.
+/// Checks that a flag with enrolment, or of an early access feature, stays one for persons:
+/// enrolment is a property of persons, which groups do not have.
 ///
 /// # Errors
 ///
-/// The new filters count groups.
+/// If the new filters aggregate by group.
 pub fn check_enrollment(stored: &Value, new: &Value, is_linked: bool) -> Result<(), Violation> {
     let enrols = |filters: &Value| filters.as_object().is_some_and(has_enrollment);
     let is_for_groups = |filters: &Value| {
@@ -194,17 +194,17 @@ fn has_no_condition(filters: &Map<String, Value>) -> bool {
     match filters.get("groups") {
         None | Some(Value::Null) => true,
         Some(Value::Array(groups)) => groups.is_empty(),
-        // Not an array: for the check to report.
+        // Not an array: the shape check reports it.
         Some(_) => false,
     }
 }
 
-/// Checks the `filters` of a flag against everything that needs no look at the database.
+/// Checks the `filters` of a flag against all rules that need no database.
 ///
 /// # Errors
 ///
-/// The first violation, in the order in which PostHog looks: shape, kinds of properties,
-/// dependencies, variants, conditions, payloads.
+/// The first violation, in the order of PostHog's checks: shape, kinds of properties, dependencies,
+/// variants, conditions, payloads.
 pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
     let Value::Object(filters) = filters else {
         let kind = python_type(filters);
@@ -236,7 +236,7 @@ pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation
     check_switches(filters)
 }
 
-/// Checks what stands beside the conditions: the holdout, and what is on or off.
+/// Checks the fields beside the conditions: the holdout, and the switches.
 fn check_switches(filters: &Map<String, Value>) -> Result<(), Violation> {
     for name in ["feature_enrollment", "early_exit"] {
         if !matches!(filters.get(name), None | Some(Value::Null | Value::Bool(_))) {
@@ -255,7 +255,7 @@ fn check_switches(filters: &Map<String, Value>) -> Result<(), Violation> {
     }
 }
 
-/// Whom a condition counts: persons, or the groups of one type.
+/// What a condition aggregates by: persons, or the groups of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregation {
     Person,
@@ -308,7 +308,7 @@ fn condition<'a>(
     Ok(Condition { aggregation: aggregation(group, path, inherited)?, properties, variant })
 }
 
-/// Whom the flag or the condition `holder` counts: absent means as `inherited`, null persons.
+/// What the flag or the condition `holder` aggregates by: absent means as `inherited`, null persons.
 fn aggregation(
     holder: &Map<String, Value>,
     path: &str,
@@ -327,7 +327,7 @@ fn aggregation(
     }
 }
 
-/// The keys of the variants, once these were checked; empty for a boolean flag.
+/// Checks the variants and returns their keys; empty for a boolean flag.
 fn variants(filters: &Map<String, Value>) -> Result<Vec<&str>, Violation> {
     let multivariate = match filters.get("multivariate") {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -407,7 +407,7 @@ fn shape(path: &str, problem: &str) -> Violation {
     Violation::filters(format!("{path}: {problem}"))
 }
 
-/// What Python calls the type of a JSON value; part of documented error texts.
+/// Python's name for the type of a JSON value; part of documented error texts.
 pub fn python_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -420,7 +420,7 @@ pub fn python_type(value: &Value) -> &'static str {
     }
 }
 
-/// Whether a flag is one condition without properties, for persons.
+/// Whether a flag has one condition without properties, for persons.
 pub(super) fn is_simple(filters: &Value) -> bool {
     let is_about_persons = filters.get("aggregation_group_type_index").is_none_or(Value::is_null);
     let groups = filters.get("groups").and_then(Value::as_array).map(Vec::as_slice);

@@ -1,5 +1,5 @@
-//! What all flags of a project share: how truth values are compared, how much SDKs say of calls, and the
-//! secret key with which servers load definitions.
+//! Settings shared by the flags of a project: comparison of truth values, detail of SDKs' call
+//! events, and the secret key with which servers load definitions.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ pub struct FlagSettings {
     pub project: ProjectId,
     /// `property_matching_version`.
     pub matching: Matching,
-    /// Whether SDKs may leave out of `$feature_flag_called` what says nothing of the flag. Their switch
-    /// for it; nothing is left out here.
+    /// Whether SDKs may omit from `$feature_flag_called` the properties that do not concern the
+    /// flag. A setting for SDKs only; the server omits nothing.
     pub minimal_called_events: bool,
     /// The hash of the secret key, if there is one.
     pub secret: Option<KeyHash>,
-    /// What may be shown of the secret key.
+    /// The part of the secret key that may be shown.
     pub secret_mask: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl FlagSettings {
         }
     }
 
-    /// `property_matching_version` as the API has it.
+    /// `property_matching_version` as in the API.
     fn matching_version(&self) -> i64 {
         match self.matching {
             Matching::Legacy => 1,
@@ -58,7 +58,7 @@ impl FlagSettings {
         }
     }
 
-    /// The fields that the activity log compares. Of the secret key no more than may be shown.
+    /// The fields that the activity log compares; of the secret key only its mask.
     fn logged(&self) -> Map<String, Value> {
         activity::fields(json!({
             "property_matching_version": self.matching_version(),
@@ -69,8 +69,8 @@ impl FlagSettings {
 }
 
 impl Metadata {
-    /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may say less
-    /// of calls, in the name of `user`. `None` leaves either as it is.
+    /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may
+    /// shorten call events, in the name of `user`. `None` leaves either unchanged.
     ///
     /// # Errors
     ///
@@ -92,8 +92,8 @@ impl Metadata {
         write.change_flag_settings(project, user, change).await
     }
 
-    /// Gives the project another secret key (`phs_...`) in the name of `user`, and returns it: it cannot
-    /// be told again. The one of before is no longer valid.
+    /// Replaces the secret key (`phs_...`) of the project in the name of `user`, and returns its
+    /// clear value, which is not stored. The previous key becomes invalid.
     ///
     /// # Errors
     ///

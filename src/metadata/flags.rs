@@ -1,5 +1,5 @@
-//! Stored feature flags: create, update, look up, list. What a flag may look like is in
-//! `flag_rules`; what it answers for a person is not here.
+//! Stored feature flags: create, update, look up, list. The rules for their fields are in
+//! `flag_rules`; evaluation is not here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ mod locking;
 pub(super) mod rows;
 pub mod tags;
 
-/// What is said to who deletes the flag of an early access feature; PostHog's words.
+/// The error for deleting the flag of an early access feature; PostHog's words.
 const USED_BY_FEATURE: &str = "Cannot delete a feature flag that is in use with early access features. \
                                Please delete the early access feature before deleting the flag.";
 
@@ -54,28 +54,28 @@ pub struct StoredFlag {
     pub project: ProjectId,
     /// Its description; the API calls it `name`.
     pub name: String,
-    /// What SDKs ask for.
+    /// The name that SDKs use.
     pub key: String,
-    /// Release conditions, variants and payloads; the shape is described in `flag_rules`. Always
-    /// has `groups`. Payloads are texts that hold JSON.
+    /// Release conditions, variants and payloads; `flag_rules` describes the shape. Always has
+    /// `groups`. Payloads are strings of JSON.
     pub filters: Value,
     /// Whether it is evaluated.
     pub active: bool,
     /// Whether it was deleted; it can be restored.
     pub deleted: bool,
-    /// Who created it.
+    /// The user who created it.
     pub created_by: Option<UserId>,
-    /// When it was created; the client may set it.
+    /// Time of creation; the client may set it.
     pub created_at: UnixMicros,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: UnixMicros,
-    /// 1 at first, and one more with every update.
+    /// 1 at creation, plus 1 with every update.
     pub version: i64,
-    /// Whether a person keeps the answer of before the login.
+    /// Whether a person keeps its value across a login.
     pub ensure_experience_continuity: bool,
-    /// Kept for the client; nothing acts on it.
+    /// Kept for the client, without effect.
     pub rollback_conditions: Option<Value>,
-    /// Whether it was rolled back automatically; switching it on sets it to false.
+    /// Whether it was rolled back automatically; activating it sets this to false.
     pub performed_rollback: Option<bool>,
     /// Labels: trimmed, lower case, each once.
     pub tags: Vec<String>,
@@ -83,24 +83,24 @@ pub struct StoredFlag {
     pub usage_dashboard: Option<i64>,
     /// Other dashboards about it.
     pub analytics_dashboards: Vec<i64>,
-    /// Whether SDKs send richer events about it.
+    /// Whether SDKs send additional events about it.
     pub has_enriched_analytics: Option<bool>,
-    /// What of a person is hashed: `distinct_id` or `device_id`; `None` for the first.
+    /// The identifier that is hashed: `distinct_id` or `device_id`; `None` for the first.
     pub bucketing_identifier: Option<String>,
-    /// Where it may be evaluated: `server`, `client` or `all`; `None` for the last.
+    /// The runtimes that evaluate it: `server`, `client` or `all`; `None` for the last.
     pub evaluation_runtime: Option<String>,
-    /// For which contexts; empty for all.
+    /// The contexts that evaluate it; empty for all.
     pub evaluation_contexts: Vec<String>,
-    /// Whether it is read for its payload alone.
+    /// Whether it is read only for its payload.
     pub is_remote_configuration: bool,
-    /// Whether lists leave it out.
+    /// Whether lists omit it.
     pub archived: bool,
-    /// Who changed it last.
+    /// The user of the last change.
     pub last_modified_by: Option<UserId>,
 }
 
 impl StoredFlag {
-    /// One of which a test says only this: it is on, for everybody.
+    /// A flag for tests: active for every person.
     #[cfg(test)]
     pub(crate) fn sample(id: i64, key: &str) -> Self {
         Self {
@@ -160,27 +160,27 @@ impl StoredFlag {
         Change { scope: Scope::FeatureFlag, item, verb, name, fields }
     }
 
-    /// Whether it is one condition without properties, for persons.
+    /// Whether it has one condition without properties, for persons.
     pub fn is_simple(&self) -> bool {
         flag_rules::is_simple(&self.filters)
     }
 
-    /// The percentage of a simple flag's condition, as given: a number, or null for everyone.
-    /// Null for flags that are not simple.
+    /// The percentage of a simple flag's condition, as stored: a number, or null for everyone. Null
+    /// for flags that are not simple.
     pub fn rollout_percentage(&self) -> &Value {
         let percentage = self.filters.pointer("/groups/0/rollout_percentage");
         percentage.filter(|_| self.is_simple()).unwrap_or(&Value::Null)
     }
 }
 
-/// What a client says of a flag that it creates.
+/// A client's data for a new flag.
 #[derive(Clone, Debug, Default)]
 pub struct NewFlag {
     /// The description.
     pub name: String,
     /// The key; required.
     pub key: String,
-    /// `None`, or an empty object, for a flag that is open for everyone.
+    /// `None`, or an empty object, for a flag that matches everyone.
     pub filters: Option<Value>,
     /// `None` for true.
     pub active: Option<bool>,
@@ -194,7 +194,7 @@ pub struct NewFlag {
     pub rollback_conditions: Option<Value>,
     /// See [`StoredFlag`].
     pub performed_rollback: Option<bool>,
-    /// Labels, as typed.
+    /// Labels, not normalised.
     pub tags: Vec<String>,
     /// See [`StoredFlag`].
     pub analytics_dashboards: Vec<i64>,
@@ -208,22 +208,22 @@ pub struct NewFlag {
     pub evaluation_contexts: Vec<String>,
     /// See [`StoredFlag`].
     pub is_remote_configuration: bool,
-    /// See [`StoredFlag`]; only a flag that is off.
+    /// See [`StoredFlag`]; only for a flag that is not active.
     pub archived: bool,
 }
 
-/// Changes to a flag; `None` leaves a field as it is, `Some(None)` empties it.
+/// Changes to a flag; `None` leaves a field unchanged, `Some(None)` empties it.
 #[derive(Clone, Debug, Default)]
 pub struct FlagPatch {
     /// Another description.
     pub name: Option<String>,
     /// Another key.
     pub key: Option<String>,
-    /// Filters to lay over the stored ones: keys that they lack stay as they are.
+    /// Filters to merge over the stored ones: keys that they lack stay unchanged.
     pub filters: Option<Value>,
-    /// Whether `filters` take the place of the stored ones instead.
+    /// Whether `filters` replace the stored ones instead.
     pub replaces_filters: bool,
-    /// Switches the flag on or off.
+    /// Activates or deactivates the flag.
     pub active: Option<bool>,
     /// Deletes or restores the flag.
     pub deleted: Option<bool>,
@@ -237,9 +237,9 @@ pub struct FlagPatch {
     pub performed_rollback: Option<Option<bool>>,
     /// Replaces the labels.
     pub tags: Option<Vec<String>>,
-    /// Another dashboard of its usage; for the server, not for clients.
+    /// Another dashboard of its usage; set by the server, not by clients.
     pub usage_dashboard: Option<Option<i64>>,
-    /// Dashboards to add; none is ever taken away.
+    /// Dashboards to add; none is ever removed.
     pub analytics_dashboards: Option<Vec<i64>>,
     /// See [`StoredFlag`].
     pub has_enriched_analytics: Option<Option<bool>>,
@@ -253,33 +253,33 @@ pub struct FlagPatch {
     pub is_remote_configuration: Option<bool>,
     /// See [`StoredFlag`].
     pub archived: Option<bool>,
-    /// What the client saw before it made the change.
+    /// The state of the flag that the client saw before the change.
     pub seen: Option<Seen>,
-    /// The version that the change is for: of any other it is a conflict.
+    /// The version that the change applies to: with any other it is a conflict.
     pub only_version: Option<i64>,
 }
 
-/// The state of a flag that a change was made for.
+/// The state of a flag that a client saw before its change.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Its version.
     pub version: i64,
-    /// Its fields as the API shows them, if the client says.
+    /// Its fields as the API shows them, if the client sends them.
     pub fields: Option<Map<String, Value>>,
 }
 
 /// A flag before and after an update; the activity log shows the difference.
 #[derive(Clone, Debug)]
 pub struct FlagUpdate {
-    /// As it was.
+    /// Before the update.
     pub before: Arc<StoredFlag>,
-    /// As it is.
+    /// After the update.
     pub after: Arc<StoredFlag>,
 }
 
 impl Metadata {
-    /// Creates a flag, and the dashboard of its usage. Deleted flags with the same key are removed for
-    /// good.
+    /// Creates a flag, and the dashboard of its usage. Permanently removes deleted flags with the
+    /// same key.
     ///
     /// # Errors
     ///
@@ -296,13 +296,13 @@ impl Metadata {
         write.save(project, id).await
     }
 
-    /// Changes a flag, which may be deleted: that is how one is restored.
+    /// Changes a flag. It may be a deleted one, which is how a flag is restored.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
     /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
-    /// [`MetadataError::Conflict`] if somebody else changed what the patch changes (`locking`),
+    /// [`MetadataError::Conflict`] if another user changed the same fields meanwhile (`locking`),
     /// [`MetadataError::Forbidden`] if the user may not change it.
     pub async fn update_flag(
         &self,
@@ -362,7 +362,7 @@ impl Write {
         let now = self.shared.clock.now();
         let dashboard = dashboards::add(self.connection(), project, &new.key, now).await?;
         let flag = StoredFlag {
-            // Taken before the deleted flag goes, so that its id is not given again.
+            // Read before the deleted flag is removed, so that its id is not reused.
             id: rows::next_id(self.connection()).await?,
             project,
             name: new.name,
@@ -409,8 +409,8 @@ impl Write {
         Ok(FlagUpdate { before: Arc::new(before), after })
     }
 
-    /// Changes a flag, as it is in this transaction; [`Write::save`] commits. `trigger` is what made
-    /// the change if it was not the user there and then.
+    /// Changes a flag, as it is in this transaction; [`Write::save`] commits. `trigger` is the job
+    /// that made the change, if the user did not make it directly.
     pub(super) async fn change_flag(
         &mut self,
         user: UserId,
@@ -435,7 +435,7 @@ impl Write {
         self.log_triggered(project, Some(user), change, trigger).await
     }
 
-    /// A flag as this transaction leaves it.
+    /// A flag as written in this transaction.
     pub(super) async fn read_flag(
         &mut self,
         project: ProjectId,
@@ -447,7 +447,7 @@ impl Write {
 
     /// Commits a flag that was written in this transaction.
     ///
-    /// It is read back, so that the snapshot holds what a restart would find.
+    /// The flag is read back, so that the snapshot holds what a restart would load.
     pub(super) async fn save(
         mut self,
         project: ProjectId,
@@ -459,7 +459,7 @@ impl Write {
     }
 }
 
-/// The flag that `patch` makes of `stored`, checked.
+/// Applies `patch` to `stored` and checks the result.
 fn patched(
     stored: &StoredFlag,
     patch: FlagPatch,
@@ -521,7 +521,7 @@ fn patched(
     flag.is_remote_configuration =
         patch.is_remote_configuration.unwrap_or(flag.is_remote_configuration);
     flag.archived = patch.archived.unwrap_or(flag.archived);
-    // What is both since before that was refused may still be edited.
+    // A flag that has been both since before this rule may still be edited.
     if flag.archived && flag.active && !(stored.archived && stored.active) {
         return Err(locking::archived_and_active(patch.archived));
     }
@@ -534,7 +534,7 @@ fn patched(
     Ok(flag)
 }
 
-/// Checks a key, and that no other live flag has it. Length, use, characters: in PostHog's order.
+/// Checks a key, and that no other live flag has it. Length, uniqueness, characters: in PostHog's order.
 fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Result<(), Violation> {
     let checked = flag_rules::check_key(key);
     let is_taken = live.iter().any(|flag| flag.key == key && Some(flag.id) != this);
@@ -550,7 +550,7 @@ fn key_race(error: MetadataError) -> MetadataError {
     disk::unless_taken(error, flag_rules::key_is_taken)
 }
 
-/// `first`, and what `second` has besides.
+/// `first`, then the items of `second` that it lacks.
 fn union(mut first: Vec<i64>, second: Vec<i64>) -> Vec<i64> {
     for item in second {
         if !first.contains(&item) {

@@ -1,6 +1,6 @@
-//! The group types of a project: names in the order of first sight, whose position is the number of
-//! the column that holds the group's key. A name never moves and never leaves. What people call such groups
-//! ([`Called`]) stands beside it.
+//! The group types of a project: names in the order in which they were first seen. The position is
+//! the number of the column that holds the group's key. A name is never moved or removed. Display
+//! names for people ([`Called`]) are stored separately.
 
 use std::collections::HashMap;
 
@@ -18,23 +18,23 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 
-/// What people call the groups of a type.
+/// Display names of the groups of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Called {
-    /// One of them.
+    /// Singular.
     pub name_singular: Option<String>,
-    /// Several.
+    /// Plural.
     pub name_plural: Option<String>,
 }
 
-/// Other words for the groups of a type; `None` leaves one as it is.
+/// New display names of the groups of a type; `None` leaves one unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CalledPatch {
     /// Position of the type.
     pub position: u8,
-    /// For one of them.
+    /// Singular.
     pub name_singular: Option<Option<String>>,
-    /// For several.
+    /// Plural.
     pub name_plural: Option<Option<String>>,
 }
 
@@ -47,9 +47,8 @@ impl Called {
 }
 
 impl Metadata {
-    /// Gives each of `names` that is new the next free position, as long as there are any; the
-    /// others are left out, now and later. Durable when this returns, so that an event may name
-    /// its column.
+    /// Gives each of `names` that is new the next free position, as long as there is one; the others are
+    /// ignored, now and later. Durable when this returns, so that an event may refer to the column.
     ///
     /// # Errors
     ///
@@ -79,7 +78,7 @@ impl Metadata {
         write.commit(next).await
     }
 
-    /// What people call the groups of each type of a project, by the name of the type.
+    /// Display names of each group type of a project, by the name of the type.
     ///
     /// # Errors
     ///
@@ -101,7 +100,7 @@ impl Metadata {
         Ok(rows.into_iter().map(|row| (row.name, row.called)).collect())
     }
 
-    /// Changes what people call groups, in the name of the user `by`; all types or none.
+    /// Changes display names of group types, in the name of the user `by`; all types or none.
     ///
     /// # Errors
     ///

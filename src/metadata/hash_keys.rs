@@ -1,9 +1,9 @@
 //! Hash keys that persons keep across a login, for flags with experience continuity.
 //!
-//! They live here, in the metadata store, because it is the one place that is durable at the answer
-//! and not derived from the log: a login that was answered keeps its values after a crash. Rows hang
-//! on distinct ids, not on persons, so that they follow their id through merges and splits and may
-//! be written before the first event of the id arrives.
+//! They are in the metadata store because it is the only store that is durable before the answer
+//! and not derived from the log: after an answered login the values survive a crash. Rows belong to
+//! distinct ids, not to persons. So they follow their id through merges and splits, and can be
+//! written before the first event of the id arrives.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,29 @@ use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
 use crate::metadata::Write;
 
-/// Distinct ids of one person that are asked for, beside the one of the question; who has more is many
-/// people under one id.
+/// Most distinct ids of one person that are looked up, beside the one of the request. More ids mean
+/// that many people share one id.
 pub const IDS_MAX: usize = 100;
 
-/// A hash key to be kept, unless the distinct id has one for the flag.
+/// A hash key to store, unless the distinct id has one for the flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewHashKey {
     /// The project.
     pub project: ProjectId,
-    /// Whose.
+    /// The distinct id.
     pub distinct_id: String,
-    /// For which flag.
+    /// The key of the flag.
     pub flag_key: String,
-    /// What is hashed instead of the distinct id.
+    /// The value that is hashed instead of the distinct id.
     pub hash_key: String,
 }
 
-/// Rows that wait for the next write, each with whom to tell.
+/// Rows that wait for the next write, each with the sender that notifies its caller.
 pub(super) type Waiting = Vec<(Vec<NewHashKey>, oneshot::Sender<()>)>;
 
 impl Metadata {
-    /// The hash keys that were kept for any of these distinct ids, by flag key. Of several for one
-    /// flag the oldest counts. At most [`IDS_MAX`] ids and one are looked at.
+    /// The stored hash keys of any of these distinct ids, by flag key. Of several for one flag the
+    /// oldest is used. At most [`IDS_MAX`] + 1 ids are read.
     ///
     /// # Errors
     ///
@@ -69,27 +69,27 @@ impl Metadata {
         Ok(kept.into_iter().map(|(flag, (_, hash_key))| (flag, hash_key)).collect())
     }
 
-    /// Keeps hash keys; durable when this returns. Requests that wait for the gate are written
-    /// together by whoever gets it first, so that many logins cost one sync.
+    /// Stores hash keys; durable when this returns. Group commit: the first request that gets the
+    /// gate writes the rows of all that wait, so that many logins cost one sync.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Database`]; [`MetadataError::NotKept`] if the write that took these rows
-    /// along failed.
+    /// [`MetadataError::Database`]; [`MetadataError::NotKept`] if the write that contained these
+    /// rows failed.
     pub async fn keep_hash_keys(&self, rows: Vec<NewHashKey>) -> Result<(), MetadataError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.waiting.lock().push((rows, sender));
         let mut write = self.begin().await?;
         let batch = std::mem::take(&mut *self.shared.waiting.lock());
         if batch.is_empty() {
-            // Somebody took the rows along.
+            // Another request has written the rows, or failed to.
             drop(write);
             return receiver.await.map_err(|_| MetadataError::NotKept);
         }
         insert(&mut write, &batch).await?;
         write.commit_unseen().await?;
         for (_, sender) in batch {
-            // Whoever hung up does not want to know.
+            // Fails if the caller hung up.
             let _ = sender.send(());
         }
         receiver.await.map_err(|_| MetadataError::NotKept)

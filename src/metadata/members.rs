@@ -1,4 +1,4 @@
-//! Organizations and their members: who may change what, and the rules of giving rights.
+//! Organizations and their members: levels, and the rules for granting them.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const EMAIL_MAX_CHARS: usize = 254;
 /// The label of the key that a new member starts with, as the first user does.
 pub(super) const FIRST_KEY_LABEL: &str = "First key";
 
-/// Whoever owns projects.
+/// The owner of projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Organization {
     /// Its id.
@@ -42,14 +42,14 @@ pub struct Organization {
     pub created_at: UnixMicros,
 }
 
-/// What a user may do in the organization. Each may what those before may.
+/// The level of a user in the organization. Each includes the rights of the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Reads and writes what projects hold.
+    /// Reads and writes the data of projects.
     Member,
     /// Creates projects, rotates their tokens, manages members.
     Admin,
-    /// Makes owners.
+    /// Appoints owners.
     Owner,
 }
 
@@ -69,18 +69,18 @@ impl Level {
     }
 }
 
-/// A member that is to be.
+/// A client's data for a new member.
 #[derive(Clone, Debug)]
 pub struct NewMember {
     /// First name.
     pub first_name: String,
-    /// Email address; nobody else's.
+    /// Email address; unique.
     pub email: String,
-    /// What the member may do.
+    /// The member's level.
     pub level: Level,
 }
 
-/// Changes to a user by itself; `None` leaves a field as it is.
+/// Changes of a user to itself; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct UserPatch {
     /// Another first name.
@@ -116,8 +116,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for a name or
-    /// address that cannot be, an address that is somebody's, or a level above that of `by`.
+    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for an invalid
+    /// name or address, an address that another user has, or a level above that of `by`.
     pub async fn add_member(
         &self,
         by: UserId,
@@ -175,8 +175,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for a name or
-    /// address that cannot be, or a project of another organization.
+    /// [`MetadataError::NotFound`] without such a user; [`MetadataError::Rejected`] for an invalid
+    /// name or address, or a project of another organization.
     pub async fn update_user(
         &self,
         id: UserId,
@@ -198,7 +198,7 @@ impl Metadata {
             }
         }
         let mut user = stored.as_ref().clone();
-        // A new address is nobody's until it is verified again.
+        // A new address is not verified.
         user.is_email_verified &= patch.email.as_ref().is_none_or(|email| *email == user.email);
         user.first_name = patch.first_name.unwrap_or(user.first_name);
         user.email = patch.email.unwrap_or(user.email);
@@ -206,7 +206,7 @@ impl Metadata {
         self.put_user(write, user).await
     }
 
-    /// Gives the user `id` another level, in the name of `by`.
+    /// Changes the level of the user `id`, in the name of `by`.
     ///
     /// # Errors
     ///
@@ -232,11 +232,11 @@ impl Metadata {
         self.put_user(write, User { level, ..stored.as_ref().clone() }).await
     }
 
-    /// Takes the user `id` out of the organization, and ends its keys and roles, in the name of `by`.
+    /// Removes the user `id` from the organization, with its keys and roles, in the name of `by`.
     ///
     /// # Errors
     ///
-    /// As of [`Metadata::set_level`]; everybody may remove themselves.
+    /// As of [`Metadata::set_level`]; every user may remove itself.
     pub async fn remove_member(&self, by: UserId, id: UserId) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let (by, stored) = members(&write, by, id)?;
@@ -261,7 +261,7 @@ impl Metadata {
         write.commit(next).await
     }
 
-    /// Writes a changed user, and has its keys know.
+    /// Writes a changed user, and updates the user in its keys.
     async fn put_user(&self, mut write: Write, user: User) -> Result<Arc<User>, MetadataError> {
         let user = Arc::new(user);
         rows::update_user(write.connection(), &user, self.now()).await?;
@@ -285,7 +285,7 @@ fn members(write: &Write, by: UserId, id: UserId) -> Result<(Arc<User>, Arc<User
     Ok((Arc::clone(by), Arc::clone(user)))
 }
 
-/// Somebody else must own the organization if `user` ceases to.
+/// Checks that another owner remains if `user` ceases to be one.
 fn check_other_owner(write: &Write, user: &User) -> Result<(), Violation> {
     let is_other = |other: &&Arc<User>| {
         other.id != user.id

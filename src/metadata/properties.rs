@@ -1,8 +1,8 @@
-//! Property definitions: the keys of properties that were seen on events, persons and groups, the
-//! type of their values, and which events had which property.
+//! Property definitions: the keys of properties seen on events, persons and groups, the type of
+//! their values, and which events had which property.
 //!
-//! Ingest reports what it saw through [`Metadata::upsert_definitions`]; how a type is told from a
-//! value is its business. Lists are read in pages, since a project may have very many of both.
+//! Ingest reports what it has seen through [`Metadata::upsert_definitions`], and infers types from
+//! values. Lists are read in pages, because a project may have very many of both.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use uuid::Uuid;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::MetadataError;
-use crate::metadata::definition_room::Beyond;
-use crate::metadata::definition_room::Bounded;
-use crate::metadata::definition_room::Limit;
-use crate::metadata::definition_room::Room;
+use crate::metadata::definition_quota::Bounded;
+use crate::metadata::definition_quota::Limit;
+use crate::metadata::definition_quota::OverQuota;
+use crate::metadata::definition_quota::Room;
 use crate::metadata::disk;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
@@ -26,11 +26,11 @@ const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14
 /// Rows of one `INSERT`: few statements, and far from `SQLite`'s limit of 32,766 parameters.
 const INSERT_ROWS: usize = 256;
 
-/// Most property definitions of a project, of events, persons and groups together. Properties of further
-/// names are stored like all others; they only get no definition.
+/// Quota of property definitions of a project, for events, persons and groups together. Properties
+/// of further names are stored like all others, but get no definition.
 pub const PROPERTY_DEFINITIONS_MAX: u32 = 50_000;
 
-/// Most pairs of event and property of a project; each of the busiest 1000 events may have 500.
+/// Quota of pairs of event and property of a project: 500 for each of the busiest 1,000 events.
 pub const EVENT_PROPERTIES_MAX: u32 = 500_000;
 
 const DEFINITIONS: Bounded = Bounded {
@@ -45,7 +45,7 @@ const PAIRS: Bounded = Bounded {
     max: EVENT_PROPERTIES_MAX,
 };
 
-/// Type of the values of a property, as far as values tell it.
+/// Type of the values of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ValueType {
     /// Text.
@@ -56,7 +56,7 @@ pub enum ValueType {
     Boolean,
     /// Points in time, written as text or as numbers.
     DateTime,
-    /// Spans of time. No value tells it; people say so.
+    /// Durations. Never inferred from values; users set it.
     Duration,
 }
 
@@ -77,7 +77,7 @@ impl ValueType {
     }
 }
 
-/// What a property is a property of.
+/// The object that a property belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PropertyKind {
     /// Events.
@@ -125,16 +125,16 @@ impl PropertyKind {
     }
 }
 
-/// What is known of one property.
+/// The definition of one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyDefinition {
     /// UUIDv5 of project, kind and name.
     pub id: Uuid,
-    /// What it is a property of.
+    /// The kind of object that it belongs to.
     pub kind: PropertyKind,
     /// Its key.
     pub name: String,
-    /// Type of its values; `None` as long as no value told it.
+    /// Type of its values; `None` until a value determines it.
     pub value_type: Option<ValueType>,
     /// Labels: trimmed, lower case, each once.
     pub tags: Vec<String>,
@@ -147,20 +147,20 @@ impl PropertyDefinition {
     }
 }
 
-/// That a property of some key arrived.
+/// A property of this key arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertySeen {
     /// The project.
     pub project: ProjectId,
-    /// What it is a property of.
+    /// The kind of object that it belongs to.
     pub kind: PropertyKind,
     /// Its key.
     pub name: String,
-    /// Type of the value, if it has one. Stays for good if it is the first.
+    /// Type of the value, if it has one. The first type of a property stays.
     pub value_type: Option<ValueType>,
 }
 
-/// That an event of some name had a property of some key.
+/// An event of this name had a property of this key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairSeen {
     /// The project.
@@ -172,8 +172,7 @@ pub struct PairSeen {
 }
 
 impl Metadata {
-    /// Property definitions of a project in an order of the store's own, at most `limit`, those
-    /// behind `after`.
+    /// Property definitions of a project in an internal order, at most `limit`, those after `after`.
     ///
     /// # Errors
     ///
@@ -201,8 +200,7 @@ impl Metadata {
         rows.into_iter().map(read).collect()
     }
 
-    /// Pairs of event name and property key in an order of the store's own, at most `limit`, those
-    /// behind `after`.
+    /// Pairs of event name and property key in an internal order, at most `limit`, those after `after`.
     ///
     /// # Errors
     ///
@@ -263,8 +261,8 @@ fn id(seen: &PropertySeen) -> Uuid {
     Uuid::new_v5(&PROPERTY_NAMESPACE, name.as_bytes())
 }
 
-/// Each property once, with the first type that was seen: PostgreSQL refuses a statement that would
-/// update a row twice. In the order of the unique index.
+/// Each property once, with the first type that was seen, sorted by the unique index. PostgreSQL
+/// rejects a statement that updates a row twice.
 fn unique(seen: &[PropertySeen]) -> Vec<&PropertySeen> {
     let mut unique: BTreeMap<(ProjectId, PropertyKind, &str), &PropertySeen> = BTreeMap::new();
     for seen in seen {
@@ -276,11 +274,11 @@ fn unique(seen: &[PropertySeen]) -> Vec<&PropertySeen> {
     unique.into_values().collect()
 }
 
-/// Those of which there may be a definition: all, unless a project has nearly as many as it may.
-async fn with_room<'s>(
+/// The properties within the quota; known ones are checked only if the quota is nearly used up.
+async fn within_quota<'s>(
     connection: &mut SqliteConnection,
     seen: Vec<&'s PropertySeen>,
-    room: &mut Room,
+    quota: &mut Room,
 ) -> Result<Vec<&'s PropertySeen>, MetadataError> {
     let mut counts: BTreeMap<ProjectId, u32> = BTreeMap::new();
     for one in &seen {
@@ -290,14 +288,14 @@ async fn with_room<'s>(
     let mut kept = Vec::with_capacity(seen.len());
     for one in seen {
         let count = counts.get(&one.project).copied().unwrap_or_default();
-        let is_kept = room.of(connection, DEFINITIONS, one.project).await? >= count
+        let is_kept = quota.of(connection, DEFINITIONS, one.project).await? >= count
             || exists(connection, one).await?
-            || room.take(connection, DEFINITIONS, one.project).await?;
+            || quota.take(connection, DEFINITIONS, one.project).await?;
         if is_kept {
             kept.push(one);
         } else {
             let (project, property) = (one.project, Some(one.name.clone()));
-            room.refuse(Beyond { project, limit: Limit::Properties, event: None, property });
+            quota.refuse(OverQuota { project, limit: Limit::Properties, event: None, property });
         }
     }
     Ok(kept)
@@ -331,9 +329,9 @@ async fn is_paired(
 pub(super) async fn upsert(
     connection: &mut SqliteConnection,
     seen: &[PropertySeen],
-    room: &mut Room,
+    quota: &mut Room,
 ) -> Result<(), MetadataError> {
-    for rows in with_room(connection, unique(seen), room).await?.chunks(INSERT_ROWS) {
+    for rows in within_quota(connection, unique(seen), quota).await?.chunks(INSERT_ROWS) {
         let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
             "INSERT INTO property_definitions
              (id, project_id, kind, group_type_index, name, property_type) ",
@@ -362,18 +360,18 @@ pub(super) async fn upsert(
 pub(super) async fn insert_pairs(
     connection: &mut SqliteConnection,
     seen: &[PairSeen],
-    room: &mut Room,
+    quota: &mut Room,
 ) -> Result<(), MetadataError> {
     let mut kept: Vec<&PairSeen> = Vec::with_capacity(seen.len());
     for pair in seen {
-        // One that is there already takes a place too, but only until the end of the transaction.
-        if room.take(connection, PAIRS, pair.project).await? {
+        // A known pair takes from the quota too, but only until the end of the transaction.
+        if quota.take(connection, PAIRS, pair.project).await? {
             kept.push(pair);
-        } else if !room.has_refused(Limit::Pairs, pair.project)
+        } else if !quota.has_refused(Limit::Pairs, pair.project)
             && !is_paired(connection, pair).await?
         {
             let (event, property) = (Some(pair.event.clone()), Some(pair.property.clone()));
-            room.refuse(Beyond { project: pair.project, limit: Limit::Pairs, event, property });
+            quota.refuse(OverQuota { project: pair.project, limit: Limit::Pairs, event, property });
         }
     }
     for rows in kept.chunks(INSERT_ROWS) {

@@ -1,4 +1,4 @@
-//! Property definitions as people edit them: their type, labels, and [`Notes`] as of events.
+//! Edits of property definitions by users: type, labels, and [`Notes`] as for events.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
-use crate::metadata::definition_notes;
-use crate::metadata::definition_notes::Edit;
-use crate::metadata::definition_notes::Notes;
-use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::annotations;
+use crate::metadata::annotations::Edit;
+use crate::metadata::annotations::Notes;
+use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions::normal_tags;
 use crate::metadata::disk;
 use crate::metadata::properties;
@@ -32,11 +32,11 @@ use crate::metadata::properties::ValueType;
 /// Changes to a property definition; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct PropertyPatch {
-    /// Another type, which no value changes any more; without one the next value tells it.
+    /// Another type, which values do not change any more; with `Some(None)` the next value determines it.
     pub value_type: Option<Option<ValueType>>,
     /// Replaces the labels.
     pub tags: Option<Vec<String>>,
-    /// Changes to the notes.
+    /// Changes to the annotations.
     pub notes: NotesPatch,
 }
 
@@ -60,7 +60,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] if the project has none with this id,
-    /// [`MetadataError::Rejected`] for notes that are against the rules.
+    /// [`MetadataError::Rejected`] for annotations that break a rule.
     pub async fn update_property_definition(
         &self,
         project: ProjectId,
@@ -81,22 +81,22 @@ impl Metadata {
             .bind(id.to_string())
             .execute(write.connection())
             .await?;
-        definition_notes::put(write.connection(), project, id, &notes).await?;
+        annotations::put(write.connection(), project, id, &notes).await?;
         let fields = diff(Scope::PropertyDefinition, &before, &logged(&definition, &notes));
         if !fields.is_empty() {
             let change = change(&definition, Verb::Changed, fields);
             write.log(project, Some(by), change).await?;
         }
         write.commit_unseen().await?;
-        // Who remembers that the type is known would not tell it again.
+        // Invalidates caches of known types, which would not report the type again.
         if value_type.is_none() {
             self.note_forgotten();
         }
         Ok((definition, notes))
     }
 
-    /// Forgets a property definition in the name of the user `by`. It comes back when such a
-    /// property arrives. On which events it was seen stays known.
+    /// Deletes a property definition in the name of the user `by`. The next such property creates
+    /// it again. Its pairs with events stay.
     ///
     /// # Errors
     ///
@@ -113,14 +113,14 @@ impl Metadata {
             .bind(id.to_string())
             .execute(write.connection())
             .await?;
-        definition_notes::forget(write.connection(), id).await?;
+        annotations::forget(write.connection(), id).await?;
         write.log(project, Some(by), change(&definition, Verb::Deleted, Vec::new())).await?;
         write.commit_unseen().await?;
         self.note_forgotten();
         Ok(())
     }
 
-    /// Those of the events `names` on which the property `key` was seen.
+    /// The events among `names` on which the property `key` was seen.
     ///
     /// # Errors
     ///
@@ -175,6 +175,6 @@ async fn by_id(
     .fetch_optional(&mut *connection)
     .await?;
     let definition = properties::read(row.ok_or(MetadataError::NotFound("property definition"))?)?;
-    let notes = definition_notes::of(connection, id).await?;
+    let notes = annotations::of(connection, id).await?;
     Ok((definition, notes))
 }

@@ -1,8 +1,9 @@
-//! When the records of the log took effect on persons, to the minute: what changed after a time is found
-//! by it ([`Metadata::records_since`]), since persons know the record that changed them last, but no time.
+//! Times at which the records of the log took effect on persons, to the minute. Used to find
+//! persons changed after a time ([`Metadata::records_since`]), because a person has the record of
+//! its last change, but no time.
 //!
-//! Ingest notes the first record of each minute before it applies it
-//! ([`Metadata::upsert_definitions`]), so what can be read has its time.
+//! Ingest stores the first record of each minute before it applies the record
+//! ([`Metadata::upsert_definitions`]), so everything that can be read has its time.
 
 use sqlx::SqliteConnection;
 
@@ -12,7 +13,7 @@ use crate::metadata::MetadataError;
 
 const MINUTE_MICROS: i64 = 60_000_000;
 
-/// How long is remembered, in minutes: 400 days, some ten megabytes at worst.
+/// How long times are kept, in minutes: 400 days, up to about ten megabytes.
 const KEPT_MINUTES: i64 = 400 * 24 * 60;
 
 /// The first record of a minute.
@@ -20,12 +21,12 @@ const KEPT_MINUTES: i64 = 400 * 24 * 60;
 pub struct RecordTime {
     /// Minutes since 1970-01-01.
     pub minute: i64,
-    /// The place of the record in the log.
+    /// The log sequence of the record.
     pub sequence: u64,
 }
 
 impl RecordTime {
-    /// That a record takes effect at `at`, which may be the first one of its minute.
+    /// A record that takes effect at `at`; it may be the first one of its minute.
     pub fn new(at: UnixMicros, sequence: u64) -> Self {
         Self { minute: minute_of(at), sequence }
     }
@@ -36,8 +37,8 @@ fn minute_of(at: UnixMicros) -> i64 {
 }
 
 impl Metadata {
-    /// The first record of the minute of `at`, or of a later one. Of longer ago than is remembered 0: all
-    /// records may have been later. If there was none since, one that never comes.
+    /// The sequence of the first record in the minute of `at` or later. 0 if `at` is before the
+    /// kept times, because all records may be later. `u64::MAX` if there is no such record.
     ///
     /// # Errors
     ///
@@ -58,7 +59,7 @@ impl Metadata {
     }
 }
 
-/// Notes times, and forgets those of too long ago.
+/// Stores times, and removes those that are too old.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
     times: &[RecordTime],

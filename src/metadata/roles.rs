@@ -1,6 +1,6 @@
-//! Roles: users with rights to flags, and the flags that a role may change. Not part of the snapshot,
-//! since no hot road asks for them; who may change which flag by them is (`flag_rights`). A role is
-//! of an organization, so the log of each of its projects has what becomes of it.
+//! Roles: users with rights to flags, and the flags that a role may change. Not part of the
+//! snapshot, because no hot path reads them; the resulting rights are (`flag_rights`). A role
+//! belongs to an organization, so its changes are logged in each of its projects.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ mod accesses;
 /// Longest name, in characters; PostHog's column width.
 const NAME_MAX_CHARS: usize = 200;
 
-/// `feature_flags_access_level` of a role that may look.
+/// `feature_flags_access_level` of a role that may view flags.
 pub const CAN_VIEW: i64 = 21;
 
 /// `feature_flags_access_level` of a role that may change every flag.
@@ -50,9 +50,9 @@ pub struct Role {
     pub name: String,
     /// [`CAN_VIEW`] or [`CAN_EDIT`].
     pub feature_flags_access_level: i64,
-    /// Who created it.
+    /// The user who created it.
     pub created_by: Option<i64>,
-    /// When, in microseconds since 1970.
+    /// Time of creation, in microseconds since 1970.
     pub created_at: i64,
 }
 
@@ -65,9 +65,9 @@ pub struct RoleMember {
     pub role: String,
     /// The user.
     pub user_id: i64,
-    /// When, in microseconds since 1970.
+    /// Time at which the user got it, in microseconds since 1970.
     pub joined_at: i64,
-    /// When it last changed, in microseconds since 1970.
+    /// Time of the last change, in microseconds since 1970.
     pub updated_at: i64,
 }
 
@@ -87,12 +87,12 @@ impl Role {
 }
 
 impl Metadata {
-    /// Creates a role in the organization of `by`. Without a level it has that which the organization
-    /// gives its members, or [`CAN_EDIT`].
+    /// Creates a role in the organization of `by`. Without a level it gets the default level of the
+    /// organization, or [`CAN_EDIT`].
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Rejected`] for a bad or taken name, or a level that is none.
+    /// [`MetadataError::Rejected`] for an invalid or taken name, or an unknown level.
     pub async fn create_role(
         &self,
         by: UserId,
@@ -168,7 +168,7 @@ impl Metadata {
         Ok(role)
     }
 
-    /// Removes a role, with its members and its rights, which are logged as taken from it.
+    /// Removes a role, with its members and its rights, whose removal is logged.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Metadata {
         by_id(&mut connection, organization, id).await
     }
 
-    /// Who has a role.
+    /// The members of a role.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a role or user, [`MetadataError::Rejected`] if the
-    /// user has the role.
+    /// user has the role already.
     pub async fn add_role_member(
         &self,
         by: UserId,
@@ -262,7 +262,7 @@ impl Metadata {
         Ok(member)
     }
 
-    /// Takes a role from a user, in the name of `by`.
+    /// Removes a role from a user, in the name of `by`.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl Write {
         by_id(self.connection(), organization, id).await
     }
 
-    /// Takes all roles from a user who leaves; it is logged as done by `by`.
+    /// Removes all roles from a user who leaves; logged as done by `by`.
     pub(super) async fn take_roles(
         &mut self,
         by: UserId,
@@ -323,7 +323,7 @@ async fn by_id(
     role.ok_or(MetadataError::NotFound("role"))
 }
 
-/// The entry of the log about a user who got or lost a role.
+/// The activity entry for a user who got or lost a role.
 fn membership_change(role: &Role, user: &User, is_new: bool) -> Change {
     let email = Some(user.email.as_str());
     let field = json!({
@@ -341,7 +341,7 @@ fn check(name: &str, level: i64) -> Result<(), MetadataError> {
     Ok(check_level("feature_flags_access_level", level)?)
 }
 
-/// Checks a level that stands in the field `name`.
+/// Checks a level in the field `name`.
 pub(super) fn check_level(name: &'static str, level: i64) -> Result<(), Violation> {
     if level == CAN_VIEW || level == CAN_EDIT {
         return Ok(());
@@ -354,7 +354,7 @@ fn taken(error: MetadataError) -> MetadataError {
     disk::unless_taken(error, || Violation::unique("name", detail))
 }
 
-/// A time of a row as clients get it.
+/// A time of a row as the API shows it.
 pub fn shown(micros: i64) -> String {
     UnixMicros(micros).to_rfc3339()
 }

@@ -1,10 +1,10 @@
-//! Changes of flags that are to be made at a time: create, change, list, delete, and make them when
-//! they are due. Who looks when is not here.
+//! Scheduled changes of flags: create, change, list, delete, and apply the due ones. The job that
+//! looks for due changes is not here.
 //!
-//! A change is made by the code that makes a client's, in one transaction with its own end
-//! ([`Metadata::make_due_change`]): it is made once, and whole, whatever happens to the process. It
-//! is made to the flag as it is then, and logged as a change of the user who scheduled it. What the
-//! rules of flags refuse has failed for good; what the database could not do is tried again.
+//! A change is applied like a client's, in one transaction with its own completion
+//! ([`Metadata::make_due_change`]): exactly once and completely, even after a crash. It is applied to the
+//! flag as it is at that time, and logged as a change by the user who scheduled it. A change that breaks a
+//! rule of flags has failed permanently; after a failure of the database it is retried.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,10 +32,10 @@ mod operation;
 mod rows;
 mod timing;
 
-/// Times that a change is tried; PostHog's number.
+/// Attempts for a change; PostHog's number.
 const ATTEMPTS_MAX: i64 = 5;
 
-/// Time before a change is tried again.
+/// Time before the next attempt.
 const RETRY_PAUSE: Duration = Duration::from_mins(1);
 
 /// Longest cron expression, in characters; far more than five fields need.
@@ -58,44 +58,44 @@ pub struct ScheduledChange {
     pub id: ScheduleId,
     /// The project that it belongs to.
     pub project: ProjectId,
-    /// The flag that it changes, which may be gone.
+    /// The flag that it changes, which may be deleted.
     pub flag: FlagId,
     /// `{"operation": "update_status" | "add_release_condition" | "update_variants", "value"}`.
     pub payload: Value,
-    /// When it is made.
+    /// The times of the change.
     pub timing: Timing,
     /// The time zone of a cron expression: that of the project when the change was scheduled.
     pub timezone: String,
-    /// When it was made, or failed, for the last time; `None` while it is still to be made.
+    /// Time at which it was finally applied or failed; `None` while it is pending.
     pub executed_at: Option<UnixMicros>,
-    /// When a recurring one was made last.
+    /// Time at which a recurring one was last applied.
     pub last_executed_at: Option<UnixMicros>,
-    /// Why it failed last, in words for people.
+    /// The error of the last failure, in words for people.
     pub failure_reason: Option<String>,
-    /// How often it failed.
+    /// Number of failures.
     pub failure_count: i64,
-    /// After a failure: when it is tried again.
+    /// After a failure: time of the next attempt.
     pub not_before: Option<UnixMicros>,
-    /// Who scheduled it, and in whose name it is made.
+    /// The user who scheduled it, in whose name it is applied.
     pub created_by: UserId,
-    /// When it was scheduled.
+    /// Time at which it was scheduled.
     pub created_at: UnixMicros,
-    /// When it last changed.
+    /// Time of the last update.
     pub updated_at: UnixMicros,
 }
 
-/// What a client says of a change that it schedules.
+/// A client's data for a new scheduled change.
 #[derive(Clone, Debug)]
 pub struct NewSchedule {
     /// The flag.
     pub flag: FlagId,
     /// See [`ScheduledChange`].
     pub payload: Value,
-    /// When.
+    /// The times of the change.
     pub timing: Timing,
 }
 
-/// Changes to a scheduled change; `None` leaves a field as it is, `Some(None)` empties it.
+/// Changes to a scheduled change; `None` leaves a field unchanged, `Some(None)` empties it.
 #[derive(Clone, Debug, Default)]
 pub struct SchedulePatch {
     /// See [`ScheduledChange`].
@@ -112,16 +112,16 @@ pub struct SchedulePatch {
     pub end_date: Option<Option<UnixMicros>>,
 }
 
-/// What became of a change that was due.
+/// The outcome of a due change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was made.
+    /// It was applied.
     Made,
-    /// It will not be made any more: its end had come, or it was taken back meanwhile.
+    /// It is finished without being applied: its end has passed, or it was removed meanwhile.
     Over,
-    /// It failed and is tried again.
+    /// It failed and will be retried.
     Retried,
-    /// It failed for good.
+    /// It failed permanently.
     Failed,
 }
 
@@ -131,8 +131,8 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`]
-    /// without such a flag that is not deleted, for a payload that says nothing, and for times that
-    /// do not go together; [`MetadataError::Forbidden`] if the user may not change the flag.
+    /// without such a flag that is not deleted, for an invalid payload, and for times that
+    /// contradict each other; [`MetadataError::Forbidden`] if the user may not change the flag.
     pub async fn schedule(
         &self,
         project: ProjectId,
@@ -143,7 +143,7 @@ impl Metadata {
         self.insert_schedule(project, user, new).await
     }
 
-    /// Schedules what is scheduled for another flag, which may be paused.
+    /// Copies a scheduled change to another flag; it may be paused.
     ///
     /// # Errors
     ///
@@ -193,13 +193,13 @@ impl Metadata {
         Ok(change)
     }
 
-    /// Changes what is scheduled, in the name of `user`. It is still made in the name of who scheduled
-    /// it.
+    /// Changes a scheduled change, in the name of `user`. It is still applied in the name of the
+    /// user who scheduled it.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a change in the project, [`MetadataError::Rejected`]
-    /// and [`MetadataError::Forbidden`] as for [`Metadata::schedule`], and if it was made already.
+    /// [`MetadataError::NotFound`] without such a change in the project, [`MetadataError::Rejected`] and
+    /// [`MetadataError::Forbidden`] as for [`Metadata::schedule`], and if it was applied already.
     pub async fn reschedule(
         &self,
         project: ProjectId,
@@ -234,7 +234,7 @@ impl Metadata {
         Ok(change)
     }
 
-    /// Takes a scheduled change back, or removes one that was made, in the name of `user`.
+    /// Cancels a scheduled change, or removes one that was applied, in the name of `user`.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Metadata {
         of_project(rows::by_id(&mut connection, id).await?, project)
     }
 
-    /// How many changes of a project, or of one of its flags, there are, made or not, and the `limit`
+    /// The number of changes of a project, or of one of its flags, pending or not, and the `limit`
     /// after the first `offset`, in the order in which they were scheduled.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl Metadata {
         rows::page(&mut connection, (project, flag), limit, offset).await
     }
 
-    /// The changes of a flag that are still to be made, paused ones included.
+    /// The pending changes of a flag, including paused ones.
     ///
     /// # Errors
     ///
@@ -297,8 +297,8 @@ impl Metadata {
         rows::pending(&mut connection, flag).await
     }
 
-    /// The changes that are due, at most `limit`, the one that waits longest first. Costs one look at
-    /// an index if there are none.
+    /// The due changes, at most `limit`, the longest overdue first. Costs one index look-up if
+    /// there are none.
     ///
     /// # Errors
     ///
@@ -308,11 +308,11 @@ impl Metadata {
         rows::due(&mut connection, self.now(), i64::from(limit)).await
     }
 
-    /// Makes a change that is due, or notes why it cannot be made.
+    /// Applies a due change, or records why it failed.
     ///
     /// # Errors
     ///
-    /// The database fails so that not even that can be noted; the change stays due.
+    /// If the database fails so that the failure cannot be recorded either; the change stays due.
     pub async fn make_due_change(&self, id: ScheduleId) -> Result<Outcome, MetadataError> {
         match self.make(id).await {
             Ok(outcome) => Ok(outcome),
@@ -320,11 +320,11 @@ impl Metadata {
         }
     }
 
-    /// Makes the change and notes that, in one transaction.
+    /// Applies the change and records that, in one transaction.
     async fn make(&self, id: ScheduleId) -> Result<Outcome, MetadataError> {
         let mut write = self.begin().await?;
         let now = self.now();
-        // As it is now: somebody may have been faster than we.
+        // Read again: another task may have applied it meanwhile.
         let change = rows::by_id(write.connection(), id).await?;
         let Some(mut change) = change.filter(|change| change.is_due(now)) else {
             return Ok(Outcome::Over);
@@ -366,7 +366,7 @@ impl Metadata {
 }
 
 impl Write {
-    /// Checks that the user may change the flag, which may be deleted. Whether it is live.
+    /// Checks that the user may change the flag, which may be deleted. Returns whether it is live.
     async fn check_editor_of(
         &mut self,
         user: UserId,
@@ -374,7 +374,7 @@ impl Write {
     ) -> Result<bool, MetadataError> {
         match flags::rows::by_id(self.connection(), project, flag).await? {
             Some(flag) => self.check_editor(user, &flag).map(|()| !flag.deleted),
-            // Gone for good, and so are the rights to it.
+            // Permanently removed, and so are the rights to it.
             None => Ok(false),
         }
     }
@@ -394,7 +394,7 @@ impl ScheduledChange {
         self.executed_at.is_none() && !is_paused && self.timing.scheduled_at <= now
     }
 
-    /// What the log of changes says of the cause.
+    /// The `trigger` of the activity entry.
     fn trigger(&self) -> Value {
         json!({
             "job_type": "scheduled_change",
@@ -403,7 +403,7 @@ impl ScheduledChange {
         })
     }
 
-    /// Notes that it was made at `now`, and when it is made again.
+    /// Records that it was applied at `now`, and when it is due again.
     fn done(&mut self, now: UnixMicros) {
         self.failure_reason = None;
         self.failure_count = 0;
@@ -416,7 +416,7 @@ impl ScheduledChange {
         }
     }
 
-    /// Notes that it failed at `now`, in PostHog's words.
+    /// Records that it failed at `now`, in PostHog's words.
     fn failed(&mut self, now: UnixMicros, error: &MetadataError) -> Outcome {
         self.updated_at = now;
         self.failure_count = self.failure_count.saturating_add(1);

@@ -1,5 +1,5 @@
-//! Tokens and keys: made from random bytes, checked, hashed, masked. Pure; the caller brings the
-//! randomness.
+//! Tokens and keys: generated from random bytes, checked, hashed, masked. Pure; the caller passes
+//! the random bytes.
 
 use std::fmt;
 use std::fmt::Write;
@@ -11,29 +11,29 @@ use uuid::Uuid;
 
 use crate::metadata::MetadataError;
 
-/// What a project token starts with, as in PostHog.
+/// Prefix of a project token, as in PostHog.
 const PROJECT_PREFIX: &str = "phc_";
 
-/// What a personal key starts with, as in PostHog.
+/// Prefix of a personal key, as in PostHog.
 const PERSONAL_PREFIX: &str = "phx_";
 
-/// What the secret key of a project starts with, as in PostHog.
+/// Prefix of the secret key of a project, as in PostHog.
 const SECRET_PREFIX: &str = "phs_";
 
-/// Digits of a generated secret: 62^43 > 2^256, so 43 hold all of 32 bytes.
+/// Digits of a generated secret: 62^43 > 2^256, so 43 digits hold 32 bytes.
 const DIGITS: usize = 43;
 
-/// Shortest and longest token that an operator may fix, in bytes. It is no secret, but who guesses it
-/// can send events; and one that names the project, such as `shop`, is guessed.
+/// Shortest and longest token in the settings, in bytes. It is public, but anyone who guesses it
+/// can send events; and one that names the project, such as `shop`, can be guessed.
 const TOKEN_MIN_BYTES: usize = 12;
 const TOKEN_MAX_BYTES: usize = 64;
 
-/// Shortest and longest key value that an operator may fix, in bytes. 32 hexadecimal digits are 128 bits,
-/// which nobody guesses (`openssl rand -hex 16`). The longest is far below any limit on headers.
+/// Shortest and longest key value in the settings, in bytes. 32 hexadecimal digits are 128 bits,
+/// which cannot be guessed (`openssl rand -hex 16`). The longest is far below any limit on headers.
 const KEY_MIN_BYTES: usize = 32;
 const KEY_MAX_BYTES: usize = 256;
 
-/// 32 bytes that nobody can guess. Everything secret that one call makes comes from one of these.
+/// 32 unpredictable bytes. All secrets that one call generates are derived from one seed.
 #[derive(Clone)]
 pub struct Seed([u8; 32]);
 
@@ -65,7 +65,7 @@ impl Seed {
         base62(self.derive("distinct id"))
     }
 
-    /// A random (version 4) UUID, another one for every `purpose`.
+    /// A random (version 4) UUID, different for every `purpose`.
     pub(super) fn uuid(&self, purpose: &str) -> Uuid {
         let mut bytes = [0; 16];
         for (to, from) in bytes.iter_mut().zip(self.derive(purpose)) {
@@ -74,7 +74,7 @@ impl Seed {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// Independent bytes for every `purpose`: none tells anything about another.
+    /// Independent bytes for every `purpose`: none reveals another.
     fn derive(&self, purpose: &str) -> [u8; 32] {
         Sha256::new().chain_update(self.0).chain_update(purpose).finalize().into()
     }
@@ -86,9 +86,9 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The SHA-256 of a key's value: what is stored of it, and what it is found by.
+/// The SHA-256 of a key's value: it is stored and looked up instead of the value.
 ///
-/// The look-up compares hashes, so its time tells nothing about how much of a guess was right.
+/// The look-up compares hashes, so its time does not reveal how much of a guess was right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
@@ -120,7 +120,7 @@ impl KeyHash {
     }
 }
 
-/// What may be shown of a key's value: `phx_...abcd`, or stars if it is too short to show a part.
+/// The displayed part of a key's value: `phx_...abcd`, or stars if it is too short to show a part.
 pub(super) fn mask(value: &str) -> String {
     // Rule of PostHog's `mask_key_value`.
     match (value.get(..4), value.len().checked_sub(4).and_then(|start| value.get(start..))) {
@@ -129,7 +129,7 @@ pub(super) fn mask(value: &str) -> String {
     }
 }
 
-/// Checks a project token that the operator fixed.
+/// Checks a project token from the settings.
 pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
     let problem = if token.len() < TOKEN_MIN_BYTES {
         "is shorter than 12 bytes, and could be guessed"
@@ -145,7 +145,7 @@ pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
     Err(MetadataError::Setting { setting: "the project API key", problem })
 }
 
-/// Checks the value of a personal key that the operator fixed. It has to fit in a header.
+/// Checks the value of a personal key from the settings. It must fit in a header.
 pub(super) fn check_key(value: &str) -> Result<(), MetadataError> {
     let problem = if value.len() < KEY_MIN_BYTES {
         "is shorter than 32 bytes, and could be guessed (`openssl rand -hex 16` makes one)"
@@ -161,7 +161,7 @@ pub(super) fn check_key(value: &str) -> Result<(), MetadataError> {
     Err(MetadataError::Setting { setting: "the personal API key", problem })
 }
 
-/// The number that `bytes` spell, most significant first, with [`DIGITS`] digits of base 62.
+/// Encodes `bytes`, a number with the most significant byte first, as [`DIGITS`] digits of base 62.
 fn base62(bytes: [u8; 32]) -> String {
     let mut number = bytes;
     let mut digits: Vec<char> = (0..DIGITS).map(|_| digit(divide_by_62(&mut number))).collect();

@@ -1,7 +1,7 @@
-//! Everything that hot roads ask of the metadata, frozen at one moment: [`Snapshot`].
+//! [`Snapshot`]: an immutable copy of all metadata that hot paths read.
 //!
-//! A snapshot is never changed once published. A write clones it, which copies maps of `Arc`s, puts
-//! in what it changed, and publishes the copy; the parts that did not change are shared.
+//! A snapshot never changes once published. A write clones it, which copies maps of `Arc`s, applies
+//! its changes, and publishes the copy; unchanged parts are shared.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -48,13 +48,13 @@ pub struct Snapshot {
     keys: HashMap<KeyHash, Arc<PersonalKey>>,
     /// Flags that are not deleted, newest first. A project without flags may be absent.
     flags: HashMap<ProjectId, Arc<[Arc<StoredFlag>]>>,
-    /// The same flags, ready to be evaluated.
+    /// The same flags, parsed for evaluation.
     flag_sets: HashMap<ProjectId, Arc<FlagSet>>,
     /// Cohorts that are not deleted, newest first. A project without cohorts may be absent.
     cohorts: HashMap<ProjectId, Arc<[Arc<StoredCohort>]>>,
-    /// The same cohorts, ready to be asked. As flag sets, for projects that have some.
+    /// The same cohorts, parsed for evaluation. As flag sets, only of projects that have some.
     cohort_sets: HashMap<ProjectId, Arc<CohortSet>>,
-    /// What the flags of a project share, where it is not the default.
+    /// Settings shared by the flags of a project, where they are not the default.
     flag_settings: HashMap<ProjectId, Arc<FlagSettings>>,
     /// Replaced whenever anything changes that definitions for local evaluation contain.
     revisions: HashMap<ProjectId, Arc<Revision>>,
@@ -65,12 +65,12 @@ pub struct Snapshot {
     flag_rights: Arc<FlagRights>,
 }
 
-/// Stands for one state of a project's flags, cohorts and group types: another `Arc` for another
-/// state, so that what was made from one can be told from what was made from another.
+/// Identifies one state of a project's flags, cohorts and group types, by the address of its `Arc`.
+/// Caches compare it to detect a change.
 #[derive(Debug)]
 pub struct Revision;
 
-/// Flag sets and cohort sets follow from flags and cohorts.
+/// Flag sets and cohort sets are derived from flags and cohorts.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.organizations == other.organizations
@@ -134,7 +134,7 @@ impl Snapshot {
         self.group_types.get(&project).map_or(&[], |names| names)
     }
 
-    /// The flags of a project, ready to be evaluated; `None` if it has none.
+    /// The flags of a project, parsed for evaluation; `None` if it has none.
     pub fn flag_set(&self, project: ProjectId) -> Option<&Arc<FlagSet>> {
         self.flag_sets.get(&project)
     }
@@ -149,7 +149,7 @@ impl Snapshot {
         self.cohorts(project).iter().find(|cohort| cohort.id == id)
     }
 
-    /// The cohorts of a project, ready to be asked.
+    /// The cohorts of a project, parsed for evaluation.
     pub fn cohort_set(&self, project: ProjectId) -> Option<&Arc<CohortSet>> {
         self.cohort_sets.get(&project)
     }
@@ -164,18 +164,17 @@ impl Snapshot {
         self.features(flag.project).iter().find(|feature| feature.flag == flag.id)
     }
 
-    /// What the flags of a project share.
+    /// The settings shared by the flags of a project.
     pub fn flag_settings(&self, project: ProjectId) -> Option<&Arc<FlagSettings>> {
         self.flag_settings.get(&project)
     }
 
-    /// Stands for the state of the project's flags, cohorts and group types; `None` if it never had
-    /// any.
+    /// Identifies the state of the project's flags, cohorts and group types; `None` if it never had any.
     pub fn revision(&self, project: ProjectId) -> Option<&Arc<Revision>> {
         self.revisions.get(&project)
     }
 
-    /// Whether SDKs may say less of the calls of a project's flags.
+    /// Whether SDKs may leave details out of the call events of a project's flags.
     pub fn has_minimal_called_events(&self, project: ProjectId) -> bool {
         self.flag_settings(project).is_some_and(|settings| settings.minimal_called_events)
     }
@@ -207,7 +206,7 @@ impl Snapshot {
         for settings in flag_settings::all(connection).await? {
             snapshot.flag_settings.insert(settings.project, Arc::new(settings));
         }
-        // After the settings, by which they are read.
+        // After the settings, which determine how they are parsed.
         for (project, cohorts) in by_project(cohorts::rows::live(connection).await?) {
             snapshot.put_cohorts(project, cohorts);
         }
@@ -269,19 +268,19 @@ impl Snapshot {
         self.keys.remove(&hash);
     }
 
-    /// Adds a group type behind those that the project has.
+    /// Adds a group type after those of the project.
     pub(super) fn put_group_type(&mut self, project: ProjectId, name: String) {
         let names = self.group_types(project).iter().cloned().chain([name]);
         self.group_types.insert(project, names.collect());
         self.revise(project);
     }
 
-    /// Adds a flag or replaces the one with its id; takes it out if it is deleted.
+    /// Adds a flag or replaces the one with its id; removes it if it is deleted.
     pub(super) fn put_flag(&mut self, flag: Arc<StoredFlag>) {
         self.put_flags(flag.project, with(self.flags(flag.project), flag));
     }
 
-    /// Replaces flags of one project that are there, all at once.
+    /// Replaces existing flags of one project, all at once.
     pub(super) fn change_flags(&mut self, project: ProjectId, changed: &[Arc<StoredFlag>]) {
         if changed.is_empty() {
             return;
@@ -293,7 +292,7 @@ impl Snapshot {
         self.put_flags(project, flags);
     }
 
-    /// Adds a cohort or replaces the one with its id; takes it out if it is deleted.
+    /// Adds a cohort or replaces the one with its id; removes it if it is deleted.
     pub(super) fn put_cohort(&mut self, cohort: Arc<StoredCohort>) {
         self.put_cohorts(cohort.project, with(self.cohorts(cohort.project), cohort));
     }
@@ -317,8 +316,8 @@ impl Snapshot {
         }
     }
 
-    /// Replaces a cohort of which nothing changed but how many members were counted. No flag has another
-    /// value for it, so the project keeps its set and its [`Revision`].
+    /// Replaces a cohort of which only the count of members changed. No flag evaluates differently
+    /// by it, so the project keeps its set and its [`Revision`].
     pub(super) fn put_counted(&mut self, cohort: Arc<StoredCohort>) {
         let (project, counted) = (cohort.project, with(self.cohorts(cohort.project), cohort));
         self.cohorts.insert(project, counted.into());
@@ -341,7 +340,7 @@ impl Snapshot {
         self.cohorts.insert(project, cohorts.into());
     }
 
-    /// Replaces the settings, by which flags and cohorts are read again.
+    /// Replaces the settings, and parses flags and cohorts again.
     pub(super) fn put_flag_settings(&mut self, settings: FlagSettings) {
         let project = settings.project;
         self.flag_settings.insert(project, Arc::new(settings));
@@ -379,9 +378,9 @@ fn entry(flag: &StoredFlag, matching: Matching) -> Entry {
     })
 }
 
-/// What a project lists, the newest first.
+/// An object that lists of a project contain, newest first.
 trait Listed {
-    /// The project, what tells it apart there, and when it was created.
+    /// The project, its id within it, and its time of creation.
     fn place(&self) -> (ProjectId, i64, UnixMicros);
 
     /// Whether lists leave it out.
@@ -424,7 +423,7 @@ fn by_project<T: Listed>(all: Vec<T>) -> HashMap<ProjectId, Vec<Arc<T>>> {
     lists
 }
 
-/// A list with `new` in place of what has its id; without it if it is deleted.
+/// The list with `new` in place of the object with its id; without that if `new` is deleted.
 fn with<T: Listed>(list: &[Arc<T>], new: Arc<T>) -> Vec<Arc<T>> {
     let others = list.iter().filter(|other| other.place().1 != new.place().1);
     let mut list: Vec<Arc<T>> = others.cloned().collect();

@@ -1,4 +1,4 @@
-//! The store as a whole: what is written is there, before and after a restart, and in the snapshot.
+//! Tests of the metadata store: writes are visible, before and after a restart, and in the snapshot.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::ProjectPatch;
-use crate::metadata::first_start::FirstStart;
+use crate::metadata::bootstrap::FirstStart;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
@@ -20,11 +20,11 @@ use crate::metadata::secrets::Seed;
 
 mod accounts;
 mod activity;
+mod bootstrap;
 mod cohorts;
 mod definitions;
 mod early_access;
 mod event_usage;
-mod first_start;
 mod flag_calls;
 mod flags;
 mod opening;
@@ -38,7 +38,7 @@ const START: UnixMicros = UnixMicros(1_700_000_000_000_000);
 const PROJECT: ProjectId = ProjectId(1);
 const USER: UserId = UserId(1);
 
-/// A store in a directory of its own.
+/// A store in its own directory.
 struct Bench {
     directory: tempfile::TempDir,
     clock: Clock,
@@ -55,10 +55,10 @@ impl Bench {
         Self { directory, clock, metadata }
     }
 
-    /// A store after its first start.
+    /// A store after its bootstrap.
     async fn started() -> Self {
         let bench = Self::empty().await;
-        bench.metadata.first_start(FirstStart::default(), &seed(1)).await.expect("first start");
+        bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("first start");
         bench
     }
 
@@ -66,7 +66,7 @@ impl Bench {
         self.directory.path().join("metadata.db")
     }
 
-    /// A second handle, as another process has one.
+    /// A second handle, like that of another process.
     async fn other(&self) -> Metadata {
         Metadata::open(&self.path(), self.clock.clone()).await.expect("open")
     }

@@ -1,9 +1,8 @@
-//! Ingestion warnings: what ingestion did otherwise than the sender of an event may have meant,
-//! counted by kind and day, with the newest few samples of each.
+//! Ingestion warnings: cases in which ingest changed or ignored data of an event, counted by kind
+//! and day, with the newest few samples of each.
 //!
-//! They are statistics: ingest gathers them in memory and adds them here every few seconds
-//! ([`Metadata::add_warnings`]), so a crash may lose the last ones. What the kinds are is ingest's
-//! business.
+//! They are statistics: ingest accumulates them in memory and adds them here every few seconds
+//! ([`Metadata::add_warnings`]), so a crash may lose the last ones. Ingest defines the kinds.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -21,29 +20,29 @@ pub const SAMPLES_MAX: usize = 5;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// One warning as it happened.
+/// One warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarningSample {
-    /// When.
+    /// Time of the warning.
     pub at: UnixMicros,
-    /// Which event, and what about it. The maker bounds its size.
+    /// The event, and details. Its size is bounded by its producer.
     pub details: Map<String, Value>,
 }
 
 /// The warnings of one kind on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayOfWarnings {
-    /// Whose events.
+    /// The project of the events.
     pub project: ProjectId,
-    /// What, as in `cannot_merge_already_identified`.
+    /// The kind, such as `cannot_merge_already_identified`.
     pub kind: String,
     /// Days since 1970-01-01.
     pub day: i64,
-    /// How many.
+    /// Number of warnings.
     pub count: u64,
-    /// The first of them.
+    /// Time of the first warning.
     pub first_seen_at: UnixMicros,
-    /// The last of them.
+    /// Time of the last warning.
     pub last_seen_at: UnixMicros,
     /// The newest few, newest first.
     pub samples: Vec<WarningSample>,
@@ -55,7 +54,7 @@ impl DayOfWarnings {
         at.0.div_euclid(DAY_MICROS)
     }
 
-    /// Adds what is known of the same kind and day from elsewhere.
+    /// Adds other warnings of the same kind and day.
     pub fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.first_seen_at = self.first_seen_at.min(other.first_seen_at);
@@ -83,7 +82,7 @@ impl Metadata {
         write.commit_unseen().await
     }
 
-    /// All warnings that are kept of a project, those of the last days first.
+    /// All stored warnings of a project, latest days first.
     ///
     /// # Errors
     ///
@@ -99,7 +98,7 @@ impl Metadata {
         rows.into_iter().map(DayOfWarnings::try_from).collect()
     }
 
-    /// Removes the warnings of all days that were over before `before`. Returns how many rows.
+    /// Removes the warnings of all days that ended before `before`. Returns the number of rows.
     ///
     /// # Errors
     ///
@@ -152,7 +151,7 @@ async fn add(connection: &mut SqliteConnection, new: DayOfWarnings) -> Result<()
     Ok(())
 }
 
-/// Samples as the store and SQL have them: `[{"at": microseconds, "details": {...}}, ...]`.
+/// Samples as stored and as SQL returns them: `[{"at": microseconds, "details": {...}}, ...]`.
 pub fn samples_json(samples: &[WarningSample]) -> String {
     let json = |sample: &WarningSample| json!({"at": sample.at.0, "details": sample.details});
     Value::Array(samples.iter().map(json).collect()).to_string()

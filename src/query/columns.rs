@@ -2,22 +2,22 @@
 //! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
 //! A column is read when it is asked for first, of most persons from a file that has only that property
-//! (`shelves`), and of all others from their rows in the identity store; each question brings it up to
-//! date with the persons who changed since the one before ([`Watch`]), so an answer is that of the store
+//! (`file_sets`), and of all others from their rows in the identity store; each question brings it up to
+//! date with the persons who changed since the one before ([`ChangeFeed`]), so an answer is that of the store
 //! at one moment. All columns together stay within a setting: the one that was asked longest ago goes
 //! first. One that does not fit is refused for some time, so that its questions look at the files, piece
 //! by piece ([`Pieces`]), or at the rows, and so is one that others push out again and again.
 //!
-//! [`Watch`]: crate::identity::watch::Watch
+//! [`ChangeFeed`]: crate::identity::change_feed::ChangeFeed
 
 mod build;
 mod chunk;
 mod column;
+mod file_set;
+mod file_sets;
 mod pieces;
 mod record;
 mod select;
-mod shelf;
-mod shelves;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -44,22 +44,22 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
 use crate::query::QueryError;
-use crate::query::columns::shelf::Stock;
-use crate::query::columns::shelves::ShelfError;
-use crate::query::columns::shelves::Shelves;
+use crate::query::columns::file_set::Stock;
+use crate::query::columns::file_sets::FileSets;
+use crate::query::columns::file_sets::ShelfError;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
 
 pub(super) use crate::query::columns::build::Asker;
+pub(super) use crate::query::columns::file_set::Piece;
+pub(super) use crate::query::columns::file_sets::Asked as AskedBefore;
+pub(super) use crate::query::columns::file_sets::FileLimits;
+pub(super) use crate::query::columns::file_sets::PERSONS;
+pub use crate::query::columns::file_sets::Step;
 pub(super) use crate::query::columns::pieces::Pieces;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
 pub(super) use crate::query::columns::select::along;
-pub(super) use crate::query::columns::shelf::Piece;
-pub(super) use crate::query::columns::shelves::Asked as AskedBefore;
-pub(super) use crate::query::columns::shelves::FileLimits;
-pub(super) use crate::query::columns::shelves::PERSONS;
-pub use crate::query::columns::shelves::Step;
 pub(super) use crate::query::columns::table::Refusal;
 
 /// Columns that are remembered because they do not fit or were pushed out.
@@ -92,7 +92,7 @@ pub(super) struct Columns {
     pushed: Mutex<BTreeMap<Name, u64>>,
     questions: AtomicU64,
     /// What is on disk, if anything is to be.
-    shelves: Option<Shelves>,
+    file_sets: Option<FileSets>,
     /// One set of columns is read at a time.
     turn: tokio::sync::Mutex<()>,
     /// Ends what is being read.
@@ -110,7 +110,7 @@ impl Columns {
             refused: Mutex::default(),
             pushed: Mutex::default(),
             questions: AtomicU64::new(1),
-            shelves: None,
+            file_sets: None,
             turn: tokio::sync::Mutex::new(()),
             stop: AtomicBool::new(false),
         }
@@ -131,8 +131,8 @@ impl Columns {
             // Files that nothing is read from would be stale for ever.
             limits.bytes_max = 0;
         }
-        let (shelves, asked) = Shelves::open(directory, limits, identities)?;
-        Ok((Self { shelves: Some(shelves), ..Self::new(bytes_max) }, asked))
+        let (file_sets, asked) = FileSets::open(directory, limits, identities)?;
+        Ok((Self { file_sets: Some(file_sets), ..Self::new(bytes_max) }, asked))
     }
 
     /// Makes or renews one file of these projects, if one is worth it. They are all there are: files of
@@ -147,8 +147,8 @@ impl Columns {
         projects: &[ProjectId],
         now: UnixMicros,
     ) -> Result<Step, QueryError> {
-        let Some(shelves) = &self.shelves else { return Ok(Step::None) };
-        shelves.step(identities, projects, now, &self.stop).map_err(|error| match error {
+        let Some(file_sets) = &self.file_sets else { return Ok(Step::None) };
+        file_sets.step(identities, projects, now, &self.stop).map_err(|error| match error {
             ShelfError::Identity(error) => error.into(),
             ShelfError::Chunk(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -160,7 +160,7 @@ impl Columns {
 
     /// Bytes of files.
     pub(super) fn disk_bytes(&self) -> u64 {
-        self.shelves.as_ref().map_or(0, Shelves::bytes)
+        self.file_sets.as_ref().map_or(0, FileSets::bytes)
     }
 
     /// Notes what is on disk and what is in memory for the next start; nothing may change any more.
@@ -169,19 +169,19 @@ impl Columns {
     ///
     /// The disk failed; then the next start begins anew.
     pub(super) fn close(&self, now: UnixMicros) -> io::Result<()> {
-        let Some(shelves) = &self.shelves else { return Ok(()) };
+        let Some(file_sets) = &self.file_sets else { return Ok(()) };
         let tables = self.tables.lock().clone();
         let asked = tables.iter().map(|(project, table)| {
             (*project, table.read().rows.columns.keys().cloned().collect())
         });
-        shelves.close(&asked.collect(), now)
+        file_sets.close(&asked.collect(), now)
     }
 
     /// What there is on disk of a project, and a view of now.
     fn stock(&self, identities: &Identities, project: ProjectId) -> Result<Stock, IdentityError> {
-        match &self.shelves {
-            Some(shelves) => shelves.stock(identities, project),
-            None => Ok(shelf::bare(identities, project)),
+        match &self.file_sets {
+            Some(file_sets) => file_sets.stock(identities, project),
+            None => Ok(file_set::bare(identities, project)),
         }
     }
 
@@ -255,7 +255,7 @@ impl Columns {
     /// Files of a project.
     #[cfg(test)]
     pub(super) fn chunks(&self, project: ProjectId) -> usize {
-        self.shelves.as_ref().map_or(0, |shelves| shelves.len(project))
+        self.file_sets.as_ref().map_or(0, |file_sets| file_sets.len(project))
     }
 
     /// Forgets what is in memory.

@@ -13,10 +13,7 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::memory::MemorySourceConfig;
-use datafusion::common::ColumnStatistics;
-use datafusion::common::ScalarValue;
-use datafusion::common::Statistics;
-use datafusion::common::stats::Precision;
+use datafusion::common::DFSchema;
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
@@ -37,6 +34,7 @@ use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::TableProviderFilterPushDown;
 use datafusion::logical_expr::TableType;
 use datafusion::logical_expr::Volatility;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -48,12 +46,13 @@ use crate::identity::IdentityError;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::deleted;
+use crate::query::pruning;
+use crate::query::row_filter::is_row_filter;
 use crate::query::scoped;
 use crate::query::scoped::PROJECT;
 use crate::query::scoped::Scope;
 use crate::query::scoped::ScopedExec;
 use crate::storage::delta::DataFile;
-use crate::storage::delta::stats::Value;
 use crate::storage::rows::Rows;
 use crate::storage::store::Snapshot;
 use crate::storage::store::Store;
@@ -113,6 +112,15 @@ pub fn view(
     Ok(Arc::new(ViewTable::new(plan, None)))
 }
 
+/// What is read of the files.
+struct FileScan {
+    /// Those that may have rows of the query.
+    files: Vec<Arc<DataFile>>,
+    /// Filters that are applied while files are read, so that of other rows no other column is decoded. A
+    /// filter operator above [`ScopedExec`] applies them again.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+}
+
 /// A project's events of one snapshot, with the persons that they were stored with.
 #[derive(Debug)]
 struct Events {
@@ -140,7 +148,7 @@ impl TableProvider for Events {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // The engine filters again above; Parquet prunes files, row groups and pages.
+        // A filter operator above decides; here filters prune files, row groups, pages and rows.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -148,7 +156,7 @@ impl TableProvider for Events {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wanted = match projection {
@@ -164,18 +172,35 @@ impl TableProvider for Events {
                 columns.push(at);
             }
         }
-        let rows = self.rows(state, &columns)?;
+        let rows = self.rows(state, &columns, self.file_scan(state, filters)?)?;
         Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), width, limit)?))
     }
 }
 
 impl Events {
+    /// The files to be read, and by what. A filter without a physical form is left to the operators above.
+    fn file_scan(&self, state: &dyn Session, filters: &[Expr]) -> Result<FileScan> {
+        let table = self.stored.table_schema();
+        let schema = DFSchema::try_from(Arc::clone(table))?;
+        let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema).ok();
+        let mut filters: Vec<_> = filters.iter().filter_map(physical).collect();
+        let files = &self.snapshot.version.files;
+        let files = pruning::prune(files, self.scope.project, &filters, table);
+        filters.retain(is_row_filter);
+        Ok(FileScan { files, filters })
+    }
+
     /// These columns of the rows of all projects.
-    fn rows(&self, state: &dyn Session, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+    fn rows(
+        &self,
+        state: &dyn Session,
+        columns: &[usize],
+        scan: FileScan,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let projected = Arc::new(self.stored.table_schema().project(columns)?);
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
-        if !self.snapshot.version.files.is_empty() {
-            parts.push(self.files(state, columns)?);
+        if !scan.files.is_empty() {
+            parts.push(self.files(state, columns, scan)?);
         }
         if !self.snapshot.batches.is_empty() {
             parts.push(self.memtables(state, columns, &projected)?);
@@ -187,17 +212,21 @@ impl Events {
         }
     }
 
-    fn files(&self, state: &dyn Session, projection: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+    fn files(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        FileScan { files, filters }: FileScan,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions().max(1);
         let mut groups = vec![Vec::new(); partitions];
-        let files = &self.snapshot.version.files;
         for (file, group) in files.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
                 group.push(self.file(file));
             }
         }
         let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
-        let source = scoped::source(&self.stored, self.scope.project)?;
+        let source = scoped::source(&self.stored, self.scope.project, filters)?;
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?
@@ -206,7 +235,7 @@ impl Events {
     }
 
     fn file(&self, file: &DataFile) -> PartitionedFile {
-        let statistics = Arc::new(statistics(file, self.stored.file_schema()));
+        let statistics = Arc::new(pruning::statistics(file, self.stored.file_schema()));
         let partitioned = match self.stored.table_partition_cols().is_empty() {
             true => PartitionedFile::new(file.path.clone(), file.size_bytes),
             false => deleted::positioned(file),
@@ -243,39 +272,6 @@ fn with_positions(rows: &Rows, width: usize) -> Rows {
     let positions: ArrayRef = Arc::new(rows.positions());
     rows.columns.push(Some(positions));
     rows
-}
-
-/// The bounds that the table's log has of a file, by which it is pruned unopened.
-fn statistics(file: &DataFile, schema: &SchemaRef) -> Statistics {
-    let scalar = |value: &Option<Value>| match value {
-        Some(Value::Int(number)) => Precision::Exact(ScalarValue::Int64(Some(*number))),
-        Some(Value::Text(text)) => {
-            // Texts are cut to their first characters, so a bound is not a value that occurs.
-            Precision::Inexact(ScalarValue::Utf8View(Some(text.clone())))
-        }
-        Some(Value::Timestamp(time)) => {
-            // The log holds milliseconds.
-            let time = ScalarValue::TimestampMicrosecond(Some(time.0), Some("UTC".into()));
-            Precision::Inexact(time)
-        }
-        Some(Value::Float(number)) => Precision::Exact(ScalarValue::Float64(Some(*number))),
-        None => Precision::Absent,
-    };
-    let exact = |count: u64| usize::try_from(count).map_or(Precision::Absent, Precision::Exact);
-    let column = |name: &str| match file.stats.columns.get(name) {
-        Some(stats) => ColumnStatistics {
-            null_count: stats.null_count.map_or(Precision::Absent, exact),
-            min_value: scalar(&stats.min),
-            max_value: scalar(&stats.max),
-            ..ColumnStatistics::new_unknown()
-        },
-        None => ColumnStatistics::new_unknown(),
-    };
-    Statistics {
-        num_rows: exact(file.rows),
-        total_byte_size: Precision::Absent,
-        column_statistics: schema.fields().iter().map(|field| column(field.name())).collect(),
-    }
 }
 
 /// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since

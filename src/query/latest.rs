@@ -12,6 +12,7 @@
 pub mod history;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arrow::array::Array;
 use arrow::array::AsArray;
@@ -34,6 +35,7 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::event::schema::promoted_column_name;
 use crate::identity::deletions::Deletions;
+use crate::identity::view::View;
 use crate::query::Engine;
 use crate::query::QueryError;
 use crate::query::events;
@@ -52,6 +54,9 @@ const GROWTH: i64 = 4;
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
+
+/// Distinct ids of a person by which files are pruned; more would be in most of them.
+const PRUNING_IDS_MAX: usize = 100;
 
 /// Columns of an event as it is told.
 const COLUMNS: [&str; 7] =
@@ -150,17 +155,17 @@ impl Engine {
             return Err(QueryError::TooManyRows(rows_max));
         }
         let (after, before) = (question.after, question.before);
-        let name = question.event.clone();
-        self.note_events_named(project, name.as_deref());
+        self.note_events_named(project, question.event.as_deref());
         // One person's events are few and anywhere, so a second pass would cost as much as the first.
         let is_of_one = question.distinct_id.is_some() || question.person.is_some();
-        let source = self.source(project, self.condition(project, question));
+        let condition = self.condition(project, question).await?;
+        let source = self.source(project, condition);
         let since = match is_of_one {
             true => after.map(|after| after.0).or(Some(i64::MIN)),
-            false => source.since(wanted, (after, before), name.as_deref()).await?,
+            false => source.since(wanted, (after, before)).await?,
         };
         let Some(since) = since else { return Ok(Vec::new()) };
-        let rows = source.table(&source.files(since, i64::MAX, name.as_deref()))?;
+        let rows = source.table()?;
         let rows = rows.filter(col("timestamp").gt_eq(time(since)))?;
         let rows = within(rows, after, before)?;
         let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
@@ -180,7 +185,7 @@ impl Engine {
     ) -> Result<Option<EventRow>, QueryError> {
         self.wait().await?;
         let source = self.source(project, Some(col("uuid").eq(lit(id.to_string()))));
-        let rows = source.table(&source.files(i64::MIN, i64::MAX, None))?;
+        let rows = source.table()?;
         // A copy of an event that slipped in twice is the same event.
         let rows = source.filtered(rows)?.limit(0, Some(1))?;
         Ok(self.event_rows(rows).await?.pop())
@@ -211,9 +216,7 @@ impl Engine {
             condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
         }
         let source = self.source(project, Some(condition));
-        let since = question.after.map_or(i64::MIN, |after| after.0);
-        let rows = source.table(&source.files(since, i64::MAX, None))?;
-        let rows = source.filtered(within(rows, question.after, None)?)?;
+        let rows = source.filtered(within(source.table()?, question.after, None)?)?;
         let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
         let (_, batches) = self.collect(rows).await?;
         let values = batches.iter().flat_map(|batch| texts(batch, "value"));
@@ -221,7 +224,15 @@ impl Engine {
     }
 
     /// The names of the events that a question asks for, and everything else but the times.
-    fn condition(&self, project: ProjectId, question: EventsQuestion) -> Option<Expr> {
+    async fn condition(
+        &self,
+        project: ProjectId,
+        question: EventsQuestion,
+    ) -> Result<Option<Expr>, QueryError> {
+        let person = match question.person {
+            Some(person) => Some(self.of_person(project, person).await?),
+            None => None,
+        };
         let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
         let in_cohort = question.in_cohort;
         let tree = question.properties.map(|tree| {
@@ -232,17 +243,30 @@ impl Engine {
         let conditions = [
             equal("event", question.event),
             equal("distinct_id", question.distinct_id),
-            equal("person_id", question.person.map(|person| person.to_string())),
+            person,
             tree,
         ];
-        conditions.into_iter().flatten().reduce(Expr::and)
+        Ok(conditions.into_iter().flatten().reduce(Expr::and))
+    }
+
+    /// The events of a person. They have its distinct ids, whatever person they were stored with, and
+    /// files have bloom filters of those; who an event belongs to is known when it has been read.
+    async fn of_person(&self, project: ProjectId, person: Uuid) -> Result<Expr, QueryError> {
+        let read = move |view: View, _: &AtomicBool| match view.person_by_uuid(project, person)? {
+            Some(stored) => view.first_ids(project, stored.number, PRUNING_IDS_MAX + 1),
+            None => Ok(Vec::new()),
+        };
+        let ids = self.read(read).await?;
+        let is_of_person = col("person_id").eq(lit(person.to_string()));
+        if ids.is_empty() || ids.len() > PRUNING_IDS_MAX {
+            return Ok(is_of_person);
+        }
+        let ids = ids.into_iter().map(lit).collect();
+        Ok(col("distinct_id").in_list(ids, false).and(is_of_person))
     }
 
     fn source(&self, project: ProjectId, condition: Option<Expr>) -> Source<'_> {
-        let mut state = self.shared.base.clone();
-        // Rows outside of a window cost no more than their times.
-        state.config_mut().options_mut().execution.parquet.pushdown_filters = true;
-        let context = SessionContext::new_with_state(state);
+        let context = SessionContext::new_with_state(self.shared.base.clone());
         let deletions = self.shared.sources.identities.deletions();
         let snapshot = self.shared.sources.store.snapshot();
         Source { engine: self, project, snapshot, deletions, context, condition }
@@ -262,7 +286,6 @@ impl Source<'_> {
         &self,
         wanted: usize,
         (after, before): (Option<UnixMicros>, Option<UnixMicros>),
-        name: Option<&str>,
     ) -> Result<Option<i64>, QueryError> {
         let Some((oldest, newest)) = self.bounds() else { return Ok(None) };
         let oldest = after.map_or(oldest, |after| oldest.max(after.0));
@@ -272,8 +295,7 @@ impl Source<'_> {
         let mut last = None;
         while missing > 0 && end >= oldest {
             let start = end.saturating_sub(window).max(oldest);
-            let files = self.files(start, end, name);
-            let times = self.times((start, end), (after, before), &files, missing).await?;
+            let times = self.times((start, end), (after, before), missing).await?;
             missing = missing.saturating_sub(times.len());
             last = times.last().copied().or(last);
             if start == i64::MIN {
@@ -290,13 +312,9 @@ impl Source<'_> {
         &self,
         (start, end): (i64, i64),
         (after, before): (Option<UnixMicros>, Option<UnixMicros>),
-        files: &[Arc<DataFile>],
         limit: usize,
     ) -> Result<Vec<i64>, QueryError> {
-        if files.is_empty() && self.snapshot.batches.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rows = self.table(files)?;
+        let rows = self.table()?;
         let rows = rows.filter(col("timestamp").between(time(start), time(end)))?;
         let rows = self.filtered(within(rows, after, before)?)?;
         let order = vec![col("timestamp").sort(false, false)];
@@ -324,40 +342,13 @@ impl Source<'_> {
         files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The files that may have events of the project between two times, and of this name.
-    fn files(&self, start: i64, end: i64, name: Option<&str>) -> Vec<Arc<DataFile>> {
-        let may = |file: &&Arc<DataFile>| {
-            let (oldest, newest) = times_of(file);
-            let stats = |name: &str| file.stats.columns.get(name);
-            let is_project = stats("project_id").is_none_or(|stats| {
-                let above = matches!(&stats.min, Some(Value::Int(min)) if *min > self.project.0);
-                let below = matches!(&stats.max, Some(Value::Int(max)) if *max < self.project.0);
-                !above && !below
-            });
-            let is_named = name.is_none_or(|name| {
-                stats("event").is_none_or(|stats| {
-                    // A bound may be cut to its first characters; such a maximum is rounded up.
-                    let above = matches!(&stats.min, Some(Value::Text(min)) if min.as_str() > name);
-                    let below = matches!(&stats.max, Some(Value::Text(max)) if max.as_str() < name);
-                    !above && !below
-                })
-            });
-            oldest <= end && newest >= start && is_project && is_named
-        };
-        self.snapshot.version.files.iter().filter(may).cloned().collect()
-    }
-
-    /// The project's events in `files` and in memory.
-    fn table(&self, files: &[Arc<DataFile>]) -> Result<DataFrame, QueryError> {
+    /// The project's events.
+    fn table(&self) -> Result<DataFrame, QueryError> {
         let sources = &self.engine.shared.sources;
-        let snapshot = Snapshot {
-            version: Arc::new(self.snapshot.version.with_files(files.to_vec())),
-            batches: self.snapshot.batches.clone(),
-        };
         let overrides = Arc::new(sources.identities.overrides());
         let known = (overrides, Arc::clone(&self.deletions));
         let events: Arc<dyn TableProvider> =
-            events::view(&sources.store, snapshot, self.project, known)?;
+            events::view(&sources.store, self.snapshot.clone(), self.project, known)?;
         Ok(self.context.read_table(events)?)
     }
 

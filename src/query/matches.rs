@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::json;
+use crate::event::json_key::KeyFinder;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
@@ -83,15 +84,14 @@ pub(super) fn condition(filters: Filters) -> Expr {
     })
 }
 
-/// Texts that stand in the JSON of every row that matches.
-fn needles(tree: &Tree) -> Vec<String> {
+/// Keys that the properties of every row that matches have.
+fn needles(tree: &Tree) -> Vec<KeyFinder> {
     let is_of_event =
         |filter: &&Filter| matches!(filter, Filter::Property { scope: Scope::Event, .. });
     if !tree.filters().iter().all(is_of_event) {
         return Vec::new();
     }
-    let quoted = |key: &str| Value::from(key).to_string();
-    tree.required_keys().into_iter().map(quoted).filter(|key| !key.contains('\\')).collect()
+    tree.required_keys().into_iter().filter_map(KeyFinder::new).collect()
 }
 
 /// The columns that filters look at, each once.
@@ -114,7 +114,7 @@ fn columns(tree: &Tree) -> Vec<&'static str> {
 
 struct Matches {
     filters: Filters,
-    needles: Vec<String>,
+    needles: Vec<KeyFinder>,
     /// Names of the columns of a row.
     columns: Vec<&'static str>,
 }
@@ -167,7 +167,7 @@ impl Matches {
         let mut kept = Vec::with_capacity(rows);
         for (at, (text, person)) in texts("properties").zip(texts("person_id")).enumerate() {
             let (text, person) = (text.unwrap_or("{}"), person.unwrap_or_default());
-            if !self.needles.iter().all(|needle| text.contains(needle.as_str())) {
+            if !self.needles.iter().all(|needle| needle.may_be_in(text.as_bytes())) {
                 kept.push(false);
                 continue;
             }

@@ -4,8 +4,8 @@
 //! not fit or is still being read (`files`), or of every row if columns leave too many persons open
 //! (`everybody`).
 
-mod everybody;
 mod files;
+mod full_scan;
 pub(in crate::query) mod search;
 #[cfg(test)]
 mod tests;

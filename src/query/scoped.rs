@@ -3,9 +3,10 @@
 //!
 //! It is an operator of its own, and not a condition of the plan, because the optimizer merges conditions
 //! and chooses their order: a cast of a user that fails would fail on a row of another project, with an
-//! error that shows the row. Nothing that a user wrote is evaluated below this operator. Filters of above
-//! go on to the scan, so that it leaves out files, row groups and pages by their statistics; what fails
-//! there is no error. A scan that filters rows as it reads them ([`source`]) asks for the project first.
+//! error that shows the row. Below this operator nothing of a user is evaluated but comparisons that cannot
+//! fail ([`row_filter`](super::row_filter)). The scan has them when it is planned, and leaves out files, row
+//! groups and pages by them, and rows after it has asked for the project ([`source`]). No filter comes
+//! through this operator later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use arrow::compute::kernels::cmp::eq;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::Schema;
 use datafusion::common::Statistics;
-use datafusion::common::config::ConfigOptions;
+use datafusion::common::config::TableParquetOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::table_schema::TableSchema;
@@ -30,6 +31,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::conjunction;
 use datafusion::physical_expr::expressions;
 use datafusion::physical_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::DisplayAs;
@@ -41,10 +43,6 @@ use datafusion::physical_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::coalesce::LimitedBatchCoalescer;
 use datafusion::physical_plan::coalesce::PushBatchStatus;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::filter_pushdown::ChildPushdownResult;
-use datafusion::physical_plan::filter_pushdown::FilterDescription;
-use datafusion::physical_plan::filter_pushdown::FilterPushdownPhase;
-use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::projection::ProjectionExpr;
 use datafusion::physical_plan::projection::all_alias_free_columns;
@@ -57,6 +55,9 @@ use futures::stream;
 use crate::event::id::ProjectId;
 use crate::identity::deletions::Deletions;
 use crate::query::deleted;
+
+/// Values of filtered columns that a reader keeps, which are read again otherwise. No pool accounts for them.
+const PREDICATE_CACHE_BYTES: usize = 1 << 20;
 
 /// The column that says whose a row is.
 pub(super) const PROJECT: &str = "project_id";
@@ -104,18 +105,29 @@ fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
     }
 }
 
-/// A source of files that leaves out those of other projects by their statistics. Where a scan is told to
-/// filter rows as it reads them, the project comes before all other conditions: each is evaluated only on
-/// rows for which those before it hold.
+/// A source of files that leaves out those of other projects by their statistics. If there are `filters`,
+/// which are [`row_filter`](super::row_filter)s, it also filters rows as it reads them: first by the
+/// project, then by these. Each is evaluated only on rows for which those before it hold.
 ///
 /// # Errors
 ///
 /// The table has no column for the project: a bug.
-pub(super) fn source(schema: &TableSchema, project: ProjectId) -> Result<ParquetSource> {
+pub(super) fn source(
+    schema: &TableSchema,
+    project: ProjectId,
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+) -> Result<ParquetSource> {
     let table = schema.table_schema();
     let column = expressions::col(PROJECT, table)?;
     let own = expressions::binary(column, Operator::Eq, expressions::lit(project.0), table)?;
-    Ok(ParquetSource::new(schema.clone()).with_reorder_filters(false).with_predicate(own))
+    let has_filters = !filters.is_empty();
+    let predicate = conjunction(std::iter::once(own).chain(filters));
+    let mut options = TableParquetOptions::default();
+    options.global.pushdown_filters = has_filters;
+    options.global.reorder_filters = false;
+    options.global.max_predicate_cache_size = Some(PREDICATE_CACHE_BYTES);
+    let source = ParquetSource::new(schema.clone()).with_table_parquet_options(options);
+    Ok(source.with_predicate(predicate))
 }
 
 /// Passes on the rows of a scope, and of its input the first `width` columns: those behind them are there
@@ -271,25 +283,6 @@ impl ExecutionPlan for ScopedExec {
         let input = Arc::new(ProjectionExec::try_new(columns, Arc::clone(&self.input))?);
         let narrower = Self::new(input, self.scope.clone(), wanted.len(), self.fetch)?;
         Ok(Some(Arc::new(narrower)))
-    }
-
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(parent_filters, &self.children())
-    }
-
-    /// A filter that the input does not apply itself stays above this operator: it is never part of it.
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        result: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        Ok(FilterPushdownPropagation::if_all(result))
     }
 }
 

@@ -4,12 +4,15 @@
 //! - A hash join holds one of its sides in memory and cannot spill, so joins become such of sorted inputs.
 //! - Each operator of each partition gets a share of the memory, and one whose share is too small for a
 //!   batch fails: so there is one partition, and batches are small.
+//! - Joins keep the columns of their inputs. To leave some out, DataFusion reads wrong columns in the condition
+//!   of a merge join (issue 24414, mended after 55.2): other rows, or a panic.
 //! - Nothing divides rows among partitions, which waits for ever if it spills
 //!   ([`spill`](super::spill)).
 
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::tree_node::TreeNode;
@@ -27,6 +30,9 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 512;
 
+/// The rule that leaves columns out of the inputs of joins.
+const NARROWING: &str = "ProjectionPushdown";
+
 /// Memory that each sort keeps to merge what it has spilled.
 const MERGE_BYTES: usize = 256 << 10;
 
@@ -36,7 +42,8 @@ pub(super) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> Ses
     let first = Replace { name: "merge_joins", instead: merge_join };
     let last = Replace { name: "coalesce", instead: coalesce };
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(first)];
-    rules.extend(state.physical_optimizers().iter().cloned());
+    let others = state.physical_optimizers().iter();
+    rules.extend(others.filter(|rule| rule.name() != NARROWING).cloned());
     rules.push(Arc::new(last));
     let rows = state.config().batch_size().min(BATCH_ROWS);
     let mut config = state.config().clone().with_batch_size(rows).with_target_partitions(1);
@@ -81,14 +88,17 @@ impl PhysicalOptimizerRule for Replace {
     }
 }
 
-/// A join of sorted inputs, if there is one like this: `NOT IN` minds nulls, and lists have no order.
+/// A join of sorted inputs, if there is one like this: `NOT IN` minds nulls, and lists have no order. Nor
+/// are outer and anti joins with a condition replaced, of which DataFusion has had many errors.
 fn merge_join(node: &Operator) -> Instead {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
     let schema = left.schema();
     let mut types = join.on().iter().map(|(key, _)| key.data_type(&schema));
     let is_ordered = types.all(|data_type| data_type.is_ok_and(|it| !it.is_nested()));
-    if join.null_aware || join.contains_projection() || !is_ordered {
+    let is_safe = matches!(join.join_type(), JoinType::Inner | JoinType::LeftSemi);
+    let is_plain = join.filter().is_none() || is_safe;
+    if join.null_aware || join.contains_projection() || !is_ordered || !is_plain {
         return Ok(None);
     }
     let order = vec![SortOptions::default(); join.on().len()];

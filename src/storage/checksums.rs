@@ -1,21 +1,21 @@
-//! Checksums of all bytes of a data file, in a section in front of its Parquet footer.
+//! Block checksums of data files, in a section before the Parquet footer.
 //!
-//! [`BlockSums`] makes the section while a file is written, [`CheckedStore`] checks whatever is read of it.
-//! Checksums in page headers (`parquet/page_crc`) are for other engines and cover the data of pages alone.
-//! A flipped bit in the header of a page, a bloom filter, an index or the footer would still give other
-//! values or hide rows. Other engines skip the section, since nothing in the footer refers to it.
+//! [`BlockSums`] builds the section while a file is written; [`CheckedStore`] verifies every read.
+//! Checksums in page headers (`parquet/page_crc`) are for other engines and cover only the data of pages. A
+//! flipped bit in a page header, bloom filter, index or footer could still change values or hide rows.
+//! Other engines skip the section, since nothing in the footer refers to it.
 //!
 //! ```text
 //! pages, filters, indexes    CRC-32C of each 16 KiB
 //! section                    these checksums, 4 bytes each
-//!                            length of what they cover (8), bytes of a block (4)
+//!                            number of covered bytes (8), bytes of a block (4)
 //!                            CRC-32C of the footer (4), CRC-32C of the section up to here (4)
 //!                            "weirsums"
 //! footer                     Parquet's, its length and "PAR1" included
 //! ```
 //!
-//! Numbers are little-endian. A file without a section was written by another engine, or by an older
-//! program, and is read as it is.
+//! Numbers are little-endian. A file without a section was written by another engine or an older version of
+//! the program, and is read without verification.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -45,32 +45,32 @@ use object_store::Result;
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-/// Bytes under one checksum. Whoever wants a few bytes reads a block; most pages are of this size.
+/// Bytes per checksum. A read of a few bytes reads a whole block; most pages have this size.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// End of a section.
 const MAGIC: &[u8; 8] = b"weirsums";
 
-/// Bytes of a section besides the checksums of blocks.
+/// Bytes of a section without the checksums of blocks.
 const TRAILER_BYTES: usize = 28;
 
 /// End of a Parquet file: the length of the footer and this.
 const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 const PARQUET_END_BYTES: usize = 8;
 
-/// What is read first of a file: all of the section and the footer, of most files.
+/// Bytes at the end of a file that are read first: they contain section and footer of most files.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Memory for the checksums of files that were read last: 4 bytes for each 16 KiB of 64 GiB.
+/// Memory of the cache of checksums: 4 bytes per 16 KiB, for 64 GiB of files.
 const KEPT_MAX_BYTES: usize = 16 << 20;
 
-/// Memory that an entry takes beside its checksums.
+/// Memory of a cache entry without its checksums.
 const ENTRY_BYTES: usize = 256;
 
-/// Read and checked at once where the whole of an object is wanted.
+/// Bytes per read when a whole object is verified.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// Up to this size, what was read beside the wanted bytes is not kept in memory with them.
+/// Results of up to this size are copied, so that they do not keep the whole blocks in memory.
 const COPIED_MAX_BYTES: usize = 256 << 10;
 
 /// Checksums of a file that is being written.
@@ -78,13 +78,13 @@ const COPIED_MAX_BYTES: usize = 256 << 10;
 pub struct BlockSums {
     sums: Vec<u32>,
     bytes: u64,
-    /// Checksum and bytes of the block under way.
+    /// Checksum and length of the current block.
     sum: u32,
     filled: usize,
 }
 
 impl BlockSums {
-    /// Takes the next bytes of the file.
+    /// Adds the next bytes of the file.
     pub fn add(&mut self, mut bytes: &[u8]) {
         while let Some((now, rest)) =
             bytes.split_at_checked(bytes.len().min(BLOCK_BYTES - self.filled))
@@ -105,7 +105,7 @@ impl BlockSums {
         self.filled = 0;
     }
 
-    /// The section that stands between the bytes so far and `footer`.
+    /// The section to write between the bytes so far and `footer`.
     pub fn section(mut self, footer: &[u8]) -> Vec<u8> {
         if self.filled > 0 {
             self.end_block();
@@ -123,7 +123,7 @@ impl BlockSums {
     }
 }
 
-/// A whole Parquet file with the section in it; `None` if `parquet` is none.
+/// Inserts the section into a whole Parquet file; `None` if `parquet` is no Parquet file.
 pub fn with_section(parquet: &[u8]) -> Option<Vec<u8>> {
     let footer = footer(parquet)?;
     let (before, _) = parquet.split_at_checked(parquet.len() - footer.len())?;
@@ -136,7 +136,7 @@ pub fn with_section(parquet: &[u8]) -> Option<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// How it shows that the file is damaged.
+/// The damage that was found.
 pub fn check_whole(parquet: &[u8]) -> std::result::Result<(), String> {
     match Sums::read(parquet, length(parquet))? {
         Found::Sums(sums) => sums.check(0, parquet),
@@ -145,12 +145,12 @@ pub fn check_whole(parquet: &[u8]) -> std::result::Result<(), String> {
     }
 }
 
-/// The end of a Parquet file, from its footer on, if `bytes` are the end of one.
+/// The footer with the rest of a Parquet file, if `bytes` are the end of one.
 pub fn footer(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(bytes.len().checked_sub(footer_bytes(bytes)?)?..)
 }
 
-/// Bytes of the footer, by the end of a file.
+/// Length of the footer, from the end of a file.
 fn footer_bytes(bytes: &[u8]) -> Option<usize> {
     let length = bytes.strip_suffix(PARQUET_MAGIC)?.last_chunk::<4>()?;
     usize::try_from(u32::from_le_bytes(*length)).ok()?.checked_add(PARQUET_END_BYTES)
@@ -160,13 +160,13 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// A file does not hold what was written.
+/// A corrupt file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} is damaged: {problem}; restore it from a backup")]
 pub struct Damaged {
-    /// The file, from the data directory on.
+    /// Path of the file, relative to the data directory.
     pub path: String,
-    /// Where, and how that shows.
+    /// Position and kind of the damage.
     pub problem: String,
 }
 
@@ -174,7 +174,7 @@ pub struct Damaged {
 #[derive(Debug)]
 struct Sums {
     file_bytes: u64,
-    /// What the blocks cover; section and footer follow.
+    /// Bytes that the blocks cover; section and footer follow.
     covered_bytes: u64,
     block_bytes: u64,
     blocks: Vec<u32>,
@@ -183,8 +183,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// Reads the end of a file. `tail` has at least section and footer, or all of the file; it is too
-    /// short if the answer is how many bytes are needed.
+    /// Parses the end of a file. `tail` must contain section and footer, or the whole file; otherwise returns
+    /// the number of bytes that are needed.
     fn read(tail: &[u8], file_bytes: u64) -> std::result::Result<Found, String> {
         let no_parquet = || "it does not end as a Parquet file does".to_owned();
         let footer_bytes = footer_bytes(tail).ok_or_else(no_parquet)?;
@@ -202,7 +202,7 @@ impl Sums {
         };
         let (before, footer) = tail.split_at(trailer_end);
         let Some(section) = before.strip_suffix(MAGIC) else {
-            // A section in another place: the footer does not have the length that the file says.
+            // A section in another position: the length of the footer is wrong.
             return match tail.windows(MAGIC.len()).any(|bytes| bytes == MAGIC) {
                 true => Err("the length of its footer is damaged".to_owned()),
                 false => Ok(Found::None),
@@ -215,7 +215,7 @@ impl Sums {
         };
         let covered_bytes = u64::from(number(4)) << 32 | u64::from(number(0));
         let block_bytes = u64::from(number(8));
-        // Before anything is believed that the section says of itself, its length has to fit.
+        // The length is checked before any other field of the section is used.
         let rest = file_bytes.saturating_sub(wanted(footer_bytes)).checked_sub(covered_bytes);
         let blocks = covered_bytes.checked_div(block_bytes).map(|whole| {
             whole.saturating_add(u64::from(!covered_bytes.is_multiple_of(block_bytes)))
@@ -247,7 +247,7 @@ impl Sums {
         }))
     }
 
-    /// The range that has to be read so that all of `wanted` can be checked.
+    /// The range to read so that all of `wanted` can be verified: extended to whole blocks.
     fn widened(&self, wanted: &Range<u64>) -> Range<u64> {
         let down = |at: u64| at - at % self.block_bytes;
         let start = match wanted.start < self.covered_bytes {
@@ -261,7 +261,7 @@ impl Sums {
         start..end
     }
 
-    /// Checks what was read of a widened range.
+    /// Verifies the bytes of a widened range.
     fn check(&self, start: u64, bytes: &[u8]) -> std::result::Result<(), String> {
         let covered = self.covered_bytes.saturating_sub(start).min(length(bytes));
         let covered = usize::try_from(covered).unwrap_or(usize::MAX);
@@ -287,21 +287,20 @@ impl Sums {
     }
 }
 
-/// What the end of a file says.
+/// Result of parsing the end of a file.
 enum Found {
     Sums(Sums),
-    /// It has no checksums.
+    /// The file has no checksums.
     None,
-    /// So many bytes at its end are needed to tell.
+    /// This many bytes from the end of the file are needed.
     NeedsBytes(u64),
 }
 
-/// Checksums of the files that were read last, by path. The names of files are unique for ever, so what
-/// stands here stays true.
+/// FIFO cache of the checksums of files, by path. Names of files are never reused, so entries stay valid.
 #[derive(Debug, Default)]
 struct Kept {
     files: HashMap<Path, Option<Arc<Sums>>>,
-    /// In the order in which they came.
+    /// Paths in insertion order.
     order: VecDeque<Path>,
     bytes: usize,
 }
@@ -326,22 +325,22 @@ impl Kept {
     }
 }
 
-/// The store of a table whose data files are checked as they are read. All else goes through.
+/// Object store that verifies data files of a table when they are read. All other operations pass through.
 #[derive(Clone, Debug)]
 pub struct CheckedStore {
     inner: Arc<dyn ObjectStore>,
-    /// Where the table is in the data directory, for messages.
+    /// Path of the table in the data directory, for messages.
     place: Arc<str>,
     kept: Arc<Mutex<Kept>>,
 }
 
 impl CheckedStore {
-    /// Checks what `inner` reads; `place` is the directory of the table as messages name it.
+    /// A store that verifies reads from `inner`; `place` is the directory of the table for messages.
     pub fn new(inner: Arc<dyn ObjectStore>, place: &str) -> Self {
         Self { inner, place: place.into(), kept: Arc::default() }
     }
 
-    /// Reads all of a file and checks it. Returns whether it has checksums.
+    /// Reads a whole file and verifies it. Returns whether it has checksums.
     ///
     /// # Errors
     ///
@@ -364,7 +363,7 @@ impl CheckedStore {
         object_store::Error::Generic { store: "table", source }
     }
 
-    /// The same error, but for a missing file one that names it.
+    /// Replaces the error of a missing file by one with its path; other errors stay.
     fn named(&self, location: &Path, error: object_store::Error) -> object_store::Error {
         match error {
             object_store::Error::NotFound { .. } => {
@@ -411,7 +410,7 @@ impl CheckedStore {
         }
     }
 
-    /// Reads ranges and checks all blocks that they touch, each once.
+    /// Reads ranges and verifies all blocks that they touch, each block once.
     async fn read(
         &self,
         location: &Path,

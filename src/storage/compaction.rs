@@ -1,64 +1,63 @@
-//! Which files to merge next ([`choose`]), and how many of them at once ([`Reading`]): pure
-//! decisions, which `maintenance` carries out.
+//! Size-tiered compaction policy: chooses the files of the next merge ([`choose`]), and how many of them
+//! fit into memory ([`Reading`]). Pure functions; `maintenance` runs the merges.
 //!
-//! Files of one partition are merged when enough of about the same size have come together, or enough
-//! for a file that is large enough for good. So a row is rewritten once per step of size (times
-//! [`STEP`]), not once per flush; under load, when many files wait, once.
+//! Files of one partition are merged when there are enough files of about the same size, or enough bytes
+//! for a file of the target size. So a row is rewritten once per size tier (factor [`STEP`]), not once per
+//! flush. Under load, when many files wait, it is rewritten once.
 //!
 //! # The memory of a merge
 //!
-//! [`Memory`] divides what the settings allow. One half is for reading: of every file the pages,
-//! dictionaries and batches that are being merged, counted before the merge by what the files say of
-//! themselves ([`ReadCost`]). The other half is for writing: a row group is packed until it has
-//! [`Memory::group_bytes`], is put together in another piece of memory of its size, which grows as
-//! it is filled, and goes from there to the disk while the next one begins.
+//! [`Memory`] divides the memory setting. One half is for reading: the pages, dictionaries and batches of
+//! every merged file, estimated before the merge from the metadata of the files ([`ReadCost`]). The other
+//! half is for writing: a row group is encoded until it has [`Memory::group_bytes`], is assembled in a
+//! second buffer of the same size, which grows as it is filled, and is written from there to the disk while
+//! the next row group starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::storage::delta::DataFile;
 
-/// Files within this factor of size are of one step.
+/// Files within this factor of size are in one tier.
 const STEP: u64 = 4;
 
-/// The smallest step: files below this size are all of one.
+/// Unit of the tiers: files below this times [`STEP`] are in the smallest tier.
 const STEP_MIN_BYTES: u64 = 1 << 20;
 
-/// Files that together are so many times as large as a file that is not merged any further come to one:
-/// a merge packs what flushes wrote to six tenths of its size.
+/// Files with this multiple of the target size merge into one file of the target size: a merge reduces
+/// flushed files to six tenths of their size.
 const SHRINKAGE: u64 = 2;
 
-/// The files of a merge together are at most so many times as large.
+/// Upper bound of the total size of the files of a merge, as a multiple of the target size.
 const OVERSIZE: u64 = 4;
 
-/// Rows that are read of a file at once at most: more gain nothing.
+/// Maximum rows per batch that is read from a file: more gain nothing.
 const BATCH_ROWS_MAX: u64 = 1024;
 
-/// Rows that are read of a file at once at least, however wide they are.
+/// Minimum rows per batch, however wide they are.
 const BATCH_ROWS_MIN: u64 = 8;
 
-/// What the rows that are read of a file at once may take.
+/// Maximum memory of a batch in bytes.
 const BATCH_BYTES: u64 = 512 << 10;
 
-/// Batches of a file that are in memory at once: the one that is merged, the one before it, rows of
-/// which are being written, and the one that is being read.
+/// Batches of a file in memory at the same time: the one that is merged, the previous one, whose rows are
+/// being written, and the next one, which is being read.
 const BATCHES: u64 = 3;
 
-/// Memory that a row group takes at its end for each byte that it took until then, in halves: twice
-/// for the packed pages and for the bytes of the file, and what the latter leave when they move.
+/// Peak memory at the end of a row group per encoded byte, in halves (2.5 bytes): one byte for the encoded
+/// pages, one for the bytes of the file, and one half for the old buffer when the latter is reallocated.
 const GROUP_HALVES: u64 = 5;
 
 /// Bounds of a merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Files below this are merged.
+    /// Files smaller than this are merged.
     pub target_bytes: u64,
-    /// Files that make a merge worth while.
+    /// Minimum number of files in a merge.
     pub files_min: usize,
 }
 
-/// Picks the files of the next merge, all of one partition, in the order in which they are to be
-/// taken; empty if none is due.
+/// Chooses the files of the next merge, all of one partition, in merge order. Empty if no merge is due.
 pub fn choose(files: &[Arc<DataFile>], limits: Limits) -> Vec<Arc<DataFile>> {
     let mut steps: BTreeMap<(Option<&str>, u32), Vec<&Arc<DataFile>>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.size_bytes < limits.target_bytes) {
@@ -67,30 +66,30 @@ pub fn choose(files: &[Arc<DataFile>], limits: Limits) -> Vec<Arc<DataFile>> {
     }
     let due = steps.into_values().find(|files| is_due(files, limits));
     let mut files = due.unwrap_or_default();
-    // By path: flushes are named by their place in the log, so neighbours are merged.
+    // Sorted by path: names of flushed files contain their log sequence, so neighbours in the log are merged.
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut bytes = 0_u64;
     let fits = |file: &&&Arc<DataFile>| {
         bytes = bytes.saturating_add(file.size_bytes);
-        // Of files that are to be merged, two always fit.
+        // Two files that are to be merged always fit.
         bytes <= limits.target_bytes.saturating_mul(OVERSIZE)
     };
     files.iter().take_while(fits).map(|file| Arc::clone(file)).collect()
 }
 
-/// Enough files, or enough for a file that is not merged any further.
+/// Whether there are enough files, or enough bytes for a file of the target size.
 fn is_due(files: &[&Arc<DataFile>], limits: Limits) -> bool {
     let bytes = files.iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.size_bytes));
     let is_whole = bytes >= limits.target_bytes.saturating_mul(SHRINKAGE);
     files.len() >= if is_whole { 2 } else { limits.files_min.max(2) }
 }
 
-/// How the memory of a merge is divided.
+/// Division of the memory of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// For the files that are read.
     pub read_bytes: u64,
-    /// For the row group that is being packed.
+    /// For the row group that is being encoded.
     pub group_bytes: u64,
 }
 
@@ -101,16 +100,16 @@ impl Memory {
     }
 }
 
-/// What reading a file takes of memory.
+/// Memory for reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCost {
-    /// Pages and dictionaries of all columns, in whatever batches the rows are read.
+    /// Pages and dictionaries of all columns, independent of the batch size.
     pub pages_bytes: u64,
-    /// The widest row.
+    /// Size of the widest row in bytes.
     pub row_bytes: u64,
 }
 
-/// The files of a merge, counted one after the other.
+/// Memory accounting of a merge, file by file.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     bytes_max: u64,
@@ -126,8 +125,8 @@ impl Reading {
         Self { bytes_max: memory.read_bytes, files: 0, batch_rows: BATCH_ROWS_MAX, sum }
     }
 
-    /// Counts one more file, if there is memory for it. There always is for two: without them
-    /// nothing would ever be merged.
+    /// Adds a file, if there is memory for it; returns whether it was added. The first two files are always
+    /// added: otherwise large files could never be merged.
     pub fn takes(&mut self, file: ReadCost) -> bool {
         let rows = (BATCH_BYTES / file.row_bytes.max(1)).max(BATCH_ROWS_MIN);
         let more = Self {
@@ -146,12 +145,12 @@ impl Reading {
         takes
     }
 
-    /// Rows that are to be read of each file at once.
+    /// Rows per batch that is read from each file.
     pub fn batch_rows(&self) -> usize {
         usize::try_from(self.batch_rows).unwrap_or(usize::MAX)
     }
 
-    /// What the files take that were counted.
+    /// Memory of the added files.
     pub fn memory_bytes(&self) -> u64 {
         let batches = (BATCHES * self.batch_rows).saturating_mul(self.sum.row_bytes);
         batches.saturating_add(self.sum.pages_bytes)
@@ -233,15 +232,15 @@ mod tests {
         let row_bytes = 2 << 10;
         assert_eq!(taken(ReadCost { pages_bytes: 4 * MIB, row_bytes }), (17, 256));
         assert_eq!(taken(ReadCost { pages_bytes: 0, row_bytes }), (64, 256));
-        // Narrow rows come in batches that are not too large, wide ones not singly.
+        // The batch size has a maximum for narrow rows, and a minimum for wide ones.
         assert_eq!(taken(ReadCost { pages_bytes: 16 * MIB, row_bytes: 8 }), (5, 1024));
         assert_eq!(taken(ReadCost { pages_bytes: MIB, row_bytes: MIB }), (3, 8));
-        // Two are merged in any case.
+        // Two files are merged in any case.
         assert_eq!(taken(ReadCost { pages_bytes: 300 * MIB, row_bytes: 8 }), (2, 1024));
     }
 
     #[test]
-    fn the_widest_rows_decide_how_many_are_read_at_once() {
+    fn the_widest_rows_determine_the_batch_size() {
         let mut reading = Reading::new(Memory::of(192 * MIB));
         assert!(reading.takes(ReadCost { pages_bytes: MIB, row_bytes: 2 << 10 }));
         assert_eq!(reading.batch_rows(), 256);
@@ -254,7 +253,7 @@ mod tests {
     fn reading_and_writing_share_the_memory() {
         for bytes in [0, 100, 192 * MIB, 1 << 40] {
             let memory = Memory::of(bytes);
-            // A row group, its bytes in the file, and half of them once more.
+            // The encoded row group, its bytes in the file, and half of them for the reallocation.
             let writing = memory.group_bytes * 5 / 2;
             assert!(memory.read_bytes + writing <= bytes, "{memory:?}");
         }

@@ -1,20 +1,20 @@
-//! A Delta table: its live files and its commits. [`DeltaTable`] is one handle on one table,
-//! [`TableVersion`] what the table was at one moment, [`Edit`] one atomic change of it.
-//! No rows and no Parquet here: a file is a name with statistics.
+//! Delta Lake table: live files and commits. [`DeltaTable`] is a handle on one table, [`TableVersion`] an
+//! immutable version, [`Edit`] one atomic change. No rows and no Parquet here: a file is a name with
+//! statistics.
 //!
 //! # How a commit works
 //!
-//! A version is a file `_delta_log/<version>.json`, created only if nobody else has. Whoever loses
-//! reads what the winner did, checks that the edit still fits, and tries the next number. All
-//! checks are against the version right below the one that is written, so nothing can slip in
-//! between. Commits of one application (a node's flushes) carry a transaction number in the same
-//! file: rows and log position move together, or not at all.
+//! Optimistic concurrency: a version is a file `_delta_log/<version>.json`, created only if it does not
+//! exist. A committer that loses the race reads the winner's commit, checks that its edit is still valid,
+//! and tries the next number. All checks are against the version directly before the one that is written,
+//! so no commit can come in between. Commits of one application (a node's flushes) have a transaction
+//! number in the same file: rows and log position change together, or not at all.
 //!
 //! # Which Delta
 //!
-//! Reader version 1 and writer version 2, which every engine knows, with classic checkpoints. A table
-//! of a later version is refused: it may have deletion vectors or renamed columns, and reading it as
-//! if it had none would give wrong rows.
+//! Reader version 1 and writer version 2, which every engine supports, with classic checkpoints. A table of
+//! a later version is rejected: it may have deletion vectors or renamed columns, and ignoring them would
+//! return wrong rows.
 
 mod actions;
 mod checkpoint;
@@ -49,41 +49,43 @@ use crate::storage::delta::log::Loaded;
 use crate::storage::delta::log::Log;
 use crate::storage::delta::stats::FileStats;
 
-/// Commits between two checkpoints of the log; the protocol's usual value. A reader that opens the
-/// table reads at most this many commit files.
+/// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
+/// at most this many commit files.
 pub const CHECKPOINT_INTERVAL: u64 = 100;
 
-/// How long files of the log that a checkpoint has replaced stay at least. Time travel ends much
-/// earlier: with the files that a vacuum removes.
+/// Minimum retention of log files that a checkpoint has replaced. Time travel ends much earlier, when a
+/// vacuum removes data files.
 pub const LOG_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many commits stay in the log at least, whatever the clocks say.
+/// Minimum number of commits that stay in the log, whatever the clocks say.
 ///
-/// A committer takes the number after the last one that it knows. Were that commit there and gone
-/// again, the put would succeed and the commit be lost below a checkpoint. With this, such a
-/// committer must have missed as many commits since it last looked, less than a minute ago.
+/// A committer writes the number after the last one that it knows. If a commit with this number existed and
+/// was cleaned up, the put would succeed, and the new commit would be lost before a checkpoint. With this
+/// minimum, a committer would have to miss this many commits since it last read the log, less than a minute
+/// ago.
 pub const LOG_COMMITS_MIN: u64 = 1_000;
 
-/// How long the log remembers a removed file; no vacuum may have a longer grace.
+/// Retention of the tombstones of removed files in the log; the grace of a vacuum must not be longer.
 pub const TOMBSTONE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Application whose transaction says that the table has lost commits. Its number is the version at
-/// which that was found, and its time is when. From then on a vacuum keeps older data files that are
-/// in no commit: they may be those of the lost commits.
+/// Application id whose transaction marks that the table has lost commits. Its number is the version at
+/// which the loss was found, its time the time of that. From then on a vacuum keeps older data files that
+/// are in no commit: they may belong to the lost commits.
 const DAMAGE_APP: &str = "weir/damage";
 
-/// Attempts at one commit. Every failed one means that another committer got through.
+/// Maximum attempts of one commit. Each failed attempt means that another committer succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a table must be.
+/// Specification of a table.
 #[derive(Clone, Debug)]
 pub struct TableSpec {
-    /// For messages.
+    /// Name, for messages.
     pub name: &'static str,
-    /// Columns of the data files, without the partition column. The table may have more, of a
-    /// newer program. Timestamps are microseconds in UTC; strings may be of any Arrow kind.
+    /// Columns of the data files, without the partition column. The table may have more columns, which a
+    /// newer version of the program added. Timestamps are microseconds in UTC; strings may have any Arrow
+    /// string type.
     pub schema: SchemaRef,
-    /// Text column by whose value the files lie in directories: `month=2026-11/`.
+    /// Text column by whose value the files are partitioned into directories: `month=2026-11/`.
     pub partition_column: Option<&'static str>,
 }
 
@@ -100,22 +102,22 @@ impl TableSpec {
 /// A Parquet file of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataFile {
-    /// Path in the table, as [`TableSpec::file_path`] makes it. The name must be unique for ever.
+    /// Path in the table, from [`TableSpec::file_path`]. A name must never be reused.
     pub path: String,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub size_bytes: u64,
     /// Rows in the file.
     pub rows: u64,
     /// Value of the partition column in all rows; letters, digits, `-`, `_` and `.` only.
     pub partition: Option<String>,
-    /// Bounds of the columns that prune.
+    /// Bounds of the columns for pruning.
     pub stats: FileStats,
 }
 
-/// The table at one moment. Never changes.
+/// An immutable version of the table.
 #[derive(Debug)]
 pub struct TableVersion {
-    /// Number of the commit; the first is 0, none is left out.
+    /// Number of the commit; the first is 0, there are no gaps.
     pub version: u64,
     /// The live files, by path.
     pub files: Vec<Arc<DataFile>>,
@@ -126,16 +128,6 @@ pub struct TableVersion {
 }
 
 impl TableVersion {
-    /// The same moment with some of the files only, for a reader that needs no others.
-    pub fn with_files(&self, files: Vec<Arc<DataFile>>) -> Self {
-        Self {
-            version: self.version,
-            files,
-            schema: Arc::clone(&self.schema),
-            transactions: self.transactions.clone(),
-        }
-    }
-
     /// The applications that have committed transactions.
     pub fn applications(&self) -> impl Iterator<Item = &str> {
         self.transactions.keys().map(String::as_str)
@@ -150,37 +142,37 @@ impl TableVersion {
 /// One atomic change of a table.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// Files that join. They must lie complete in the store, and are made for this edit only.
+    /// Files to add. They must be complete in the store, and used in this edit only.
     pub add: Vec<DataFile>,
-    /// Files that leave; they stay on disk until a vacuum.
+    /// Files to remove; they stay on disk until a vacuum.
     pub remove: Vec<Arc<DataFile>>,
     /// Application and transaction number, which must be greater than the application's last.
     pub transaction: Option<(String, i64)>,
-    /// What the change means.
+    /// Kind of the change.
     pub kind: EditKind,
 }
 
-/// What an edit means, and with it what may happen to the table in the meantime.
+/// Kind of an edit, which decides which concurrent changes it tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditKind {
-    /// New rows; removes nothing. Fits whatever others do.
+    /// New rows; removes nothing. Always valid.
     Append,
-    /// The same events in other files: each once, and under the persons that they belong to by now.
-    /// Said to be no change of the data although `person_id` may be another one: whoever follows the
-    /// table as a stream would be given all events again for it. Fits while the removed files are live.
+    /// The same events in other files: without duplicates, and with current `person_id`s. Committed as no
+    /// change of the data although `person_id` may change: otherwise a reader that streams the table would
+    /// get all events again. Valid while the removed files are live.
     Compact,
-    /// Other rows in place of those of the removed files (perhaps none). Fits while these are live.
+    /// Other rows (or none) instead of those of the removed files. Valid while these are live.
     Replace,
-    /// The whole table anew. Fits while the removed files are all the live ones.
+    /// Replacement of the whole table. Valid while the removed files are exactly the live files.
     Overwrite,
 }
 
-/// A part of a table that is lost, and was passed over.
+/// A lost part of a table, which was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The first version that is concerned.
+    /// The first affected version.
     pub first: u64,
-    /// The last one.
+    /// The last affected version.
     pub last: u64,
     /// What is wrong.
     pub reason: String,
@@ -188,7 +180,7 @@ pub struct Damage {
 
 /// A cheap handle on one table; clones share it.
 ///
-/// Handles on the same table, in one process or in many, do not know of each other but through the
+/// Separately opened handles on the same table, in one process or in several, share no state except the
 /// table.
 #[derive(Clone)]
 pub struct DeltaTable {
@@ -197,18 +189,17 @@ pub struct DeltaTable {
 
 impl DeltaTable {
     /// Opens the table in `store`, whose root is the table's directory; creates it if there is
-    /// none; adds columns of the spec that it lacks. `location` is the address of that directory
-    /// (`file:///abs/dir/`, `s3://bucket/dir/`), kept for those who ask.
+    /// none; adds columns of the spec that it lacks. `location` is the URL of that directory
+    /// (`file:///abs/dir/`, `s3://bucket/dir/`), for [`DeltaTable::location`].
     ///
-    /// What of the log cannot be read, and live files that are not there, are left out, see
-    /// [`DeltaTable::damage`]. After damage of the log the table is marked, and gets a checkpoint that
-    /// begins after it, so that other engines can read it too. Files that are not there are told at
-    /// each opening, for as long as they are not brought back.
+    /// Unreadable parts of the log and missing live files are skipped, see [`DeltaTable::damage`]. After
+    /// damage of the log the table is marked, and gets a checkpoint after the damage, so that other engines
+    /// can read it too. Missing files are reported at each opening until they are restored.
     ///
     /// # Errors
     ///
-    /// [`TableError::Schema`] and [`TableError::Unsupported`] mean that this program and the table
-    /// do not fit each other; [`TableError::Damaged`] asks for an operator.
+    /// [`TableError::Schema`] and [`TableError::Unsupported`]: this version of the program cannot use the
+    /// table; [`TableError::Damaged`]: an operator has to repair it.
     pub async fn open_or_create(
         store: Arc<dyn ObjectStore>,
         location: Url,
@@ -219,7 +210,7 @@ impl DeltaTable {
         let loaded = match log.load(&spec, clock.now()).await? {
             Some(loaded) => loaded,
             None => {
-                // If another process creates it first, that one's is the table.
+                // If another process creates the table first, that table is used.
                 log.create(&spec, clock.now()).await?;
                 let missing = || TableError::Damaged {
                     table: spec.name,
@@ -275,13 +266,13 @@ impl DeltaTable {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What was lost when the table was opened.
+    /// The damage that was found when the table was opened.
     pub fn damage(&self) -> &[Damage] {
         &self.shared.damage
     }
 
-    /// Makes the table remember that commits are lost: data files that are in no commit and are older
-    /// than this moment survive every vacuum, as an operator may want them. Writes a checkpoint.
+    /// Marks in the table that commits are lost: data files that are in no commit and older than now
+    /// survive every vacuum, so that an operator can recover them. Writes a checkpoint.
     ///
     /// # Errors
     ///
@@ -295,12 +286,12 @@ impl DeltaTable {
         self.shared.checkpoint(&mut writer).await
     }
 
-    /// What the table must be.
+    /// The specification of the table.
     pub fn spec(&self) -> &TableSpec {
         &self.shared.spec
     }
 
-    /// Address of the table's directory.
+    /// URL of the table's directory.
     pub fn location(&self) -> &Url {
         &self.shared.location
     }
@@ -319,35 +310,35 @@ impl DeltaTable {
     ///
     /// # Errors
     ///
-    /// The current version stays what it was, or is a later one.
+    /// The current version is unchanged, or a later one.
     pub async fn refresh(&self) -> Result<Arc<TableVersion>, TableError> {
         let mut writer = self.shared.writer.lock().await;
         self.shared.catch_up(&mut writer).await?;
         Ok(self.current())
     }
 
-    /// Makes the edit the next version of the table, or fails without a trace. Run it detached
-    /// from requests: cut off in the middle it may or may not be in.
+    /// Commits the edit as the next version of the table, or fails without an effect. Run it detached from
+    /// requests: if it is dropped before its end, its outcome is unknown.
     ///
-    /// Committing the same edit once more succeeds without an effect, provided that it carries a
-    /// transaction and adds files.
+    /// Committing the same edit again succeeds without an effect, provided that it has a transaction and adds
+    /// files.
     ///
     /// # Errors
     ///
-    /// See [`TableError`]. All but [`TableError::InDoubt`] leave the table as it was.
+    /// See [`TableError`]. After all errors but [`TableError::InDoubt`] the table is unchanged.
     pub async fn commit(&self, edit: Edit) -> Result<Arc<TableVersion>, TableError> {
         let mut writer = self.shared.writer.lock().await;
         self.commit_as(&mut writer, &edit, false).await
     }
 
-    /// Ends what a commit of this edit with [`TableError::InDoubt`] began: if the edit is in the
-    /// table this has no effect, if not it is put in.
+    /// Settles a commit of this edit that failed with [`TableError::InDoubt`]: commits the edit if it is
+    /// not in the table.
     ///
     /// # Errors
     ///
     /// As [`DeltaTable::commit`]. After [`TableError::Invalid`], [`TableError::Conflict`],
     /// [`TableError::Stale`] and [`TableError::Fenced`] the edit is not in the table and never will
-    /// be; after others it is still in doubt.
+    /// be; after others its outcome is still unknown.
     pub async fn commit_again(&self, edit: &Edit) -> Result<Arc<TableVersion>, TableError> {
         let mut writer = self.shared.writer.lock().await;
         self.shared.catch_up(&mut writer).await?;
@@ -399,7 +390,7 @@ impl DeltaTable {
     }
 }
 
-/// Tells the operator what is lost.
+/// Logs the damage for the operator.
 fn report(table: &'static str, damage: &[Damage]) {
     for Damage { first, last, reason } in damage {
         tracing::error!(
@@ -408,7 +399,7 @@ fn report(table: &'static str, damage: &[Damage]) {
             last,
             reason,
             "damage in the log of the table: the rows of these versions are lost unless other \
-             commits have them; data files that no commit names are kept. Restore the files of the \
+             commits contain them; data files that are in no commit are kept. Restore the files of the \
              table from a backup to get them back"
         );
     }

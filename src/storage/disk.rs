@@ -1,11 +1,11 @@
-//! The door to files: [`Disk`], [`DiskFile`] and [`DiskDir`], the real one ([`OsDisk`]) and the simulated one
-//! that loses what was not synced (`disk/sim.rs`). The log and the object store of the tables use
-//! nothing else. No file formats here.
+//! File system abstraction: the traits [`Disk`], [`DiskFile`] and [`DiskDir`], with the real implementation
+//! ([`OsDisk`]) and a simulated one that loses unsynced writes (`disk/sim.rs`). The log and the object
+//! store of the tables use nothing else. No file formats here.
 //!
 //! # Why a trait
 //!
-//! "Every crash point is a test" needs a disk that can be cut at every operation and that forgets
-//! what was not synced: file contents without `sync_data`, names without `sync_dir`.
+//! Crash tests need a disk that can fail at every operation and that loses everything that was not synced:
+//! file contents without `sync_data`, names without `sync_dir`.
 
 pub mod sim;
 
@@ -27,60 +27,59 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
     /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens an existing file for reading and writing; for reading only if it is a symbolic link to one, or
-    /// nothing else is allowed.
+    /// Opens an existing file for reading and writing; read-only if it is a symbolic link, or writing is not
+    /// permitted.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Creates a directory and its parents. Existing ones are fine.
+    /// Creates a directory and its parents, unless they exist.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Lists a directory, in no order. Fails with `NotFound` if there is none.
     fn list(&self, dir: &Path) -> io::Result<Vec<DiskEntry>>;
-    /// What `path` names. Fails with `NotFound` if nothing.
+    /// The file or directory at `path`. Fails with `NotFound` if there is none.
     fn metadata(&self, path: &Path) -> io::Result<DiskEntry>;
-    /// Gives the file another name, replacing what had it. Durable after `sync_dir` of both.
+    /// Renames a file; replaces the target. Durable after `sync_dir` of both directories.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives the file a second name. Fails with `AlreadyExists` if the name is taken: the atomic
-    /// "create if absent" of commits.
+    /// Creates a second name for the file. Fails with `AlreadyExists` if the name is taken: commits use it
+    /// as an atomic "create if absent".
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after `sync_dir`.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Opens a directory whose names are to be made durable. Whoever must not stop between a name
-    /// and its sync opens the directory before: to open it is what fails while there are too many
-    /// open files.
+    /// Opens a directory to sync its names later. A caller that must not fail between a change of a name
+    /// and its sync opens the directory first: only opening fails if the process is out of descriptors.
     fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn DiskDir>>;
     /// Makes the names in `dir` durable: creations, renames, removals.
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.open_dir(dir)?.sync()
     }
-    /// Bytes that this process can still write on the file system that holds `path`.
+    /// Free bytes for this process on the file system of `path`.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }
 
-/// An open file of a [`Disk`]. Positioned reads and writes, so that one handle serves many.
+/// An open file of a [`Disk`]. Reads and writes are positioned, so that threads can share one handle.
 #[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Writes all of `bytes` at `offset`, extending the file if needed.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Reads into `buffer` from `offset`; fewer bytes than asked only at the end of the file.
+    /// Reads into `buffer` from `offset`; fewer bytes than requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Length in bytes.
     fn len_bytes(&self) -> io::Result<u64>;
-    /// Reserves room and sets the length to at least `len_bytes`; new bytes read as zero.
+    /// Allocates disk space, and sets the length to at least `len_bytes`; new bytes read as zero.
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
-    /// Makes the contents durable (`fdatasync`). After an error nothing may be assumed of any
-    /// earlier unsynced write, and trying again proves nothing (Rebello et al., "Can Applications
-    /// Recover from fsync Failures?", 2020).
+    /// Makes the contents durable (`fdatasync`). After an error the state of all earlier unsynced writes is
+    /// unknown, and the success of a retry proves nothing (Rebello et al., "Can Applications Recover from
+    /// fsync Failures?", 2020).
     fn sync_data(&self) -> io::Result<()>;
 }
 
 /// An open directory of a [`Disk`].
 #[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait DiskDir: fmt::Debug + Send + Sync {
-    /// Makes the names in it durable, as they are now.
+    /// Makes the current names in the directory durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether the process, or the whole system, has as many files open as it may. Nothing was opened,
-/// and nothing else has happened: a later try may succeed.
+/// Whether the error is that the process or the system is out of file descriptors. The call had no effect,
+/// and a later attempt may succeed.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
@@ -112,8 +111,8 @@ impl Disk for OsDisk {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(file) => Ok(Box::new(OsFile(file.into()))),
-            // A working copy of a data directory has links to files that it must not change. And commands read
-            // what is on a file system, or of an owner, that lets nobody write.
+            // A working copy of a data directory has links to files that must not change. And commands may
+            // read files on a read-only file system, or without write permission.
             Err(Errno::LOOP | Errno::ROFS | Errno::ACCESS) => {
                 Ok(Box::new(OsFile(fs::File::open(path)?)))
             }
@@ -131,7 +130,7 @@ impl Disk for OsDisk {
             let path = entry?.path();
             match self.metadata(&path) {
                 Ok(entry) => entries.push(entry),
-                // Removed between the listing and the look: not there any more.
+                // Removed between the listing and the call: not listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -209,7 +208,7 @@ impl DiskFile for OsFile {
         let flags = rustix::fs::FallocateFlags::empty();
         match rustix::fs::fallocate(&self.0, flags, 0, len_bytes) {
             Ok(()) => Ok(()),
-            // File systems without fallocate (some network and overlay ones) still take a length.
+            // File systems without fallocate (some network and overlay ones) can still set a length.
             Err(Errno::OPNOTSUPP) if self.len_bytes()? < len_bytes => self.0.set_len(len_bytes),
             Err(Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),

@@ -1,18 +1,18 @@
-//! An object store over a [`Disk`] in which a finished write survives a power cut. The tables put
-//! their data files and their log through it. No table format here, only objects and directories.
+//! Crash-safe object store over a [`Disk`]: a finished write survives a power cut. The tables write their
+//! data files and their log through it. No table format here, only objects and directories.
 //!
 //! # How a write becomes durable
 //!
-//! Bytes go to a temporary file beside the target and are synced. Then the file gets its name, by
-//! hard link ("create": fails if the name is taken) or by rename ("overwrite"), and the directory
-//! is synced. A name therefore never stands for half a file, and an answered write is never lost.
-//! `object_store`'s own `LocalFileSystem` does the same without any sync (version 0.13; reported
-//! from the field: an empty object after a power cut).
+//! Bytes are written to a temporary file beside the target and synced. Then the file gets its name, by hard
+//! link ("create": fails if the name is taken) or by rename ("overwrite"), and the directory is synced. So
+//! a name never refers to an incomplete file, and an acknowledged write is never lost. `object_store`'s own
+//! `LocalFileSystem` does the same without any sync (version 0.13; users report empty objects after power
+//! cuts).
 //!
 //! # File names
 //!
-//! Path segments are file names as they are, so that `month=2026-11` is the directory that other
-//! engines expect. Names that start with `.tmp-` are temporary and do not exist for readers.
+//! Path segments are used as file names unchanged, so that `month=2026-11` is the directory that other
+//! engines expect. Names that start with `.tmp-` are temporary and hidden from readers.
 
 mod files;
 mod read;
@@ -53,16 +53,16 @@ use crate::storage::durable::files::Naming;
 use crate::storage::durable::files::Shared;
 use crate::storage::durable::files::failed;
 
-/// What messages call this store.
+/// Name of this store in messages.
 const STORE: &str = "DurableStore";
 
-/// Removals under way at once in one [`ObjectStore::delete_stream`]; as in `LocalFileSystem`.
+/// Concurrent removals in one [`ObjectStore::delete_stream`], as in `LocalFileSystem`.
 const CONCURRENT_DELETES: usize = 10;
 
 /// A cheap handle to a directory of durable objects; clones share it.
 ///
-/// Once the sync of a directory has failed, what it names may or may not survive, and trying
-/// again proves nothing: from then on every write fails, and so does reading what was then being
+/// After a failed sync of a directory its new names may or may not survive a power cut, and the success of
+/// a retry proves nothing. From then on every write fails, and so do reads of the objects that were being
 /// written, until the process is restarted.
 #[derive(Clone, Debug)]
 pub struct DurableStore {
@@ -70,9 +70,9 @@ pub struct DurableStore {
 }
 
 impl DurableStore {
-    /// A store over the directory `root`. Touches nothing yet.
+    /// A store over the directory `root`. Does no I/O.
     ///
-    /// Whoever writes calls [`DurableStore::recover`] first; a reader does not.
+    /// A writer calls [`DurableStore::recover`] first; a reader does not.
     pub fn new(disk: Arc<dyn Disk>, root: impl Into<PathBuf>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -85,22 +85,22 @@ impl DurableStore {
         }
     }
 
-    /// Prepares the directory for this process, its only writer: creates it, removes what
-    /// interrupted writes left, and makes every visible name durable. Blocks. Call it once, before
-    /// anything is read: another writer's unfinished uploads would be lost.
+    /// Prepares the directory for this process, its only writer: creates it, removes files of interrupted
+    /// writes, and makes every visible name durable. Blocks. Call it once, before anything is read: it
+    /// removes the unfinished uploads of any other writer.
     ///
-    /// Without the syncs an object that a killed process had linked but not yet synced would look
-    /// committed now and be gone after a power cut.
+    /// Without the syncs, an object that a killed process had linked but not synced would look committed
+    /// now, and disappear in a power cut.
     ///
     /// # Errors
     ///
-    /// The disk's; do not use the store then.
+    /// An I/O error of the disk; the store must not be used then.
     pub fn recover(&self) -> io::Result<()> {
         self.shared.ensure_dir(&self.shared.root)?;
         self.shared.recover_dir(&self.shared.root)
     }
 
-    /// Runs disk work where blocking is allowed.
+    /// Runs blocking disk work on the runtime's blocking threads.
     async fn blocking<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -134,7 +134,7 @@ impl ObjectStore for DurableStore {
             let chunks = &mut payload.iter();
             let written = chunks.try_fold(0, |offset, chunk| temporary.write(chunk, offset));
             if let Err(error) = written {
-                // On a full disk what was written is room that the next try needs.
+                // On a full disk the next attempt needs the space of the written bytes.
                 shared.discard(&temporary.path);
                 return Err(failed(&location, error));
             }

@@ -1,4 +1,4 @@
-//! Rows that are durable in the log and not yet in a file: [`Memtable`]. No files, no locks.
+//! Memtable: rows that are durable in the log and not yet in a file. No files, no locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use crate::storage::rows::Rows;
 use crate::storage::rows::Run;
 use crate::storage::wal::Sequence;
 
-/// Batches with fewer rows than this are put together.
+/// Batches with fewer rows than this are joined.
 const SMALL_ROWS: usize = 256;
-/// And with less memory: others wait for the store while they are, so that no more than a
-/// [`SMALL_BATCHES_MAX`] of these is copied at once. It has room for as many usual events of SDKs.
+/// Batches with less memory than this are joined: other threads wait for the store during a join, so that the
+/// copied bytes are bounded to [`SMALL_BATCHES_MAX`] times this. It fits [`SMALL_ROWS`] usual events of SDKs.
 const SMALL_BYTES: usize = 128 << 10;
-/// How many small batches in a row are put together, all put together as often before, so that each
-/// row is copied once per factor of this. More means fewer copies and more batches to scan.
+/// Number of consecutive small batches that are joined into one, all with the same number of previous
+/// joins, so that each row is copied once per factor of this. A larger number means fewer copies and more
+/// batches to scan.
 const SMALL_BATCHES_MAX: usize = 16;
 
 /// Rows in log order.
 #[derive(Debug, Default)]
 pub struct Memtable {
     batches: Vec<Arc<Rows>>,
-    /// How often the batch at the same place was put together from smaller ones; only of small
-    /// batches at the end.
+    /// For each small batch at the end, the number of joins that it went through.
     joined: Vec<u8>,
     rows: usize,
     memory_bytes: usize,
@@ -32,12 +32,12 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// Adds the rows of the log record at `sequence`, which may be none. `now` is a monotonic time.
+    /// Adds the rows of the log record at `sequence`, possibly none. `now` is a monotonic time.
     ///
     /// # Errors
     ///
-    /// The rows do not have the types of those before: a programmer error. Nothing has changed then,
-    /// so that what is flushed never reaches beyond rows that are not in here.
+    /// The types of the rows differ from the previous rows: a programmer error. Nothing has changed then,
+    /// so that the flushed log position never passes a record whose rows are missing.
     pub fn insert(
         &mut self,
         mut rows: Rows,
@@ -55,9 +55,10 @@ impl Memtable {
         Ok(())
     }
 
-    /// Adds a batch, put together with those at the end if that is due. All of it or nothing.
+    /// Adds a batch, and joins it with the batches at the end if that is due. On an error nothing has
+    /// changed.
     fn push(&mut self, mut rows: Arc<Rows>) -> Result<(), ArrowError> {
-        // Batches at the end that `rows` takes the place of, and how often it was put together.
+        // Number of batches at the end that `rows` replaces, and number of joins that it went through.
         let (mut replaced, mut joined) = (0, 0_u8);
         while is_small(&rows) {
             let others = self.joined.iter().rev().skip(replaced);
@@ -95,22 +96,22 @@ impl Memtable {
         self.rows
     }
 
-    /// Memory that the rows keep.
+    /// Memory of the rows in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// Sequence of the newest log record in here; all earlier ones are in here or in files.
+    /// Sequence of the newest log record in the memtable; all earlier ones are in it or in files.
     pub fn last(&self) -> Sequence {
         self.last
     }
 
-    /// Whether no log record is in here.
+    /// Whether the memtable contains no log record.
     pub fn is_empty(&self) -> bool {
         self.oldest.is_none()
     }
 
-    /// Time since the first record came in.
+    /// Time since the first record was added.
     pub fn age(&self, now: Duration) -> Duration {
         self.oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(oldest))
     }
@@ -184,7 +185,7 @@ mod tests {
         Rows { len: values.len(), columns: vec![Some(column)], memory_bytes, runs: Vec::new() }
     }
 
-    /// Goal: a record whose rows do not fit takes none of before along, and is not said to be here.
+    /// Goal: a record whose rows do not match removes no previous rows, and does not move the last sequence.
     #[test]
     fn rows_that_do_not_fit_change_nothing() {
         let mut memtable = Memtable::default();
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!((whole.len, whole.memory_bytes), (16, memtable.memory_bytes()));
     }
 
-    /// Goal: others do not wait while many bytes are copied, however few rows they are in.
+    /// Goal: no other thread waits while many bytes are copied, however few rows they are in.
     #[test]
     fn large_rows_are_not_copied() {
         let mut memtable = Memtable::default();

@@ -1,30 +1,30 @@
-//! Names of data files, and the place in the log that a name tells.
+//! Names of data files, which contain a log sequence.
 //!
-//! A file's name begins with what made it and the sequence of the last log record that any of its
-//! rows may come from: `part-00000000000000000042-<uuid>.parquet`. So a reader of the table knows
-//! which files can hold rows of before some record without opening them.
+//! A name starts with the kind of the file (flushed or merged) and the highest log sequence that any of its
+//! rows may come from: `part-00000000000000000042-<uuid>.parquet`. So a reader of the table knows without
+//! opening files which of them can contain rows before a given record.
 
 use uuid::Uuid;
 
 use crate::storage::delta::DataFile;
 use crate::storage::wal::Sequence;
 
-/// What a flush calls its files.
+/// Prefix of files that a flush writes.
 const FLUSHED: &str = "part";
 
-/// What a merge calls its files.
+/// Prefix of files that a merge writes.
 const MERGED: &str = "merge";
 
-/// Digits of a sequence in a name, so that names sort as sequences do.
+/// Digits of a sequence in a name, so that names sort in the order of sequences.
 const DIGITS: usize = 20;
 
-/// A new name for a file with rows of a flush up to `last`.
+/// A new name for a flushed file with rows up to `last`.
 pub fn flushed(last: Sequence) -> String {
     named(FLUSHED, last, Uuid::new_v4())
 }
 
-/// A new name for a file with the rows of `files`, all of which are of records up to `through`: this
-/// is the place of those whose names do not say.
+/// A new name for a file with the rows of `files`, all of which come from records up to `through`. Files
+/// whose names contain no sequence count as `through`.
 pub fn merged<'a>(files: impl IntoIterator<Item = &'a DataFile>, through: Sequence) -> String {
     let last = |file: &DataFile| match position(file) {
         Sequence(0) => through,
@@ -38,8 +38,8 @@ fn named(kind: &str, last: Sequence, id: Uuid) -> String {
     format!("{kind}-{:0DIGITS$}-{id}.parquet", last.0)
 }
 
-/// The last log record that any row of a file may come from. 0 for a file whose name does not say,
-/// as those of other engines.
+/// The last log record that any row of a file may come from. 0 for a file whose name contains no sequence, as
+/// those of other engines.
 pub fn position(file: &DataFile) -> Sequence {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let rest = [FLUSHED, MERGED].into_iter().find_map(|kind| name.strip_prefix(kind));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_the_place_in_the_log() {
+    fn a_name_contains_the_log_sequence() {
         for sequence in [0, 1, 42, u64::MAX] {
             assert_eq!(position(&file(&flushed(Sequence(sequence)))), Sequence(sequence));
         }
@@ -79,10 +79,10 @@ mod tests {
         let more = [file(&flushed(Sequence(8))), once];
         assert_eq!(position(&file(&merged(&more, through))), Sequence(9));
         assert_ne!(merged(&more, through), merged(&more, through), "a name is used once");
-        // Rows of files of others may be as late as any in the table.
+        // Rows of files of other engines may be as late as any in the table.
         let others = [file(&flushed(Sequence(8))), file("part-00000-x.snappy.parquet")];
         assert_eq!(position(&file(&merged(&others, through))), through);
-        // Of before, or of others.
+        // Names of earlier versions, and of other engines.
         for name in [
             "merge-0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d.parquet",
             "part-00000-0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d-c000.snappy.parquet",

@@ -1,12 +1,13 @@
-//! Parquet files of a table: [`FileWriter`] and the settings of the format. Knows no table version.
+//! Parquet writer and reader for data files: [`FileWriter`] and the settings of the format. It knows no table
+//! version.
 //!
 //! # Why these settings
 //!
-//! Files carry no Arrow schema of their own, so every reader sees plain Parquet types; text is
-//! plain UTF-8 and times are UTC microseconds, which every engine reads alike. A flush compresses
-//! with Snappy, because its files are soon merged; a merge uses zstd 1 and adds bloom filters: with
-//! level 3 it took a fifth more time, for files that were 1 % smaller. Pages carry Parquet's CRC-32 for
-//! other engines, and a section in front of the footer has checksums of all bytes (`checksums`).
+//! Files contain no Arrow schema, so every reader sees plain Parquet types; text is UTF-8 and times are UTC
+//! microseconds, which all engines read the same way. A flush compresses with Snappy, because its files are
+//! merged soon. A merge uses zstd level 1 and adds bloom filters; level 3 took 20 % more time for files
+//! that were 1 % smaller. Pages have Parquet's CRC-32 for other engines, and a section before the footer
+//! has checksums of all bytes (`checksums`).
 
 mod page_crc;
 pub mod pages;
@@ -64,40 +65,40 @@ use crate::storage::delta::stats::FileStats;
 use crate::storage::delta::stats::Value;
 use crate::storage::parquet::page_crc::PageStores;
 
-/// Rows of a row group at most: large enough to compress and skip well, small enough to be read in
-/// parallel (DuckDB advises 100,000 to 1,000,000).
+/// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
+/// (DuckDB recommends 100,000 to 1,000,000).
 pub const GROUP_MAX_ROWS: usize = 512 * 1024;
 
-/// Size of a page before compression. A merge has some pages of every column of every file in memory, so
-/// this decides how many files it can take at once.
+/// Size of a page before compression. A merge has some pages of every column of every file in memory, so this
+/// determines how many files it can merge at once.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// The same for columns of wide values. Small enough to be built and packed in the processor's cache: 1 MiB,
-/// the usual size, took a tenth more time.
+/// Size of a page of wide values before compression. Small enough to be built and compressed in the CPU
+/// cache: 1 MiB, the usual size, took 10 % more time.
 const WIDE_PAGE_BYTES: usize = 256 << 10;
 
-/// Memory at which a row group is ended unless [`FileWriter::with_group_bytes`] says less.
+/// Memory at which a row group ends, unless [`FileWriter::with_group_bytes`] sets less.
 const GROUP_BYTES: u64 = 64 << 20;
 
-/// Room that is made for bytes of a file at once.
+/// Bytes per allocation of the output buffer.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes of a part in which a file goes to the store, and how many of them may be on their way.
+/// Bytes per part of the upload, and number of parts that may be in flight.
 const PART_BYTES: usize = 4 << 20;
 const PARTS_MAX: usize = 2;
 
-/// How the files of a table are laid out. Columns by position in the table's schema.
+/// Physical layout of the files of a table. Columns are positions in the table's schema.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Sort key of the rows.
     pub sort: Vec<usize>,
     /// Columns with bloom filters in merged files.
     pub bloom: Vec<usize>,
-    /// Columns whose bounds stand in the table's log.
+    /// Columns with statistics in the table's log.
     pub statistics: Vec<usize>,
-    /// Columns whose values hardly repeat; a dictionary would only cost.
+    /// Columns whose values hardly repeat, and that get no dictionary.
     pub unique: Vec<usize>,
-    /// Columns of wide values, which need larger pages to be packed well. They are unique too.
+    /// Columns of wide values, which need larger pages to compress well. They get no dictionary either.
     pub wide: Vec<usize>,
 }
 
@@ -111,25 +112,25 @@ impl Layout {
     }
 }
 
-/// How much work goes into a file.
+/// Compression effort for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// A file that will be merged with others soon.
+    /// For a file that will be merged soon.
     Flush,
-    /// A file that stays.
+    /// For a merged file.
     Merge,
 }
 
-/// A file being written; nothing is visible before [`FileWriter::finish`].
+/// Writer of one file. Nothing is visible before [`FileWriter::finish`].
 pub struct FileWriter {
-    /// Has the bytes that do not go to the object yet.
+    /// Contains the bytes that are not sent to the object yet.
     file: SerializedFileWriter<Pieces>,
     columns: ArrowRowGroupWriterFactory,
-    /// The row group under way by column of the file; empty if none is.
+    /// Column writers of the open row group; empty if none is open.
     group: Vec<ArrowColumnWriter>,
-    /// Has the pages of the column writers.
+    /// Contains the pages of the column writers.
     page_stores: Arc<PageStores>,
-    /// Checksums of the bytes that went to the object.
+    /// Checksums of the bytes that were sent to the object.
     sums: BlockSums,
     group_rows: usize,
     object: BufWriter,
@@ -142,8 +143,8 @@ pub struct FileWriter {
     group_bytes: u64,
 }
 
-/// Bytes in pieces: a row group has tens of megabytes, and one piece that grows would be copied again and
-/// again.
+/// Chunked output buffer: a row group has tens of megabytes, and a contiguous buffer would be copied each
+/// time it grows.
 #[derive(Debug)]
 struct Pieces(PutPayloadMut);
 
@@ -175,7 +176,7 @@ impl std::fmt::Debug for FileWriter {
 }
 
 impl FileWriter {
-    /// Begins the file `name` in `partition` of the table that `spec` describes.
+    /// Starts the file `name` in `partition` of the table with this `spec`.
     ///
     /// # Errors
     ///
@@ -218,19 +219,19 @@ impl FileWriter {
         })
     }
 
-    /// Ends row groups as soon as they take `group_bytes` of memory, however few rows they have.
-    /// Until their end is on the disk they take two and a half times that (see `compaction`).
+    /// Ends row groups when they take `group_bytes` of memory, however few rows they have. Until a row
+    /// group is written to the disk, it takes 2.5 times that (see `compaction`).
     #[must_use]
     pub fn with_group_bytes(self, group_bytes: u64) -> Self {
         Self { group_bytes, ..self }
     }
 
-    /// Adds rows, which must continue the order of the layout. A row group may exceed its memory
-    /// and its rows by one batch.
+    /// Adds rows, which must continue the sort order. A row group may exceed its memory and its rows by one
+    /// batch.
     ///
     /// # Errors
     ///
-    /// The store fails, or the rows do not fit the schema.
+    /// The store fails, or the rows do not match the schema.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         if self.group.is_empty() {
             self.group = self.new_group()?;
@@ -250,14 +251,13 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Adds a row group of `rows` rows, which must continue the order of the layout, one column
-    /// after the other: `column` gives the arrays of the column at a position of a schema that has
-    /// no nested columns. So the texts and the dictionary of one column, not of all of them, must
-    /// fit into the processor's cache.
+    /// Adds a row group of `rows` rows, which must continue the sort order, one column after the other:
+    /// `column` returns the arrays of the column at a position of the schema, which must have no nested
+    /// columns. So only the texts and the dictionary of one column must fit into the CPU cache.
     ///
     /// # Errors
     ///
-    /// The store fails, or the arrays do not fit the schema.
+    /// The store fails, or the arrays do not match the schema.
     pub async fn write_group<A>(
         &mut self,
         rows: usize,
@@ -284,7 +284,7 @@ impl FileWriter {
         self.columns.create_column_writers(self.file.flushed_row_groups().len())
     }
 
-    /// Ends the row group under way, if one is.
+    /// Ends the open row group, if there is one.
     async fn end_group(&mut self) -> Result<(), ParquetError> {
         let writers = std::mem::take(&mut self.group);
         if writers.is_empty() {
@@ -311,7 +311,7 @@ impl FileWriter {
         self.send().await
     }
 
-    /// Hands the bytes that are complete to the object.
+    /// Sends the complete bytes to the object.
     async fn send(&mut self) -> Result<(), ParquetError> {
         for piece in self.file.inner_mut().take() {
             self.sums.add(&piece);
@@ -320,7 +320,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// The same for the last bytes, with the section of checksums in front of the footer.
+    /// Sends the last bytes, with the section of checksums before the footer.
     async fn send_end(&mut self) -> Result<(), ParquetError> {
         let mut end = Vec::new();
         for piece in self.file.inner_mut().take() {
@@ -337,12 +337,12 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Bytes written so far, the row group under way not counted.
+    /// Bytes written so far, without the open row group.
     pub fn written_bytes(&self) -> u64 {
         u64::try_from(self.file.bytes_written()).unwrap_or(u64::MAX)
     }
 
-    /// Completes the file. When this returns it is durable, and in no table yet.
+    /// Completes the file. When this returns the file is durable, and in no table yet.
     ///
     /// # Errors
     ///
@@ -384,8 +384,8 @@ pub async fn read_columns(
     builder.with_projection(columns).build()
 }
 
-/// As [`read_columns`], but only of the row groups that may have any of some texts in a column, as
-/// their bloom filters say.
+/// As [`read_columns`], but only the row groups whose bloom filters show that a column may contain one of
+/// some texts.
 ///
 /// # Errors
 ///
@@ -443,8 +443,7 @@ fn properties(
         .set_compression(compression)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_statistics_enabled(match effort {
-            // Comparing every value of every column costs more than it saves in a file that soon
-            // is merged.
+            // Comparing every value of every column costs more than it saves in a file that is merged soon.
             Effort::Flush => EnabledStatistics::None,
             Effort::Merge => EnabledStatistics::Chunk,
         })
@@ -469,7 +468,7 @@ fn properties(
     Ok(builder.build())
 }
 
-/// Bounds of the columns at `positions`, over all row groups.
+/// Statistics of the columns at `positions` over all row groups.
 fn stats(metadata: &ParquetMetaData, schema: &SchemaRef, positions: &[usize]) -> FileStats {
     let mut columns = BTreeMap::new();
     for position in positions {

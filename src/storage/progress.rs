@@ -1,20 +1,20 @@
-//! How far the log is published, as readers of what is derived from it see it. Set by whoever
-//! publishes, waited for by whoever answers; neither knows the other.
+//! Watch channel with the highest published log sequence. Publication sets it; queries wait on it to read
+//! their own writes. Neither side depends on the other.
 
 use tokio::sync::watch;
 
 use crate::storage::wal::Sequence;
 
-/// How far the road of writes has got.
+/// Progress of the write path.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// A running server's: the newest published record, and whether the replay is over.
+    /// Of a running server.
     Live {
         /// The newest published record.
         published: watch::Receiver<Sequence>,
-        /// Whether the log of before the start is published.
+        /// Whether the replay of the log at start is finished.
         ready: watch::Receiver<bool>,
     },
-    /// Nothing moves any more.
+    /// Of a data directory without writes: nothing to wait for.
     Still,
 }

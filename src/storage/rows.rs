@@ -1,7 +1,7 @@
-//! [`Rows`]: one batch of a table in memory, in which a column without any value does not exist.
+//! Sparse row batch of a table in memory: in [`Rows`], a column without values does not exist.
 //!
-//! Events have many columns and most batches use few; a missing column costs nothing until a
-//! reader asks for it and gets NULLs.
+//! Events have many columns, and most batches use few. A missing column costs nothing until a reader needs
+//! it and gets NULLs.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -29,27 +29,28 @@ pub struct Rows {
     pub len: usize,
     /// Columns; `None` where every row is NULL.
     pub columns: Vec<Option<ArrayRef>>,
-    /// Memory that the columns keep, shared buffers counted once.
+    /// Memory of the columns in bytes, shared buffers counted once.
     pub memory_bytes: usize,
     /// The log records that the rows come from, in the order of the rows.
     pub runs: Vec<Run>,
 }
 
-/// Rows one after the other that come from one log record.
+/// Consecutive rows that come from one log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How many.
+    /// Number of rows.
     pub len: usize,
     /// The record.
     pub sequence: Sequence,
 }
 
 impl Rows {
-    /// The columns at `positions` of `schema`, as the record batch of `projected`, NULLs made.
+    /// The columns at `positions` as a record batch with the schema `projected`; missing columns become
+    /// NULLs.
     ///
     /// # Errors
     ///
-    /// The columns do not fit `projected`: a programmer error.
+    /// The columns do not match `projected`: a programmer error.
     pub fn to_batch(
         &self,
         projected: &SchemaRef,
@@ -100,8 +101,8 @@ impl Rows {
         })
     }
 
-    /// One batch of all rows of `parts`, in order, with text copied together: many small requests
-    /// would otherwise keep a buffer each in every column.
+    /// One batch with all rows of `parts`, in order, with text copied into common buffers: otherwise every
+    /// small request would keep a buffer of its own in each column.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The order of rows in a file: from batches in log order to sorted columns.
+//! Sort of rows for a file: from batches in log order to sorted columns.
 //!
-//! Sort columns become whole numbers that compare as the values do (text by its rank among the
-//! distinct texts), so that sorting moves small fixed-size keys and the rows are gathered once.
+//! Sort columns become integers with the same order as the values (text by its rank among the distinct
+//! texts), so that the sort moves small fixed-size keys, and the rows are gathered once.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use hashbrown::HashMap;
 
 use crate::storage::rows::Rows;
 
-/// Most sort columns of a table.
+/// Maximum number of sort columns of a table.
 const SORT_COLUMNS_MAX: usize = 4;
 
-/// A row by batch and by position in it.
+/// Position of a row: batch number, and row number in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     batch: u32,
@@ -47,12 +47,11 @@ impl Place {
     }
 }
 
-/// Where every row of `batches` belongs, in the order of `sort_columns`; rows that compare equal
-/// stay in log order.
+/// The positions of all rows of `batches`, sorted by `sort_columns`. Equal rows stay in log order.
 ///
 /// # Errors
 ///
-/// A sort column has a type other than whole number, time or text, or is missing.
+/// A sort column is no integer, time or text, or is missing.
 pub fn sorted(batches: &[Arc<Rows>], sort_columns: &[usize]) -> Result<Vec<Place>, ArrowError> {
     let rows = batches.iter().map(|rows| rows.len).sum();
     let mut places: Vec<([u64; SORT_COLUMNS_MAX], Place)> = Vec::with_capacity(rows);
@@ -119,11 +118,11 @@ fn keys(rows: &Rows, position: usize, ranks: &Ranks<'_>) -> Result<Vec<u64>, Arr
     })
 }
 
-/// The columns of all batches of a sort, side by side, from which sorted columns are gathered.
+/// The columns of all batches of a sort, from which sorted columns are gathered.
 #[derive(Debug)]
 pub struct Gather {
     schema: SchemaRef,
-    /// By column of the schema; `None` where no batch has the column.
+    /// By column of the schema; `None` if no batch has the column.
     columns: Vec<Option<Source>>,
 }
 
@@ -135,7 +134,7 @@ enum Source {
 }
 
 impl Gather {
-    /// Of `batches`, as rows of `schema`.
+    /// The columns of `batches`, whose rows have `schema`.
     pub fn new(batches: &[Arc<Rows>], schema: &SchemaRef) -> Self {
         let rows_max = batches.iter().map(|rows| rows.len).max().unwrap_or(0);
         let fields = schema.fields().iter().enumerate();
@@ -154,11 +153,11 @@ impl Gather {
         Self { schema: Arc::clone(schema), columns: columns.collect() }
     }
 
-    /// The values of the column at `position` at `places`, in their order.
+    /// The values of column `position` at `places`, in this order.
     ///
     /// # Errors
     ///
-    /// The batches do not fit the schema, or it has no such column: a programmer error.
+    /// The batches do not match the schema, or it has no such column: a programmer error.
     pub fn column(&self, position: usize, places: &[Place]) -> Result<ArrayRef, ArrowError> {
         let missing = || ArrowError::SchemaError(format!("there is no column {position}"));
         match self.columns.get(position).ok_or_else(missing)? {
@@ -176,10 +175,10 @@ impl Gather {
     }
 }
 
-/// A text column whose batches keep their buffers, all in one list.
+/// A text column: the views of all batches over one list of their buffers.
 #[derive(Debug)]
 struct Texts {
-    /// By batch: views, NULLs, and the number of its first buffer in the list.
+    /// By batch: views, NULLs, and the index of its first buffer in the list.
     batches: Vec<(ScalarBuffer<u128>, Option<NullBuffer>, u32)>,
     buffers: Vec<Buffer>,
     has_nulls: bool,
@@ -203,13 +202,13 @@ impl Texts {
         Some(texts)
     }
 
-    /// The texts at `places`. Rows of a sort are all over the memory: without a branch that depends
-    /// on a view, the processor waits for many of them at once.
+    /// The texts at `places`. Sorted rows are spread over the memory: without branches that depend on a
+    /// view, the CPU has many cache misses in flight at once.
     fn rows(&self, places: &[Place]) -> ArrayRef {
         let view = |place: &Place| {
             let (views, _, first) = self.batches.get(place.batch())?;
             let view = *views.get(place.row())?;
-            // A text of more than 12 bytes has the number of its buffer in the third 32 bits.
+            // The view of a text of more than 12 bytes has the buffer index in its third 32 bits.
             let is_long = view & u128::from(u32::MAX) > 12;
             Some(view + (u128::from(u32::from(is_long) * first) << 64))
         };
@@ -223,8 +222,8 @@ impl Texts {
         let nulls = nulls.map(NullBuffer::new).filter(|nulls| nulls.null_count() > 0);
         text_array(views, self.buffers.clone(), nulls)
     }
-    /// Brings the bytes of long texts into the processor's cache. Here it waits for many of them at
-    /// once; the writer, which hashes and compares one after the other, would wait for each.
+    /// Prefetches the bytes of long texts into the CPU cache, with many cache misses in flight at once. The
+    /// Parquet writer, which hashes and compares one text after the other, would wait for each.
     fn fetch(&self, views: &[u128]) {
         let first_byte = |view: &u128| {
             let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);

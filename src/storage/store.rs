@@ -1,6 +1,6 @@
-//! One table as readers and writers see it: files and memtables together. [`Store`] takes rows in
-//! log order, freezes and flushes them, and gives snapshots. It does not know the log; who owns
-//! both truncates the log after a flush.
+//! Table store: memtables and Parquet files of one Delta table. [`Store`] takes rows in log order, freezes
+//! and flushes memtables, and returns snapshots. It does not know the log; `maintenance` truncates the log
+//! after a flush.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ use crate::storage::sort::Gather;
 use crate::storage::sort::Place;
 use crate::storage::wal::Sequence;
 
-/// Values of a column that are gathered and handed to the Parquet writer at once: their text fits
-/// into the processor's cache, where the writer finds it.
+/// Rows of a column that are gathered and passed to the Parquet writer per call: their text fits into the CPU
+/// cache, where the writer finds it.
 const GATHER_ROWS: usize = 2048;
 
-/// How rows are spread over partitions.
+/// Mapping of rows to partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Partitioning {
-    /// Position of the time column that decides.
+    /// Position of the time column that determines the partition.
     pub time_column: usize,
     /// The partition of a time, as a number.
     pub key: fn(UnixMicros) -> i32,
@@ -52,20 +52,22 @@ pub struct Partitioning {
     pub name: fn(i32) -> String,
 }
 
-/// Why a store cannot do what it was asked.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The table's log or files.
+    /// The table failed.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// Writing a data file.
+    /// Writing a data file failed.
     #[error("cannot write a data file")]
     Parquet(#[from] ParquetError),
-    /// Rows that do not fit each other or the schema.
+    /// The rows do not match each other or the schema.
     #[error("rows do not fit the table")]
     Rows(#[from] ArrowError),
-    /// An earlier commit is in doubt. The next flush settles it.
-    #[error("table {0} is not changed before it is known whether an earlier commit is in it")]
+    /// The outcome of an earlier commit is unknown. The next flush settles it.
+    #[error(
+        "the outcome of an earlier commit to table {0} is unknown; other changes wait until the next flush settles it"
+    )]
     Pending(&'static str),
 }
 
@@ -90,33 +92,33 @@ struct Shared {
     table: DeltaTable,
     layout: Layout,
     partitioning: Partitioning,
-    /// Under this name the table remembers how far this node's log has been flushed.
+    /// Application id of this node, under which the table's transactions record its flushed log sequence.
     app_id: String,
     settings: StorageConfig,
     clock: Clock,
-    /// Held for the length of a few pointer moves, or while small batches are put together (at most
-    /// some MiB, see `memtable`); never across I/O.
+    /// Locked for a few pointer operations, or while small batches are joined (at most some MiB, see
+    /// `memtable`); never across I/O.
     state: Mutex<State>,
-    /// Held for a whole flush, and for each commit: memtables go to files one after the other, oldest
-    /// first, and nothing is committed over a commit that is in doubt.
+    /// Locked for a whole flush, and for each commit: memtables are flushed one after the other, oldest
+    /// first, and no commit follows one whose outcome is unknown.
     committing: tokio::sync::Mutex<Option<Pending>>,
-    /// Told after every flush.
-    room: Notify,
+    /// Notified after every flush.
+    flushes: Notify,
 }
 
-/// An edit of which nobody knows whether it is in the table: the store failed while it wrote the
-/// commit. It is committed again, and nothing else before it: what is built on a table without it
-/// would double its rows or lose them if it turns out to be in.
+/// An edit with an unknown outcome: the object store failed while it wrote the commit. It is committed
+/// again before any other edit. An edit that assumed its absence would duplicate or lose rows if it is in
+/// the table.
 #[derive(Clone)]
 struct Pending {
     edit: Edit,
-    /// Of the oldest frozen memtable, which is in the edit's files.
+    /// Result of the flush, if the edit contains the files of the oldest frozen memtable.
     flushed: Option<Flushed>,
 }
 
 struct State {
     active: Memtable,
-    /// Waiting for their flush, oldest first. They stay visible until their files are.
+    /// Memtables that wait for their flush, oldest first. They stay visible until their files are.
     frozen: VecDeque<Arc<Memtable>>,
     version: Arc<TableVersion>,
 }
@@ -130,30 +132,30 @@ impl State {
     }
 }
 
-/// What one reader sees: a version of the files and the rows that are not in it. Pinned: it does
-/// not change, and its files stay for the grace of the vacuum.
+/// Snapshot for one reader: a version of the files, and the rows that are in no file. It does not change,
+/// and its files stay on disk for the grace period of the vacuum.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The files.
     pub version: Arc<TableVersion>,
-    /// The rows that are in no file yet, oldest first.
+    /// The rows that are in no file of the version, oldest first.
     pub batches: Vec<Arc<Rows>>,
 }
 
-/// What a flush has done.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
-    /// Everything up to this log record is in files.
+    /// All records up to this one are in files.
     pub through: Sequence,
     /// Rows written.
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Rows left out.
+    /// Deleted rows that were left out.
     pub dropped: u64,
 }
 
-/// Which rows a flush keeps; `None` for all of them.
+/// Filter of the rows that a flush writes; `None` keeps all rows.
 pub type Keep<'a> = dyn Fn(&Rows) -> Option<BooleanArray> + Send + Sync + 'a;
 
 impl std::fmt::Debug for Store {
@@ -175,7 +177,7 @@ impl Store {
         let state = State { active: Memtable::default(), frozen: VecDeque::new(), version };
         let state = Mutex::new(state);
         let committing = tokio::sync::Mutex::new(None);
-        let room = Notify::new();
+        let flushes = Notify::new();
         let shared = Shared {
             table,
             layout,
@@ -185,7 +187,7 @@ impl Store {
             clock,
             state,
             committing,
-            room,
+            flushes,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -200,33 +202,33 @@ impl Store {
         &self.shared.app_id
     }
 
-    /// Sizes and ages of what is kept.
+    /// The storage settings.
     pub fn settings(&self) -> &StorageConfig {
         &self.shared.settings
     }
 
-    /// How its files are laid out.
+    /// The layout of its files.
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
     }
 
-    /// Everything up to this log record is in files.
+    /// The last log record up to which all records are in files.
     pub fn flushed_through(&self) -> Sequence {
         self.flushed_through_of(&self.shared.table.current())
     }
 
-    /// Everything up to this log record is in the files of `version`.
+    /// The last log record up to which all records are in the files of `version`.
     pub fn flushed_through_of(&self, version: &TableVersion) -> Sequence {
         let last = version.transaction(&self.shared.app_id);
         Sequence(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
     }
 
-    /// Makes the rows of a durable log record visible, and freezes the memtable that is full with
-    /// them if another may wait for its flush. Call it in log order.
+    /// Makes the rows of a durable log record visible. Freezes the memtable if it is full and another one may
+    /// wait for its flush. Call it in log order.
     ///
     /// # Errors
     ///
-    /// The rows do not fit: a programmer error.
+    /// The rows do not match the schema: a programmer error.
     pub fn insert(&self, rows: Rows, sequence: Sequence) -> Result<(), ArrowError> {
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
@@ -247,7 +249,8 @@ impl Store {
         }
     }
 
-    /// Whether the active memtable is full while as many as may wait are waiting.
+    /// Whether the active memtable is full and no more memtables may wait for a flush: backpressure for
+    /// capture.
     pub fn is_full(&self) -> bool {
         let state = self.shared.state.lock();
         self.is_large(&state) && state.frozen.len() >= self.shared.settings.frozen_memtables_max
@@ -258,9 +261,9 @@ impl Store {
         bytes >= self.shared.settings.memtable_max_bytes.as_u64()
     }
 
-    /// Waits until [`Store::is_full`] may have changed: a flush has made room.
+    /// Waits for a flush, after which [`Store::is_full`] may have changed.
     pub async fn flushed(&self) {
-        self.shared.room.notified().await;
+        self.shared.flushes.notified().await;
     }
 
     /// Memory of all memtables.
@@ -270,7 +273,7 @@ impl Store {
         state.active.memory_bytes() + frozen
     }
 
-    /// Closes the active memtable, if it has anything; rows that come go to a new one. Returns the last log
+    /// Freezes the active memtable, unless it is empty; later rows go to a new one. Returns the last log
     /// record of the frozen memtables; `None` if none is frozen.
     pub fn freeze(&self) -> Option<Sequence> {
         let mut state = self.shared.state.lock();
@@ -278,7 +281,7 @@ impl Store {
         state.frozen.back().map(|memtable| memtable.last())
     }
 
-    /// What a reader sees now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.shared.state.lock();
         let frozen = state.frozen.iter().flat_map(|memtable| memtable.batches());
@@ -288,9 +291,9 @@ impl Store {
         }
     }
 
-    /// Writes the rows of the oldest frozen memtable that `keep` keeps into files and commits them
-    /// together with the log position. `None` if none is frozen, or it has rows of records after
-    /// `bound`, of which `keep` knows nothing. A commit that is in doubt is settled first.
+    /// Writes the rows of the oldest frozen memtable that pass `keep` to files, and commits them together
+    /// with the log position. `None` if none is frozen, or it has rows of records after `bound`, for which
+    /// `keep` is not valid. A commit with an unknown outcome is settled first.
     ///
     /// # Errors
     ///
@@ -339,8 +342,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The table is as before. After [`TableError::InDoubt`] the change may still take effect, with
-    /// the next flush at the latest; until then others are refused with [`StoreError::Pending`].
+    /// The table is unchanged. After [`TableError::InDoubt`] the change may still take effect, at the
+    /// latest with the next flush; until then other changes fail with [`StoreError::Pending`].
     pub async fn replace(&self, edit: Edit) -> Result<(), StoreError> {
         let mut pending = self.shared.committing.lock().await;
         if pending.is_some() {
@@ -349,8 +352,8 @@ impl Store {
         self.commit(&mut pending, Pending { edit, flushed: None }).await
     }
 
-    /// Commits a change, once more if it is `pending`, and shows it to readers. It is pending until
-    /// that is decided, also if the caller goes away meanwhile.
+    /// Commits a change, or commits it again if it is `pending`, and publishes it to readers. It stays
+    /// pending until its outcome is known, also if the caller is dropped meanwhile.
     async fn commit(
         &self,
         pending: &mut Option<Pending>,
@@ -369,14 +372,14 @@ impl Store {
         }
         let version = committed?;
         let mut state = shared.state.lock();
-        // Files in and rows out in one step: a reader counts every row once.
+        // Files are added and rows removed in one step, so that a reader counts every row once.
         if change.flushed.is_some() {
             state.frozen.pop_front();
         }
         state.version = version;
         drop(state);
         if change.flushed.is_some() {
-            shared.room.notify_waiters();
+            shared.flushes.notify_waiters();
         }
         Ok(())
     }
@@ -390,23 +393,24 @@ impl Store {
         let mut files = Vec::new();
         let written = self.write_each(memtable, keep, &mut files).await;
         if written.is_err() {
-            // They are in no edit, and the next try writes others. On a full disk it needs their room.
+            // The files are in no edit, and the next attempt writes new ones, which need the space on a
+            // full disk.
             self.discard(&files).await;
         }
         written.map(|()| files)
     }
 
-    /// Removes files that are in no edit. Those that stay are for the vacuum.
+    /// Removes files that are in no edit. The vacuum removes those for which it fails.
     async fn discard(&self, files: &[DataFile]) {
         let store = self.shared.table.store();
         for path in files.iter().filter_map(|file| Path::parse(&file.path).ok()) {
             if let Err(error) = store.delete(&path).await {
-                tracing::warn!(%path, %error, "cannot remove a data file that is not needed");
+                tracing::warn!(%path, %error, "cannot remove an unused data file; the vacuum removes it later");
             }
         }
     }
 
-    /// Writes one file after the other, and says which are finished.
+    /// Writes one file after the other, and adds the finished ones to a list.
     async fn write_each(
         &self,
         memtable: &Memtable,

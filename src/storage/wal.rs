@@ -1,21 +1,29 @@
 //! The write-ahead log: records with gapless sequences in segment files, durable once
-//! [`writer::Wal::sync`] returns. Here: its vocabulary. Nothing in it knows what a record holds.
+//! [`writer::Wal::sync`] returns. This file has the types that its modules share. The payload of a record is
+//! opaque to all of them.
 //!
-//! `frame` has the bytes, `segment` a file of them, `spare` the file of the next one, `recovery` what happens at open, `writer` and
-//! `reader` the two ways in and out, `verify` a look at a log that stays closed, `files` the set of segments that they share.
+//! | module | contents |
+//! |---|---|
+//! | `frame` | byte format of segment headers and frames |
+//! | `segment` | one segment file: name, creation, cursor over its frames |
+//! | `spare` | preallocated file for the next segment |
+//! | `recovery` | repair at open: end of the log, torn writes, corruption |
+//! | `writer`, `reader` | append and sync; reading in order |
+//! | `verify` | read-only check of a log that is not opened |
+//! | `files` | list of segments, shared by writer, readers and truncation |
 //!
-//! # Why it can be trusted
+//! # Durability
 //!
-//! - A segment takes frames only after its header and its name are durable, and a new one is begun
-//!   only after all of the previous one is durable. Unsynced bytes are in the newest segment only.
-//! - A new segment is begun after every start. Its header names its first sequence, which says
-//!   for ever where the previous one ends: the remains of a torn write behind that end need not be
-//!   erased, and are never mistaken for lost records.
-//! - Every frame names the last sequence that was durable when it was written. So a hole in front
-//!   of it is known to be lost (the sequence was acknowledged) or known to be open (the same
-//!   unsynced batch: writes reach a disk in any order). Both are reported, as different things.
-//! - Opening writes the last batch of the newest segment again before it syncs it: after a failed
-//!   sync and a restart of the process alone, the page cache shows bytes that the disk has not.
+//! - A segment takes frames only after its header and its name are durable. The writer starts a new segment
+//!   only after the previous one is durable. Unsynced bytes are in the newest segment only.
+//! - The writer starts a new segment after every start. Its header contains its first sequence, which
+//!   fixes the end of the previous segment: the rest of a torn write after that end need not be erased,
+//!   and is never mistaken for lost records.
+//! - Every frame contains the last sequence that was durable when it was written. So records missing before
+//!   it are either lost (that sequence proves that they were acknowledged) or unconfirmed (they belong to
+//!   the same unsynced batch: writes reach a disk in any order). The two are reported as different damage.
+//! - Opening rewrites the last batch of the newest segment before it syncs it: after a failed sync and a
+//!   restart of the process alone, the page cache shows bytes that are not on the disk.
 
 pub mod files;
 mod frame;
@@ -37,17 +45,17 @@ use std::path::PathBuf;
 use crate::error::Kind;
 use crate::storage::disk::is_out_of_descriptors;
 
-/// The number of a record. The first is 1, there are no gaps, and 0 stands for "nothing".
+/// Log sequence: the number of a record. The first is 1, there are no gaps, and 0 stands for "no record".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// The one after this.
+    /// The next sequence.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The one before this; nothing comes before 0.
+    /// The previous sequence; 0 for 0.
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -59,63 +67,62 @@ impl fmt::Display for Sequence {
     }
 }
 
-/// Where the log is, and when it begins another file.
+/// Directory of the log, and size of its segments.
 #[derive(Clone, Debug)]
 pub struct WalSettings {
     /// Directory of the segments, and of copies of damaged ones in `quarantine/`. Created if
     /// missing.
     pub dir: PathBuf,
-    /// Size of a segment in bytes, reserved when it is begun. A record that is larger than that
-    /// gets a segment of its own.
+    /// Size of a segment in bytes, preallocated when it is created. A larger record gets a segment of its
+    /// own.
     pub segment_max_bytes: u64,
 }
 
-/// What other stores have of the log's records.
+/// Log positions of the stores that are derived from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// All records up to here are durable in other stores, so the log may have been cut up to here.
-    /// Records behind it that are in no segment are lost.
+    /// All records up to this sequence are durable in other stores, so the log may have been truncated up
+    /// to it. Later records that are in no segment are lost.
     pub durable: Sequence,
-    /// The highest sequence that any store has. The log gives out none up to here again.
+    /// The highest sequence in any store. The log does not assign it or a lower one again.
     pub seen: Sequence,
 }
 
 impl Elsewhere {
-    /// All records up to `sequence` are durable in other stores, which have none behind it.
+    /// All records up to `sequence` are durable in other stores, which contain no later one.
     pub fn up_to(sequence: Sequence) -> Self {
         Self { durable: sequence, seen: sequence }
     }
 }
 
-/// What opening found.
+/// Result of recovery at open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// The last sequence that is taken: every record up to here is durable, in the log or
-    /// elsewhere, or is named in `corruptions`.
+    /// The last assigned sequence: every record up to it is durable, in the log or in other stores, or is
+    /// listed in `corruptions`.
     pub last: Sequence,
-    /// Bytes behind the last record that no record followed: a write that a crash cut short, and
-    /// for which nobody got an answer.
+    /// Bytes after the last record that no record follows: a torn write, which was never acknowledged.
     pub torn_bytes: u64,
-    /// Damage in the newest segment, and records that are missing before the oldest segment or
-    /// behind the newest. Older segments are not read at open; a [`reader::Reader`] reports what it
-    /// finds there (and these once more).
+    /// Damage in the newest segment, and records that are missing before the oldest segment or after
+    /// the newest. Older segments are not read at open; a [`reader::Reader`] reports their damage, and this
+    /// damage again.
     pub corruptions: Vec<Corruption>,
 }
 
-/// A place of the log that does not hold what was written there.
+/// A damaged place of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     /// The segment file, or the directory if the file itself is missing.
     pub path: PathBuf,
-    /// Where the damage begins, in bytes.
+    /// Byte offset at which the damage starts.
     pub offset: u64,
-    /// What it means.
+    /// What is lost.
     pub damage: Damage,
-    /// A copy of the segment for an inspection by hand; `None` if it could not be made.
+    /// Path of a copy of the segment for manual inspection; `None` if the copy failed.
     pub copy: Option<PathBuf>,
 }
 
-/// What a damaged place means. Ranges include both ends.
+/// The effect of damage on records. Ranges include both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// One of the two copies of a segment header is damaged. Every record is readable.
@@ -127,8 +134,8 @@ pub enum Damage {
         /// The last of them.
         last: Sequence,
     },
-    /// These records are missing before others of the same batch, and nothing in the segment says
-    /// whether that batch was ever acknowledged. Usually a power cut in the middle of a sync.
+    /// These records are missing before others of the same batch, and nothing in the segment proves
+    /// whether that batch was acknowledged. Usually a power cut during a sync.
     Unconfirmed {
         /// The first of them.
         first: Sequence,
@@ -138,7 +145,7 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// The last record that cannot be read; `None` if all can.
+    /// The last record that cannot be read; `None` if all records can be read.
     pub fn last(self) -> Option<Sequence> {
         match self {
             Self::Header => None,
@@ -158,34 +165,34 @@ impl fmt::Display for Damage {
             }
             Self::Unconfirmed { first, last } => write!(
                 f,
-                "records {first} to {last} cannot be read; a write that was never acknowledged, \
-                 or damage"
+                "records {first} to {last} cannot be read; either they were never acknowledged, or \
+                 they are lost"
             ),
         }
     }
 }
 
-/// Why the log did not do it.
+/// Error of a log operation.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
     /// The disk failed. If it was a write or a sync, the log is poisoned now.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// A verb.
+        /// The failed operation, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Another segment cannot be begun: no room on the disk, no descriptor, no permission. Nothing was
-    /// written; the next try may succeed.
+    /// A new segment cannot be created: no disk space, no descriptor, no permission. Nothing was written; the
+    /// next attempt may succeed.
     #[error("cannot begin a segment of {bytes} bytes in the log")]
     NoSegment {
         /// Size of the segment.
         bytes: u64,
-        /// What the disk said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -197,11 +204,11 @@ pub enum WalError {
         /// The limit.
         max_bytes: u32,
     },
-    /// An earlier write or sync failed. What it left on the disk is unknown until the next open.
-    #[error("the log takes no records since a write or sync of it failed")]
+    /// An earlier write or sync failed. The contents of the disk are unknown until the next open.
+    #[error("the log rejects appends since a write or sync of it failed; restart the server")]
     Poisoned,
-    /// A newer program wrote the segment.
-    #[error("{} has format version {version}, and this program knows none above {known}", path.display())]
+    /// A newer version of the program wrote the segment.
+    #[error("{} has format version {version}; this version of the program reads versions up to {known}", path.display())]
     Version {
         /// The segment.
         path: PathBuf,
@@ -213,9 +220,9 @@ pub enum WalError {
     /// The record was removed, because it is durable elsewhere.
     #[error("record {wanted} is no longer in the log, which begins at {oldest}")]
     Truncated {
-        /// What was asked for.
+        /// The requested record.
         wanted: Sequence,
-        /// What is still there.
+        /// The oldest record in the log.
         oldest: Sequence,
     },
 }
@@ -231,13 +238,13 @@ impl WalError {
         }
     }
 
-    /// Whether what was to be read could not be opened for want of a descriptor: it is there, and
+    /// Whether a file could not be opened because the process is out of descriptors: the file exists, and
     /// can be read later.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_descriptors(source))
     }
 
-    /// Adds what was being done to what, for `map_err`.
+    /// Adds the operation and the path to an I/O error, for `map_err`.
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }

@@ -1,9 +1,9 @@
-//! Seeded numbers. Integers only, so that a seed yields the same events on every machine.
+//! Seeded random numbers. Integers only, so that a seed yields the same events on every machine.
 //!
-//! # Why
+//! # Why not `rand`
 //!
-//! The `rand` crate reserves the right to change what its generators yield from one release to the
-//! next; events of a seed are known answers of tests, and must not move with an upgrade.
+//! The `rand` crate may change the output of its generators between releases. The events of a seed
+//! are expected values of tests, and must not change with an upgrade.
 
 /// `SplitMix64` of Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
 /// OOPSLA 2014.
@@ -15,8 +15,8 @@ pub(super) struct Random {
 /// Step of the state: 2^64 divided by the golden ratio, made odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finisher of [`Random`]: a bijection that spreads every bit of `value` over all bits. Turns
-/// the number of a person into facts about that person without a table of persons.
+/// The finalizer of [`Random`]: a bijection that spreads every bit of `value` over all bits.
+/// Derives the attributes of a person from its number, without a table of persons.
 pub(super) fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -44,17 +44,17 @@ impl Random {
         self.below(100) < share
     }
 
-    /// One of `items`, each as likely; `None` if there are none.
+    /// One of `items` with equal probability; `None` if there are none.
     pub(super) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
         items.get(usize::try_from(self.below(count)).unwrap_or(0))
     }
 
-    /// A rank from 0 to `population` - 1, rank `r` about as often as 1 / (r + 1) says (Zipf's law
-    /// with exponent 1).
+    /// A rank from 0 to `population` - 1; rank `r` has a probability proportional to 1 / (r + 1)
+    /// (Zipf's law with exponent 1).
     ///
-    /// The ranks 0, 1-2, 3-6, 7-14, ... are blocks that Zipf's law makes about equally likely: a
-    /// block by lot, then a rank in it by lot. No logarithm, whose last bit differs between
+    /// The ranks 0, 1-2, 3-6, 7-14, ... are blocks that are about equally likely under Zipf's law:
+    /// a random block, then a random rank in it. No logarithm, whose last bit differs between
     /// machines.
     pub(super) fn rank(&mut self, population: u64) -> u64 {
         let population = population.max(1);
@@ -62,7 +62,7 @@ impl Random {
         loop {
             let size = 1_u64 << self.below(blocks);
             let rank = size - 1 + self.below(size);
-            // The last block may stick out over the population.
+            // The last block may extend beyond the population.
             if rank < population {
                 return rank;
             }

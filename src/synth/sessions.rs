@@ -1,7 +1,7 @@
-//! Persons and their sessions: who acts, when, on what device. No JSON of whole events.
+//! Persons and their sessions: person, time and device of an event. Events are written elsewhere.
 //!
-//! A person is a number; everything about a person is computed from it, so that a population of
-//! millions takes no memory. Only the few sessions that are open hold state.
+//! A person is a number, and all its attributes are computed from it, so a population of millions
+//! takes no memory. Only open sessions have state.
 
 use uuid::Uuid;
 
@@ -14,25 +14,25 @@ use crate::synth::text;
 use crate::synth::vocabulary;
 use crate::synth::vocabulary::Vocabulary;
 
-/// What posthog-js knows about the person in front of it.
+/// State of the person in posthog-js.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Events make no person profile.
+    /// Events create no person profile.
     Anonymous,
-    /// Still no user, and something needed a profile: `$set` or a group.
+    /// No user id yet, but a profile exists because of `$set` or a group.
     Profiled,
     /// `$identify` was called, now or in an earlier session.
     Identified,
 }
 
-/// Uuids that never repeat within a stream.
+/// Generator of uuids that never repeat within a stream.
 #[derive(Debug)]
 pub(super) struct Ids {
     serial: u64,
     salt: u64,
 }
 
-/// The random bits of a UUIDv7 behind its variant.
+/// The random bits of a UUIDv7 after its variant.
 const ID_BITS: u64 = (1 << 62) - 1;
 
 impl Ids {
@@ -61,15 +61,15 @@ fn version_7(time: UnixMicros, high: u64, low: u64) -> Uuid {
     Uuid::from_u128((millis << 80) | (7 << 76) | (high << 64) | (0b10 << 62) | low)
 }
 
-/// One person at one device, from the first event to the last.
+/// A session: one person on one device, from the first event to the last.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) person: u64,
     pub(super) standing: Standing,
     pub(super) device_id: Uuid,
-    /// Members that all events of the session share, each with a comma after it.
+    /// JSON members that all events of the session share, each followed by a comma.
     pub(super) shared: Vec<u8>,
-    /// Whether the next event is the first of a person that a server tells of.
+    /// Whether the next event is the first one of a person that a server sends.
     pub(super) is_first: bool,
     /// True until the first page view is written.
     pub(super) landing: bool,
@@ -82,16 +82,16 @@ pub(super) struct Session {
     events_left: u64,
 }
 
-/// Events of one session at most; half of it on average.
+/// Most events of one session; the average is half of it.
 const EVENTS_MAX: u64 = 30;
-/// The same if there are to be many persons.
+/// The same with [`Choice::Even`](crate::synth::Choice::Even).
 const EVENTS_MAX_EVEN: u64 = 3;
 /// Longest pause between two events of a session. posthog-js ends a session after 30 minutes.
 const PAUSE_MAX_MILLIS: u64 = 90_000;
-/// Sessions in 100 that begin signed in.
+/// Percentage of sessions that begin signed in.
 const SIGNED_IN: u64 = 55;
 
-/// What does not change in the course of a stream.
+/// Parameters that are constant during a stream.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) vocabulary: Vocabulary,
@@ -144,7 +144,7 @@ impl Session {
         session
     }
 
-    /// The id under which the person acts now.
+    /// The current distinct id of the person.
     pub(super) fn distinct_id(&self) -> DistinctId {
         match self.standing {
             Standing::Anonymous | Standing::Profiled => DistinctId::Device(self.device_id),
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// The company of the person: about ten persons each.
+    /// The company of the person: about ten persons per company.
     pub(super) fn company(&self, setting: &Setting) -> u64 {
         mix(self.person ^ setting.persons_salt).rotate_left(17) % (setting.persons / 10 + 1)
     }
@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Moves on to the next event, and says whether the session goes on after it.
+    /// Moves to the next event. Returns whether the session continues after it.
     pub(super) fn advance(&mut self, now: UnixMicros, random: &mut Random) -> bool {
         let pause = i64::try_from(1 + random.below(PAUSE_MAX_MILLIS)).unwrap_or(1);
         let next = UnixMicros(self.at.0.saturating_add(pause * 1_000));

@@ -1,5 +1,5 @@
-//! A stream is what it says it is. JSON is read back with `serde_json`, which had no part in
-//! writing it.
+//! Tests of the properties that a stream promises. JSON is parsed with `serde_json`, which did not
+//! write it.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
 
-/// 2026-11-21T08:00:00.123456Z: microseconds beyond the millisecond, which a stream must cut.
+/// 2026-11-21T08:00:00.123456Z: with microseconds, which a stream must truncate to milliseconds.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_123_456);
 
 fn stream(seed: u64) -> Stream {
@@ -112,8 +112,7 @@ fn the_mix_and_the_size_are_as_announced() {
     assert!((900..=1_100).contains(&average), "{average} bytes an event");
 }
 
-/// Goal: each of many persons has a profile with an email after two events for each of them or a few
-/// more.
+/// With many persons, each has a profile with an email after two events per person or slightly more.
 #[test]
 fn an_even_choice_makes_each_person_in_turn() {
     let settings = Settings { persons: 5_000, choice: Choice::Even, ..Settings::new("phc", NOW) };
@@ -127,12 +126,12 @@ fn an_even_choice_makes_each_person_in_turn() {
     for known in stream.lines(60_000).events {
         users.insert(known.distinct_id.to_string());
     }
-    // Then all are as likely: with about 30,000 sessions hardly anybody stays away.
+    // Then all are equally likely: with about 30,000 sessions nearly every person has one.
     let seen = (0..5_000).filter(|number| users.contains(&format!("user_{number}"))).count();
     assert!(seen > 4_800, "{seen}");
 }
 
-/// The keys of a JSON object as written, twice if twice.
+/// The keys of a JSON object as written, with duplicates.
 struct Keys(Vec<String>);
 
 impl<'de> Deserialize<'de> for Keys {

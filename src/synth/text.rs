@@ -1,10 +1,10 @@
-//! Appending to JSON text: numbers, uuids, times. Nothing here escapes; what needs it is escaped
-//! once, when the vocabulary is built.
+//! Appends numbers, uuids and times to JSON text. Nothing here escapes; texts that need it are
+//! escaped once, when the vocabulary is built.
 //!
 //! # Why
 //!
-//! Events are written as text, not built as a tree of values: the load generator shares the
-//! machine with the server it measures.
+//! Events are written as text and not built as a tree of values, because the load generator
+//! shares the machine with the server that it measures.
 
 use chrono::Datelike;
 use chrono::Timelike;
@@ -24,7 +24,7 @@ pub(super) fn number(out: &mut Vec<u8>, value: u64) {
     padded(out, value, 1);
 }
 
-/// `value` with zeros in front up to `width` digits.
+/// `value` padded with leading zeros to `width` digits.
 pub(super) fn padded(out: &mut Vec<u8>, mut value: u64, width: usize) {
     let mut digits = [b'0'; DIGITS_MAX];
     let mut used = 0;

@@ -1,14 +1,14 @@
-//! What events talk about: devices, pages, referrers, clicked elements, product events. Rendered
-//! to JSON text once per stream; no state that moves.
+//! Vocabulary of events: devices, pages, referrers, clicked elements, product events. Rendered to
+//! JSON text once per stream; immutable.
 //!
-//! A fragment is a run of members of a JSON object, each with a comma after it:
+//! A fragment is a run of members of a JSON object, each followed by a comma:
 //! `"$host":"example.com","$pathname":"/",`.
 
 use crate::synth::random::Random;
 use crate::synth::text;
 
-/// Where a person's browser stands in the market; user agents are those of real releases, with
-/// the version between the two parts.
+/// A browser with its market share; user agents are those of real releases, with the version
+/// between the two parts.
 struct Platform {
     os: &'static str,
     os_version: &'static str,
@@ -120,8 +120,8 @@ const CAMPAIGNS: &[&str] = &[
     r#""utm_source":"newsletter","utm_medium":"email","utm_campaign":"product-update-42","gclid":null,"#,
 ];
 
-/// Section of the site, and its title as a raw JSON string. Titles go beyond ASCII, and one holds
-/// escapes, because real ones do.
+/// Section of the site, and its title as a raw JSON string. Like real titles, some are not ASCII,
+/// and one contains escapes.
 const SECTIONS: &[(&str, &str)] = &[
     ("dashboard", "Dashboard"),
     ("projects", "Projekte – Übersicht"),
@@ -133,7 +133,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("pricing", "Pricing"),
 ];
 
-/// What a click hits: tag, classes, text of the element.
+/// Targets of a click: tag, classes, text of the element.
 const TARGETS: &[(&str, &str, &str)] = &[
     ("button", "btn btn-primary", "Save changes"),
     ("button", "LemonButton LemonButton--secondary", "Cancel"),
@@ -143,13 +143,13 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("button", "icon-button", "Add to cart"),
 ];
 
-/// How to make up one value of a product property.
+/// Generator of one value of a product property.
 pub(super) enum Value {
     /// One of these JSON texts.
     Choice(&'static [&'static str]),
     /// An integer from 0 to this.
     Integer(u64),
-    /// A number with two decimals, below this.
+    /// A number with two decimals, less than this.
     Price(u64),
     /// A string: this prefix and a number.
     Id(&'static str),
@@ -162,7 +162,7 @@ const CURRENCY: Value = Value::Choice(&[r#""EUR""#, r#""USD""#, r#""GBP""#]);
 const YES_OR_NO: Value = Value::Choice(&["true", "false"]);
 const PLAN: Value = Value::Choice(&[r#""free""#, r#""team""#, r#""enterprise""#]);
 
-/// A dozen names, as many as a small product has.
+/// Twelve names, as many as a small product has.
 pub(super) const PRODUCTS: &[Product] = &[
     (
         "product viewed",
@@ -286,14 +286,14 @@ pub(super) const PRODUCTS: &[Product] = &[
     ),
 ];
 
-/// One page of the site. Only a page view says its title, as with posthog-js.
+/// One page of the site. As with posthog-js, only a page view has its title.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) address: Vec<u8>,
     pub(super) title: Vec<u8>,
 }
 
-/// The rendered fragments that a stream draws from.
+/// The rendered fragments that a stream picks from.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pub(super) devices: Vec<Vec<u8>>,
@@ -301,8 +301,8 @@ pub(super) struct Vocabulary {
     pub(super) clicks: Vec<Vec<u8>>,
 }
 
-/// Distinct devices, pages and clicked elements: enough that columns are no constants, few enough
-/// that dictionaries work, as with real sites.
+/// Distinct devices, pages and clicked elements: enough that columns are not constant, few enough
+/// that dictionaries work, as on real sites.
 const DEVICES: u64 = 256;
 const PAGES: u64 = 400;
 const CLICKS: u64 = 96;
@@ -325,7 +325,7 @@ pub(super) fn campaign(random: &mut Random) -> &'static str {
     random.pick(CAMPAIGNS).copied().unwrap_or_default()
 }
 
-/// Writes the members of `properties`, each with a comma after it.
+/// Writes the members of `properties`, each followed by a comma.
 pub(super) fn product(
     out: &mut Vec<u8>,
     random: &mut Random,
@@ -379,8 +379,9 @@ fn page(random: &mut Random, serial: u64) -> Option<Page> {
     Some(Page { address: address.into_bytes(), title: title.into_bytes() })
 }
 
-/// The members of a click. The chain has the form of posthog-js with `elementsChainAsString`: the
-/// element hit first, then its ancestors, `;` between them, attributes in order of their names.
+/// The members of a click. The chain has the format of posthog-js with `elementsChainAsString`:
+/// the clicked element first, then its ancestors, separated by `;`, attributes in order of their
+/// names.
 fn click(random: &mut Random, serial: u64) -> Option<Vec<u8>> {
     let (tag, classes, label) = random.pick(TARGETS)?;
     let dotted = classes.replace(' ', ".");

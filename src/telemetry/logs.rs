@@ -1,4 +1,5 @@
-//! Starts the log on standard error: level and form from [`TelemetryConfig`]. No messages here.
+//! Setup of the process log on standard error: level filter, format, panic hook. No messages of other
+//! modules.
 
 use std::io::IsTerminal;
 
@@ -14,15 +15,15 @@ use crate::error::Kind;
 /// Why the log did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
-    /// The level is no level and no list of `target=level`.
+    /// The filter is neither a level nor a list of `target=level`.
     #[error("cannot read the log level {level:?}")]
     Level {
         /// As configured.
         level: String,
-        /// Where it breaks.
+        /// The error of the parser.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The process has a log already.
+    /// The log of the process was started before.
     #[error("the log is already started")]
     Started,
 }
@@ -70,7 +71,7 @@ fn filter(level: &str) -> Result<EnvFilter, LogsError> {
     filter.map_err(|source| LogsError::Level { level: level.to_owned(), source })
 }
 
-/// The default hook prints several lines in a form of its own; a log reader needs one entry.
+/// Panic hook that writes one log entry; the default hook prints several lines in another format.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("no message");
     let location = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Every metric, declared once: name, unit, labels, meaning. No counting logic.
+//! Registry of all metrics: name, unit, labels, help text. No counting logic.
 //!
 //! # Shape
 //!
-//! [`Metrics::render`] gives `OpenMetrics` text. Names are `weir_<what>_<unit>`, counters end in
-//! `_total`. Labels have few values by construction: routes, statuses and reasons are `'static`
-//! names of the code, never text of a request, so that no request can grow the registry.
+//! [`Metrics::render`] returns `OpenMetrics` text. Names are `weir_<what>_<unit>`, counters end in `_total`.
+//! Label values are bounded: routes, statuses and reasons are `'static` names from the code, never text of a
+//! request, so that no request can grow the registry.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text;
@@ -15,8 +15,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use prometheus_client::registry::Unit;
 
-/// Upper bounds in seconds: from a flag evaluation in memory to a query at its limit of a minute,
-/// about three per factor of ten.
+/// Bucket bounds of histograms in seconds: from a flag evaluation in memory to a query at its default
+/// time-out of 60 s, two or three per factor of ten.
 const SECONDS: [f64; 17] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0, 30.0, 60.0,
@@ -25,9 +25,9 @@ const SECONDS: [f64; 17] = [
 /// Labels of [`Metrics::http_requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RequestLabels {
-    /// Name of the endpoint, such as `capture`; `none` if nothing has the path.
+    /// Name of the endpoint, such as `capture`; `none` if no endpoint has the path.
     pub route: &'static str,
-    /// HTTP status; 499 if the client hung up before there was one.
+    /// HTTP status; 499 if the client disconnected before the response.
     pub status: u16,
 }
 
@@ -41,21 +41,21 @@ pub struct RouteLabels {
 /// Labels of [`Metrics::events_dropped`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReasonLabels {
-    /// Why, such as `no_name`.
+    /// Reason for the drop, such as `no_name`.
     pub reason: &'static str,
 }
 
 /// Labels of [`Metrics::ingestion_warnings`] and [`Metrics::requests_discarded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct KindLabels {
-    /// What, such as `cannot_merge_already_identified`.
+    /// Kind of warning or request, such as `cannot_merge_already_identified`.
     pub kind: &'static str,
 }
 
 /// Labels of [`Metrics::queries`] and [`Metrics::scheduled_changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabels {
-    /// How it ended, such as `ok`, `invalid`, `timeout`, `cancelled`.
+    /// Outcome, such as `ok`, `invalid`, `timeout`, `cancelled`.
     pub outcome: &'static str,
 }
 
@@ -69,12 +69,12 @@ pub struct TableLabels {
 /// Labels of [`Metrics::corruptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PlaceLabels {
-    /// Where it was found, such as `wal`, or the table `events`.
+    /// Place of the damage, such as `wal`, or the table `events`.
     pub place: &'static str,
 }
 
-/// The metrics of one server. Share it in an `Arc`; a field is cheap to clone and counts for the
-/// same metric. Durations are in seconds, sizes in bytes.
+/// The metrics of one server. Share it in an `Arc`; a clone of a field counts for the same metric.
+/// Durations are in seconds, sizes in bytes.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -84,41 +84,41 @@ pub struct Metrics {
     pub http_request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     /// `weir_http_received_bytes_total`: request bodies as sent.
     pub http_received_bytes: Counter,
-    /// `weir_http_sent_bytes_total`: answers' bodies.
+    /// `weir_http_sent_bytes_total`: response bodies.
     pub http_sent_bytes: Counter,
     /// `weir_http_connections`: open now.
     pub http_connections: Gauge,
-    /// `weir_http_body_bytes`: memory of request bodies that are read or worked on now.
+    /// `weir_http_body_bytes`: memory of request bodies that are being read or processed.
     pub http_body_bytes: Gauge,
-    /// `weir_http_head_bytes`: memory of requests under way besides their bodies: heads, tasks, and
-    /// answers of more than 16 KiB.
+    /// `weir_http_head_bytes`: memory of running requests without their bodies: heads, tasks, and responses
+    /// of more than 16 KiB.
     pub http_head_bytes: Gauge,
     /// `weir_http_accept_errors_total`.
     pub http_accept_errors: Counter,
     /// `weir_events_accepted_total`: acknowledged, on disk.
     pub events_accepted: Counter,
-    /// `weir_events_dropped_total{reason}`: answered 200 and not kept, on purpose.
+    /// `weir_events_dropped_total{reason}`: answered 200 and deliberately not stored.
     pub events_dropped: Family<ReasonLabels, Counter>,
     /// `weir_events_duplicate_total`: dropped because their uuid was seen before.
     pub events_duplicate: Counter,
-    /// `weir_ingestion_warnings_total{kind}`: events that had less effect than their sender may
-    /// have meant; the API tells which.
+    /// `weir_ingestion_warnings_total{kind}`: events that were stored with less effect than their sender may
+    /// have intended; the API lists them.
     pub ingestion_warnings: Family<KindLabels, Counter>,
-    /// `weir_requests_discarded_total{kind}`: recordings, logs and their like, answered 200 and not
-    /// kept.
+    /// `weir_requests_discarded_total{kind}`: requests with unsupported data, such as recordings and logs,
+    /// answered 200 and not stored.
     pub requests_discarded: Family<KindLabels, Counter>,
     /// `weir_ingest_inflight_bytes`: decoded bodies between arrival and acknowledgement.
     pub ingest_inflight_bytes: Gauge,
-    /// `weir_wal_bytes`: the log on disk, all segments.
+    /// `weir_wal_bytes`: size of all segments of the write-ahead log on disk.
     pub wal_bytes: Gauge,
     /// `weir_wal_sync_duration_seconds`: one `fdatasync` of the log.
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
-    /// `weir_identity_incomplete`: 1 if persons lack records that were lost, with the
-    /// identity store or in the log.
+    /// `weir_identity_incomplete`: 1 if persons are incomplete, because log records or the identity store
+    /// were lost.
     pub identity_incomplete: Gauge,
-    /// `weir_memtable_bytes`: active and frozen memtables.
+    /// `weir_memtable_bytes`: memory of active and frozen memtables.
     pub memtable_bytes: Gauge,
     /// `weir_flushes_total`: memtables written to Parquet and committed.
     pub flushes: Counter,
@@ -132,25 +132,30 @@ pub struct Metrics {
     pub events_deleted: Counter,
     /// `weir_compactions_total{table}`: merges committed.
     pub compactions: Family<TableLabels, Counter>,
-    /// `weir_table_files{table}`: live Parquet files of the newest version.
+    /// `weir_table_files{table}`: live Parquet files in the newest version of the table.
     pub table_files: Family<TableLabels, Gauge>,
     /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
     pub identity_lag: Gauge,
-    /// `weir_person_columns_disk_bytes`: files of columns of persons.
+    /// `weir_person_columns_disk_bytes`: size of the person column files.
     pub person_columns_disk_bytes: Gauge,
     /// `weir_queries_total{outcome}`.
     pub queries: Family<OutcomeLabels, Counter>,
-    /// `weir_queries_replanned_total`: those whose first plan took more memory than there was.
+    /// `weir_queries_replanned_total`: queries whose first plan needed more memory than was available.
     pub queries_replanned: Counter,
-    /// `weir_query_duration_seconds`: from the plan to the last row.
+    /// `weir_query_duration_seconds`: from planning to the last row.
     pub query_seconds: Histogram,
-    /// `weir_scheduled_changes_total{outcome}`: changes of flags that were due; `made`, `retried`,
+    /// `weir_scheduled_changes_total{outcome}`: scheduled flag changes that were due: `made`, `retried` or
     /// `failed`.
     pub scheduled_changes: Family<OutcomeLabels, Counter>,
-    /// `weir_corruptions_total{place}`: damage that was found: `wal`, records of the log that are missing or
-    /// damaged; `events`, commits of the events table, and records that neither it nor the log has; `table`, files
-    /// of the events table, once at start or by a merge and by each query; `persons`, commits of the persons table;
-    /// `metadata`, a store without its last changes.
+    /// `weir_corruptions_total{place}`: damage found, by place:
+    ///
+    /// | place | damage |
+    /// |---|---|
+    /// | `wal` | missing or damaged records of the write-ahead log |
+    /// | `events` | damaged commits of the events table, and records that are neither in it nor in the log |
+    /// | `table` | missing or damaged files of the events table: once at start or by a merge, and by each query |
+    /// | `persons` | damaged commits of the persons table |
+    /// | `metadata` | a metadata store that lost its last changes |
     pub corruptions: Family<PlaceLabels, Counter>,
 }
 
@@ -215,32 +220,32 @@ impl Metrics {
         );
         registry.register_with_unit(
             "http_received",
-            "Request bodies as sent",
+            "Bytes of request bodies as sent",
             Unit::Bytes,
             self.http_received_bytes.clone(),
         );
         registry.register_with_unit(
             "http_sent",
-            "Bodies of answers",
+            "Bytes of response bodies",
             Unit::Bytes,
             self.http_sent_bytes.clone(),
         );
         registry.register("http_connections", "Open connections", self.http_connections.clone());
         registry.register_with_unit(
             "http_body",
-            "Memory of request bodies that are read or worked on",
+            "Memory of request bodies that are being read or processed",
             Unit::Bytes,
             self.http_body_bytes.clone(),
         );
         registry.register_with_unit(
             "http_head",
-            "Memory of requests under way besides their bodies: heads, tasks, large answers",
+            "Memory of running requests without their bodies: heads, tasks, responses over 16 KiB",
             Unit::Bytes,
             self.http_head_bytes.clone(),
         );
         registry.register(
             "http_accept_errors",
-            "Connections that the operating system failed to hand over",
+            "Failed accept calls for new connections",
             self.http_accept_errors.clone(),
         );
     }
@@ -249,12 +254,12 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "events_accepted",
-            "Events acknowledged, hence on disk",
+            "Events acknowledged and durable on disk",
             self.events_accepted.clone(),
         );
         registry.register(
             "events_dropped",
-            "Events answered 200 and not kept, by reason",
+            "Events answered 200 and deliberately not stored, by reason",
             self.events_dropped.clone(),
         );
         registry.register(
@@ -264,17 +269,17 @@ impl Metrics {
         );
         registry.register(
             "ingestion_warnings",
-            "Warnings about events that had less effect than their sender may have meant, by kind",
+            "Events stored with less effect than their sender may have intended, by kind of warning",
             self.ingestion_warnings.clone(),
         );
         registry.register(
             "requests_discarded",
-            "Requests with recordings, logs and their like, answered 200 and not kept, by kind",
+            "Requests with unsupported data (recordings, logs), answered 200 and not stored, by kind",
             self.requests_discarded.clone(),
         );
         registry.register_with_unit(
             "ingest_inflight",
-            "Decoded bodies between arrival and acknowledgement",
+            "Bytes of decoded request bodies between arrival and acknowledgement",
             Unit::Bytes,
             self.ingest_inflight_bytes.clone(),
         );
@@ -290,29 +295,29 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "wal",
-            "The log on disk, all segments",
+            "Size of all segments of the write-ahead log on disk",
             Unit::Bytes,
             self.wal_bytes.clone(),
         );
         registry.register_with_unit(
             "wal_sync_duration",
-            "One fdatasync of the log",
+            "Time of one fdatasync of the write-ahead log",
             Unit::Seconds,
             self.wal_sync_seconds.clone(),
         );
         registry.register(
             "wal_poisoned",
-            "1 after a failed sync of the log, until a restart",
+            "1 after a failed sync of the write-ahead log: capture is refused until a restart",
             self.wal_poisoned.clone(),
         );
         registry.register(
             "identity_incomplete",
-            "1 if persons lack records that were lost, with the identity store or in the log",
+            "1 if persons are incomplete because log records or the identity store were lost",
             self.identity_incomplete.clone(),
         );
         registry.register_with_unit(
             "memtable",
-            "Active and frozen memtables",
+            "Memory of active and frozen memtables",
             Unit::Bytes,
             self.memtable_bytes.clone(),
         );
@@ -323,7 +328,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "flush_duration",
-            "Time from a frozen memtable to its commit",
+            "Time to write a frozen memtable to Parquet and commit it",
             Unit::Seconds,
             self.flush_seconds.clone(),
         );
@@ -335,14 +340,14 @@ impl Metrics {
         );
         registry.register(
             "events_deleted",
-            "Rows left out of files because they were deleted",
+            "Deleted rows removed from files by flushes, merges and rewrites",
             self.events_deleted.clone(),
         );
         registry.register("compactions", "Merges committed, by table", self.compactions.clone());
         registry.register("table_files", "Live Parquet files, by table", self.table_files.clone());
         registry.register(
             "corruptions",
-            "Findings of missing or damaged data, by place",
+            "Missing or corrupt records and files found, by place",
             self.corruptions.clone(),
         );
     }
@@ -351,25 +356,25 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "person_columns_disk",
-            "Files of columns of persons",
+            "Size of the person column files on disk",
             Unit::Bytes,
             self.person_columns_disk_bytes.clone(),
         );
-        registry.register("queries", "Queries ended, by outcome", self.queries.clone());
+        registry.register("queries", "Finished queries, by outcome", self.queries.clone());
         registry.register(
             "queries_replanned",
-            "Queries that were planned again for less memory",
+            "Queries planned a second time because the first plan needed too much memory",
             self.queries_replanned.clone(),
         );
         registry.register_with_unit(
             "query_duration",
-            "Time from a query's plan to its last row",
+            "Time of a query from planning to the last row",
             Unit::Seconds,
             self.query_seconds.clone(),
         );
         registry.register(
             "scheduled_changes",
-            "Scheduled changes of flags that were due, by outcome",
+            "Scheduled flag changes that were due, by outcome",
             self.scheduled_changes.clone(),
         );
     }
@@ -409,7 +414,7 @@ mod tests {
     use super::RouteLabels;
     use super::TableLabels;
 
-    /// Lines as the `OpenMetrics` 1.0 specification has them.
+    /// The expected lines follow the `OpenMetrics` 1.0 specification.
     #[test]
     fn the_page_has_every_kind_of_metric() {
         let metrics = Metrics::new();
@@ -442,7 +447,7 @@ mod tests {
     #[test]
     fn every_metric_says_what_it_is() {
         let metrics = Metrics::new();
-        // A family shows once it has a member.
+        // A family is rendered only if it has a member.
         metrics.http_requests.get_or_create(&RequestLabels { route: "none", status: 404 }).inc();
         metrics.http_request_seconds.get_or_create(&RouteLabels { route: "none" }).observe(0.1);
         metrics.events_dropped.get_or_create(&ReasonLabels { reason: "no_name" }).inc();

@@ -1,16 +1,15 @@
-//! Events that come by the thousand and get one line of the log in a while: [`Repeats`] counts them and
-//! says when a line is due.
+//! Rate limit of log lines: [`Repeats`] counts repeated events by kind and decides when the next line is due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Kinds that are counted at once; beyond it those that had no line for a pause are forgotten, and if
-/// there are none, further kinds get no line.
+/// Most kinds that are counted at once. When they are used up, kinds without a line during the last pause are
+/// evicted; if there are none, further kinds get no line.
 const KINDS_MAX: usize = 64;
 
-/// Counts by kind.
+/// Counts of events by kind.
 #[derive(Debug)]
 pub struct Repeats<K> {
     pause: Duration,
@@ -20,17 +19,18 @@ pub struct Repeats<K> {
 #[derive(Debug)]
 struct Kind {
     logged_at: Duration,
-    /// Since then.
+    /// Events since `logged_at`.
     count: u64,
 }
 
 impl<K: Ord + Clone> Repeats<K> {
-    /// Nothing yet; a kind gets a line once in `pause`.
+    /// Without counts. Each kind gets at most one line per `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, kinds: Mutex::default() }
     }
 
-    /// Counts `count` events of a kind at `now`. If a line is due, the number that it stands for.
+    /// Counts `count` events of a kind at `now`. If a line is due, returns the number of events it stands
+    /// for.
     pub fn count(&self, kind: K, count: u64, now: Duration) -> Option<u64> {
         let mut kinds = self.kinds.lock();
         if let Some(known) = kinds.get_mut(&kind) {
@@ -51,8 +51,8 @@ impl<K: Ord + Clone> Repeats<K> {
         Some(count)
     }
 
-    /// The kinds whose events no line stands for yet, with their numbers. For lines in between, when
-    /// no more events may come.
+    /// Returns and resets the kinds with events that are in no line yet, with their counts. For lines between
+    /// events, which may stop coming.
     pub fn take(&self, now: Duration) -> Vec<(K, u64)> {
         let mut kinds = self.kinds.lock();
         let mut due = Vec::new();
@@ -78,14 +78,14 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_kind_gets_a_line_in_a_while_and_every_event_is_in_one() {
+    fn a_kind_gets_one_line_per_pause_and_every_event_is_in_one() {
         let repeats = Repeats::new(10 * SECOND);
         let at = |kind: &'static str, second: u32| repeats.count(kind, 1, second * SECOND);
         assert_eq!([at("full", 0), at("full", 1), at("busy", 1)], [Some(1), None, Some(1)]);
         assert_eq!([at("full", 9), at("full", 10), at("full", 11)], [None, Some(3), None]);
         assert_eq!(repeats.take(12 * SECOND), [("full", 1)]);
         assert_eq!(repeats.take(13 * SECOND), []);
-        assert_eq!(at("busy", 30), Some(1), "forgotten, as it was over");
+        assert_eq!(at("busy", 30), Some(1), "evicted, as its pause was over");
     }
 
     #[test]

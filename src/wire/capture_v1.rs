@@ -1,8 +1,8 @@
-//! Capture v1 as SDKs speak it: what the headers of a request say, how an answer names the fate of
-//! each event, and how a refusal names its reason. The body is read where v0's are, from the tape.
+//! Capture v1 wire format: the headers of a request, the result of each event in a response, and the
+//! error tags. The body is parsed where v0's are, from the tape.
 //!
-//! Unlike v0 the token is in a header, the encoding is announced and believed, and every event has
-//! an answer of its own. Source: `rust/capture/src/v1` of PostHog.
+//! Unlike v0 the token is in a header, the announced encoding is authoritative, and every event has a
+//! result of its own. Source: `rust/capture/src/v1` of PostHog.
 
 use chrono::DateTime;
 use uuid::Uuid;
@@ -13,14 +13,14 @@ pub const BODY_MAX_BYTES: u64 = 10 << 20;
 /// Largest body once decompressed (PostHog's limit).
 pub const BODY_PLAIN_MAX_BYTES: u64 = 50 << 20;
 
-/// The header that an answer repeats.
+/// The request id header, which a response repeats.
 pub const REQUEST_ID: &str = "posthog-request-id";
 
 const SDK_INFO: &str = "posthog-sdk-info";
 const ATTEMPT: &str = "posthog-attempt";
 const REQUEST_TIMESTAMP: &str = "posthog-request-timestamp";
 
-/// Headers that must be there, besides `authorization`, in the words of the refusal.
+/// Required headers besides `authorization`, as the error message lists them.
 const REQUIRED: [&str; 6] = [
     "PostHog-Sdk-Info",
     "PostHog-Attempt",
@@ -30,24 +30,24 @@ const REQUIRED: [&str; 6] = [
     "user-agent",
 ];
 
-/// Codings that `Content-Encoding` may name.
+/// Codings that `Content-Encoding` may contain.
 const CODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
 
-/// Longest `PostHog-Sdk-Info` that is written into events: it goes into each of a batch.
+/// Longest `PostHog-Sdk-Info` that is stored: it goes into each event of a batch.
 const SDK_INFO_MAX_BYTES: usize = 200;
 
-/// What the headers of a request say.
+/// The parsed headers of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The project's token.
     pub token: String,
-    /// The SDK, if it says so in a form that can be understood.
+    /// The SDK, if its header can be parsed.
     pub sdk: Option<Sdk>,
-    /// When the client says it sent the request, microseconds since 1970.
+    /// When the client sent the request, by its clock; microseconds since 1970.
     pub sent_at_micros: i64,
 }
 
-/// Which SDK sent a request: `PostHog-Sdk-Info`, split at its last slash.
+/// The SDK that sent a request: `PostHog-Sdk-Info`, split at its last slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sdk {
     /// Becomes `$lib`.
@@ -69,12 +69,12 @@ impl Sdk {
 }
 
 impl Head {
-    /// Reads the headers; `header` gives the value of one, by its name in lower case.
+    /// Reads the headers; `header` returns the value of one, by its name in lower case.
     ///
     /// # Errors
     ///
-    /// The first of: no authorization; headers that miss, all of them; a value that is not what
-    /// it should be, in the order of the checks below.
+    /// The first of: no authorization; missing headers, all of them; an invalid value, in the order of
+    /// the checks below.
     pub fn read<'h>(header: impl Fn(&str) -> Option<&'h [u8]>) -> Result<Self, Refusal> {
         let authorization = header("authorization").ok_or(Refusal::MissingAuthorization)?;
         let is_missing = |name: &&str| header(&name.to_ascii_lowercase()).is_none();
@@ -117,7 +117,7 @@ impl Head {
     }
 }
 
-/// The token in an `Authorization` header with the Bearer scheme, in any case of letters (RFC 6750).
+/// The token in an `Authorization` header with the Bearer scheme, in any letter case (RFC 6750).
 pub fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
@@ -134,60 +134,60 @@ fn invalid(what: &str) -> Refusal {
     Refusal::InvalidHeader(what.to_owned())
 }
 
-/// Whether `token` can be a project's; a personal key cannot. Which project's is for the caller.
+/// Whether `token` can be a project's token; a personal key cannot. The caller looks up the project.
 fn is_token(token: &str) -> bool {
     !token.is_empty() && !token.starts_with("phx_")
 }
 
-/// Why a request is refused as a whole; nothing of it is stored. The text is for the client.
+/// Why a request is rejected as a whole; nothing of it is stored. The text is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No `Authorization`.
     #[error("request is missing the Authorization header")]
     MissingAuthorization,
-    /// Other headers miss: these.
+    /// These other headers are missing.
     #[error("request is missing required headers: {0}")]
     MissingHeaders(String),
-    /// A header says something else than it should.
+    /// A header has an invalid value.
     #[error("invalid header value: {0}")]
     InvalidHeader(String),
-    /// The token cannot be, or is not, one of a project.
+    /// The token is malformed, or no project has it.
     #[error("The provided API token is not valid.")]
     InvalidToken,
-    /// The body is announced as something else than JSON.
+    /// The content type is not JSON.
     #[error("unsupported content type: {0}")]
     UnsupportedContentType(String),
-    /// The body is announced as compressed in a way that is not understood.
+    /// The content encoding is not supported.
     #[error("unsupported content encoding: {0}")]
     UnsupportedEncoding(String),
-    /// There is no body.
+    /// The body is empty.
     #[error("request body is empty")]
     EmptyBody,
     /// The body is not compressed as announced.
     #[error("failed to decode request: {0}")]
     Undecodable(String),
-    /// The body is no JSON, or JSON of another shape.
+    /// The body is not valid JSON, or has the wrong shape.
     #[error("failed to parse request: {0}")]
     Unparsable(String),
-    /// There is no event.
+    /// The batch is empty.
     #[error("request batch is empty")]
     EmptyBatch,
-    /// What stands around the events is wrong.
+    /// The envelope of the events is invalid.
     #[error("invalid batch: {0}")]
     InvalidBatch(String),
     /// An event has no uuid.
     #[error("event submitted without a uuid")]
     MissingEventUuid,
-    /// An event has a uuid that is none.
+    /// The uuid of an event is not valid.
     #[error("event submitted with an invalid uuid")]
     InvalidEventUuid,
     /// Two events have the same uuid.
     #[error("duplicate event uuid: {0}")]
     DuplicateEventUuid(Uuid),
-    /// Too many bytes.
+    /// The body is too large.
     #[error("payload too large: {0}")]
     TooLarge(String),
-    /// The client stopped sending.
+    /// The client stopped sending before the body was complete.
     #[error("the client stopped sending data")]
     BodyReadTimeout,
     /// A bug, or a store that fails.
@@ -199,7 +199,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The name of the reason, which SDKs compare.
+    /// The tag of the error, which SDKs compare.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::MissingAuthorization | Self::InvalidToken => "invalid_api_token",
@@ -228,16 +228,16 @@ impl Refusal {
     }
 }
 
-/// What became of one event. There is no `retry`: a request is durable as a whole, or refused.
+/// The result of one event. There is no `retry`: a request is durable as a whole, or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is stored, perhaps with a remark.
+    /// The event is stored, with an optional remark.
     Ok(Option<&'static str>),
-    /// It is not, and never will be.
+    /// The event is dropped for good.
     Drop(&'static str),
 }
 
-/// The body of an answer: the verdicts by uuid, in the order given.
+/// The body of a response: the results by uuid, in the given order.
 pub fn results(verdicts: impl Iterator<Item = (Uuid, Verdict)>) -> String {
     let mut body = r#"{"results":{"#.to_owned();
     for (index, (uuid, verdict)) in verdicts.enumerate() {

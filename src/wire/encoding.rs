@@ -1,29 +1,29 @@
-//! From a request body as it was received to the JSON text inside it.
+//! Decodes a request body, as it was received, to the JSON text inside it.
 //!
-//! SDKs wrap JSON in gzip, lz-string, base64 and urlencoded forms, announce it in three places, and
-//! announce it wrongly. This file holds the order in which the wrappings are undone; `encoding/`
-//! holds one file per wrapping. No JSON is parsed here.
+//! SDKs wrap JSON in gzip, lz-string, base64 and urlencoded forms. They announce that in three places,
+//! sometimes wrongly. This file has the order in which the wrappings are removed; `encoding/` has one
+//! file per wrapping. No JSON is parsed here.
 //!
 //! # Order
 //!
 //! 1. `?data=` if it is not empty, else the body.
-//! 2. Base64, if the text looks like it and is no form.
+//! 2. Base64, if the text looks like it and is not a form.
 //! 3. A form: its `data` field, and its `compression` field as a hint.
-//! 4. Compression. What the bytes say (gzip, zstd, lz4 have magic numbers) beats what the hints say;
-//!    of the hints `?compression=` beats the form's, which beats `Content-Encoding`.
+//! 4. Compression. Magic numbers (gzip, zstd, lz4) take precedence over hints. Among the hints
+//!    `?compression=` takes precedence over the form's, and that over `Content-Encoding`.
 //! 5. Base64 once more, on old paths and for `data` fields.
 //!
-//! Of traces of OpenTelemetry ([`Content::Otlp`]) compression is undone, and `wire/otlp.rs` makes JSON of them.
+//! OpenTelemetry traces ([`Content::Otlp`]) are decompressed, and `wire/otlp.rs` converts them to JSON.
 //!
 //! Source: `PostHog`'s capture service, `payload/common.rs` and `payload/decompression.rs`. Weir accepts
-//! all that it accepts. It also accepts where the intent is plain what that service refuses: a
-//! `compression=gzip` hint on JSON text, base64 that the hint announced on a new path, JSON sent
+//! everything that it accepts. It also accepts some bodies that it rejects, where the intent is plain: a
+//! `compression=gzip` hint on JSON text, base64 that the hint announces on a new path, JSON sent
 //! with the content type of a form (curl's default).
 //!
-//! # Why the log can rely on it
+//! # Why a replay can rely on it
 //!
 //! [`Decoder::decode`] is a pure function of body, [`Hints`] and limit: the state that a decoder keeps
-//! changes how fast it is, never what it returns.
+//! changes its speed, never its result.
 
 use bytes::Bytes;
 
@@ -45,11 +45,11 @@ use crate::wire::encoding::hints::PathKind;
 use crate::wire::encoding::inflate::Inflater;
 use crate::wire::otlp;
 
-/// Zeroed-out bytes of room that every [`Decoded::Unpacked`] has after its text: what simd-json wants
-/// behind a document (its `INPUT_PADDING`), so that it needs no copy of its own.
+/// Spare capacity after the text of every [`Decoded::Unpacked`], in bytes: simd-json's `INPUT_PADDING`,
+/// so that it need not copy the text.
 pub const PADDING_BYTES: usize = 64;
 
-/// Compressed layers around one body. SDKs send one; a proxy that compresses again makes it two.
+/// Limit of compressed layers around one body. SDKs send one; a proxy that compresses again makes it two.
 const LAYERS_MAX: usize = 4;
 
 /// The text inside a body, not yet parsed and not known to be UTF-8.
@@ -57,7 +57,7 @@ const LAYERS_MAX: usize = 4;
 pub enum Decoded {
     /// The body was plain: the bytes as they came in, not copied.
     AsReceived(Bytes),
-    /// Something was undone. The capacity exceeds the length by at least [`PADDING_BYTES`].
+    /// A wrapping was removed. The capacity exceeds the length by at least [`PADDING_BYTES`].
     Unpacked(Vec<u8>),
 }
 
@@ -85,28 +85,28 @@ impl AsRef<[u8]> for Decoded {
     }
 }
 
-/// Why no text came out of a body.
+/// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Neither the body nor `?data=` holds anything, perhaps after decompression.
+    /// The body and `?data=` are empty, as received or after decompression.
     #[error("request missing data payload")]
     Empty,
-    /// A wrapping is broken; the text says which.
+    /// A wrapping is malformed; the text names it.
     #[error("failed to decode request: {0}")]
     Malformed(&'static str),
-    /// More text than allowed, counted after decompression.
+    /// The decompressed text exceeds the limit.
     #[error("maximum event size exceeded: the decoded body has more than {limit_bytes} bytes")]
     TooLarge {
         /// The limit that was passed in.
         limit_bytes: u64,
     },
-    /// `Content-Encoding` names a coding that Weir does not know, and the bytes need one.
+    /// `Content-Encoding` has a coding that is not supported, and the bytes are not readable without it.
     #[error("failed to decode request: content encoding is not supported")]
     Unsupported,
 }
 
 impl DecodeError {
-    /// What the sender can do about it.
+    /// The class of the error: what the sender can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Empty | Self::Malformed(_) | Self::Unsupported => Kind::Invalid,
@@ -115,14 +115,14 @@ impl DecodeError {
     }
 }
 
-/// Undoes what clients did to a body; keeps what is dear to make for the next one.
+/// Removes the wrappings of a body; reuses state that is expensive to create.
 #[derive(Debug, Default)]
 pub struct Decoder {
     inflater: Inflater,
 }
 
 impl Decoder {
-    /// A decoder without any state yet; that of gzip is about 12 kB.
+    /// A decoder without state; that of gzip takes about 12 kB.
     pub fn new() -> Self {
         Self::default()
     }
@@ -136,8 +136,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`DecodeError::TooLarge`] past the limit; everything else means that the client must send
-    /// something else.
+    /// [`DecodeError::TooLarge`] above the limit; for every other error the client has to send a different
+    /// body.
     pub fn decode(
         &mut self,
         body: Bytes,
@@ -168,7 +168,7 @@ impl Decoder {
         }
     }
 
-    /// Traces of OpenTelemetry become a batch of events; of the wrappings only compression is undone.
+    /// Converts OpenTelemetry traces to a batch of events; compression is the only wrapping they can have.
     fn decode_traces(
         &mut self,
         form: otlp::Form,
@@ -176,7 +176,7 @@ impl Decoder {
         hints: &Hints,
         limit_bytes: u64,
     ) -> Result<Decoded, DecodeError> {
-        // A message without a field is one in protobuf: an export of nothing.
+        // An empty message is valid protobuf: an export without spans.
         if body.is_empty() && form == otlp::Form::Json {
             return Err(DecodeError::Empty);
         }
@@ -188,7 +188,7 @@ impl Decoder {
         Ok(Decoded::Unpacked(batch))
     }
 
-    /// Undoes compressed layers until none is left. The hint counts once; magic numbers always.
+    /// Removes compressed layers until none is left. The hint applies once; magic numbers always.
     fn decompress(
         &mut self,
         mut payload: Decoded,
@@ -203,7 +203,7 @@ impl Decoder {
         for _ in 0..=LAYERS_MAX {
             let layer = payload.as_ref();
             let unpacked = if let Some(coding) = inflate::coding_of_magic(layer) {
-                // As upstream: bytes that are gzip make any hint but base64 void.
+                // As in PostHog: gzip bytes override any hint but base64.
                 hint = hint.filter(|hint| *hint == Coding::Base64);
                 self.inflater.undo(coding, layer, budget_bytes).map_err(too_large)?
             } else if let Some(coding) = hint.take() {
@@ -220,7 +220,7 @@ impl Decoder {
             } else {
                 return Ok(payload);
             };
-            // A layer inside a layer counts as well, or four layers would take four times the limit.
+            // Inner layers count as well: otherwise four layers could take four times the limit.
             let unpacked_bytes = u64::try_from(unpacked.len()).unwrap_or(u64::MAX);
             if inflate::coding_of_magic(&unpacked).is_some() {
                 budget_bytes = budget_bytes.saturating_sub(unpacked_bytes);
@@ -230,7 +230,7 @@ impl Decoder {
         Err(DecodeError::Malformed("too many layers of compression"))
     }
 
-    /// Step 5. Base64 inside whatever was undone before, as the oldest SDKs send it.
+    /// Step 5. Base64 inside the payload, as the oldest SDKs send it.
     fn unwrap_inner_base64(
         &mut self,
         payload: Decoded,
@@ -242,7 +242,7 @@ impl Decoder {
         if inflate::coding_of_magic(&text).is_some() {
             return self.decompress(Decoded::Unpacked(text), None, limit_bytes);
         }
-        // As upstream: binary rubbish means that it was no base64 after all.
+        // As in PostHog: if the result is binary, the text was not base64.
         Ok(if std::str::from_utf8(&text).is_ok() { Decoded::Unpacked(text) } else { payload })
     }
 }
@@ -256,10 +256,10 @@ pub fn decode(body: Bytes, hints: &Hints, limit_bytes: u64) -> Result<Decoded, D
     Decoder::new().decode(body, hints, limit_bytes)
 }
 
-/// Step 2. Keeps the payload if it is no base64.
+/// Step 2. Returns the payload unchanged if it is not base64.
 fn unwrap_outer_base64(payload: Decoded, hints: &Hints) -> Decoded {
-    // lz-string's own text looks like base64 and is not; deflate and brotli have no magic number,
-    // so that a short body could look like anything. Those three are tried as announced first.
+    // lz-string's own text looks like base64 but is not. Deflate and brotli have no magic number, so
+    // a short body could look like anything. These three are first decoded as announced.
     let opaque = |coding| matches!(coding, Coding::Lz64 | Coding::Deflate | Coding::Brotli);
     if hints.compression.or(hints.content_encoding).is_some_and(opaque) {
         return payload;
@@ -267,14 +267,14 @@ fn unwrap_outer_base64(payload: Decoded, hints: &Hints) -> Decoded {
     text::decode_likely_base64(payload.as_ref()).map_or(payload, Decoded::Unpacked)
 }
 
-/// What [`unwrap_form`] found.
+/// The result of [`unwrap_form`].
 struct Unwrapped {
     payload: Decoded,
     compression: Option<Coding>,
     from_data_field: bool,
 }
 
-/// Step 3. Takes the payload out of an urlencoded form, if it is one.
+/// Step 3. Takes the payload out of an urlencoded form, if the body is one.
 fn unwrap_form(payload: Decoded, hints: &Hints) -> Result<Unwrapped, DecodeError> {
     let body = payload.as_ref();
     let self_evident = looks_like_json(body) || inflate::is_compressed(body);
@@ -290,8 +290,7 @@ fn unwrap_form(payload: Decoded, hints: &Hints) -> Result<Unwrapped, DecodeError
     })
 }
 
-/// Whether the first character is one that a JSON object or array begins with, and nothing else
-/// that arrives here.
+/// Whether the first character begins a JSON object or array; no other payload begins with it.
 fn looks_like_json(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii_start();
     matches!(text.first(), Some(b'{' | b'['))

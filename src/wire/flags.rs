@@ -1,7 +1,7 @@
 //! Flag request and response shapes of `/decide` and `/flags`, all supported versions.
 //!
-//! What SDKs of ten years send and read: [`request`] and [`response`]. Here is what both share: the
-//! endpoint and the query, which choose the shape of the response. No rules of evaluation.
+//! Shapes that SDKs of the last ten years send and read: [`request`] and [`response`]. Here is what both
+//! share: the endpoint and the query, which select the shape of the response. No evaluation rules.
 
 pub mod request;
 pub mod response;
@@ -9,7 +9,7 @@ pub mod runtime;
 
 use form_urlencoded::parse;
 
-/// Where a request was sent to.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `/decide`, of SDKs until 2025.
@@ -31,14 +31,14 @@ pub enum Shape {
     Records,
 }
 
-/// What the query of a request asks for.
+/// The parsed query of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Where it was sent to.
+    /// The endpoint.
     pub endpoint: Endpoint,
     /// The shape of the flags.
     pub shape: Shape,
-    /// Whether the response carries what the SDK needs at its start.
+    /// Whether the response contains the remote configuration for the start of an SDK.
     pub with_config: bool,
     /// The token, if the query has one.
     pub token: Option<String>,
@@ -46,15 +46,15 @@ pub struct Query {
     pub surveys_only: bool,
     /// `only_use_override_person_properties`: stored properties are not used.
     pub supplied_only: bool,
-    /// `detailed_analysis`: every step of every evaluation is told.
+    /// `detailed_analysis`: the response contains every step of every evaluation.
     pub detailed: bool,
 }
 
 impl Query {
     /// Reads the query of a URL, without the question mark.
     ///
-    /// On `/decide`, no version and one that is not a number are version 1. On `/flags`, a request
-    /// that names neither a version nor `config` gets version 2 with the configuration.
+    /// On `/decide`, a missing or non-numeric version is version 1. On `/flags`, a request with neither a
+    /// version nor `config` gets version 2 with the configuration.
     pub fn parse(endpoint: Endpoint, query: &str) -> Self {
         let mut version = None;
         let mut config = None;
@@ -99,7 +99,7 @@ fn flags_shape(version: Option<i64>, config: Option<bool>) -> (Shape, bool) {
     }
 }
 
-/// A key without a value is a yes.
+/// A key without a value counts as true.
 fn is_true(value: &str) -> bool {
     matches!(value, "" | "1") || value.eq_ignore_ascii_case("true")
 }

@@ -1,16 +1,16 @@
-//! Traces as exporters of OpenTelemetry send them (OTLP over HTTP): [`to_batch`] makes of the spans that
-//! are about AI a batch as `/i/v0/ai/batch` takes it. A pure function, since the log keeps the body as it
-//! was received and a replay comes through here again.
+//! OpenTelemetry traces (OTLP over HTTP): [`to_batch`] converts the spans about AI to a batch of events, as
+//! `/i/v0/ai/batch` accepts it. A pure function, because the log stores the body as it was received and a
+//! replay converts it again.
 //!
-//! `protobuf` and `json` read either form into the same few structures; `mapping` has the rules for one span.
+//! `protobuf` and `json` parse the encodings into the same structures; `mapping` has the rules for a span.
 //!
 //! # Bounds
 //!
-//! Every span repeats what its resource says, so the batch can be larger than the body: it ends at
-//! [`BATCH_MAX_BYTES`]. Spans that are not about AI are not kept while reading, and of attributes in one
-//! place [`ATTRIBUTES_MAX`] in the end; JSON is read up to the end of a list of attributes before. A span of
-//! protobuf can have 9 bytes and takes some hundred in memory, so reading ends at as many as fit into a
-//! batch; one of JSON has 50 bytes at least.
+//! Every event repeats the attributes of its resource, so the batch can be larger than the body: its limit is
+//! [`BATCH_MAX_BYTES`]. Other spans are skipped while parsing. Of one attribute list at most
+//! [`ATTRIBUTES_MAX`] are kept; JSON is parsed up to the end of a list before. A protobuf span can have
+//! 9 bytes and takes about a hundred in memory, so parsing stops at the number of spans that fit into a
+//! batch; a JSON span has at least 50 bytes.
 
 mod json;
 mod mapping;
@@ -23,19 +23,19 @@ use crate::wire::encoding::DecodeError;
 /// Largest body once decompressed (PostHog's limit).
 pub const BODY_PLAIN_MAX_BYTES: u64 = 4 << 20;
 
-/// Largest batch that the spans of one body may become.
+/// Size limit of the batch that the spans of one body become.
 const BATCH_MAX_BYTES: u64 = 16 << 20;
 
-/// What every event of a batch has at least: its names, and the properties that all of them get.
+/// Smallest event of a batch: its names, and the properties that all events get.
 const EVENT_MIN_BYTES: u64 = 128;
 
-/// Attributes of one span, event or resource that are kept; the SDKs of OpenTelemetry send 128.
+/// Limit of attributes that are kept of one span, event or resource; SDKs of OpenTelemetry send up to 128.
 const ATTRIBUTES_MAX: usize = 256;
 
-/// Lists inside of lists in the value of an attribute; what is deeper is left out.
+/// Limit of nested lists in the value of an attribute; deeper ones are left out.
 const DEPTH_MAX: usize = 32;
 
-/// How the body is written.
+/// The encoding of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `application/x-protobuf`.
@@ -45,7 +45,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that a `Content-Type` names; parameters do not matter.
+    /// The encoding by `Content-Type`; its parameters are ignored.
     pub fn of_content_type(value: &str) -> Option<Self> {
         let media_type = value.split(';').next().unwrap_or_default().trim();
         let is = |name: &str| media_type.eq_ignore_ascii_case(name);
@@ -56,7 +56,7 @@ impl Form {
         }
     }
 
-    /// The media type of an answer.
+    /// The media type of a response.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Protobuf => "application/x-protobuf",
@@ -64,7 +64,7 @@ impl Form {
         }
     }
 
-    /// The answer to an export of which `rejected` spans were not taken.
+    /// The response to an export of which `rejected` spans were dropped.
     pub fn answer(self, rejected: u64) -> Vec<u8> {
         const MESSAGE: &str = "spans were dropped: see the ingestion warnings of the project";
         match (self, rejected) {
@@ -72,7 +72,7 @@ impl Form {
             (Self::Protobuf, _) => protobuf::partial_success(rejected, MESSAGE),
             (Self::Json, 0) => b"{}".to_vec(),
             (Self::Json, _) => {
-                // A 64-bit number is a text in the JSON of protobuf.
+                // The JSON mapping of protobuf writes a 64-bit number as a string.
                 let partial = serde_json::json!({
                     "partialSuccess": {"rejectedSpans": rejected.to_string(), "errorMessage": MESSAGE},
                 });
@@ -82,11 +82,11 @@ impl Form {
     }
 }
 
-/// The spans of a body as a JSON batch of events, without a token: that is in a header.
+/// Converts the spans of a body to a JSON batch of events. The token is empty: it is in a header.
 ///
 /// # Errors
 ///
-/// The body is not of this form, or the batch would have more than `limit_bytes` or [`BATCH_MAX_BYTES`].
+/// The body is not valid in this encoding, or the batch would exceed `limit_bytes` or [`BATCH_MAX_BYTES`].
 pub fn to_batch(form: Form, body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     let limit_bytes = limit_bytes.min(BATCH_MAX_BYTES);
     let mut room = Room { spans: limit_bytes / EVENT_MIN_BYTES, is_over: false };
@@ -118,17 +118,17 @@ pub fn to_batch(form: Form, body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, De
     Ok(batch)
 }
 
-/// How much more may be kept while reading.
+/// Limit of what is kept while parsing.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Spans whose events may still fit into the batch.
+    /// Spans whose events still fit into the batch.
     spans: u64,
-    /// Whether there was one more.
+    /// Whether there was one span too many.
     is_over: bool,
 }
 
 impl Room {
-    /// Takes the room of one span; `None` if there is none.
+    /// Counts one span; `None` if the limit is reached.
     fn take(&mut self) -> Option<()> {
         self.is_over = self.spans == 0;
         self.spans = self.spans.checked_sub(1)?;
@@ -136,18 +136,18 @@ impl Room {
     }
 }
 
-/// A process, and what it traced.
+/// A traced process, with its spans.
 #[derive(Debug, Default)]
 struct Resource {
     attributes: Attributes,
     scopes: Vec<Scope>,
 }
 
-/// A library, and what it traced.
+/// An instrumentation library, with its spans.
 #[derive(Debug, Default)]
 struct Scope {
     version: String,
-    /// Those that are about AI.
+    /// The spans about AI.
     spans: Vec<Span>,
 }
 
@@ -162,16 +162,16 @@ struct Span {
     start_nanos: u64,
     end_nanos: u64,
     attributes: Attributes,
-    /// What was thrown, of the last exception.
+    /// Attributes of the last exception.
     exception: Option<Attributes>,
     is_error: bool,
     status_message: String,
 }
 
 impl Span {
-    /// Takes note of an event of the span: only exceptions matter.
+    /// Records an event of the span; only exceptions matter.
     fn note_event(&mut self, name: &str, attributes: Attributes) {
-        // One that says nothing leaves what was said before.
+        // An event without attributes does not replace a previous exception.
         if attributes.0.is_empty() {
             return;
         }
@@ -183,12 +183,12 @@ impl Span {
     }
 }
 
-/// Keys and values in their order.
+/// Attributes, in the order of the span.
 #[derive(Clone, Debug, Default)]
 struct Attributes(Vec<(String, Value)>);
 
 impl Attributes {
-    /// Adds an attribute, unless it has no name or there are too many.
+    /// Adds an attribute, unless its key is empty or the limit is reached.
     fn add(&mut self, key: String, value: Option<Value>) {
         if let Some(value) = value.filter(|_| !key.is_empty() && self.0.len() < ATTRIBUTES_MAX) {
             self.0.push((key, value));
@@ -196,11 +196,11 @@ impl Attributes {
     }
 
     fn get(&self, key: &str) -> Option<&Value> {
-        // Of two of the same name the last counts, as in a map.
+        // If a key occurs twice, the last value counts, as in a map.
         self.0.iter().rfind(|(own, _)| own == key).map(|(_, value)| value)
     }
 
-    /// A text that is not empty.
+    /// A string value that is not empty.
     fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
             Some(Value::Text(text)) if !text.is_empty() => Some(text),
@@ -222,7 +222,7 @@ enum Value {
     Double(f64),
     List(Vec<Self>),
     Map(Vec<(String, Self)>),
-    /// JSON as it is to be written.
+    /// JSON text, written as it is.
     Json(String),
 }
 

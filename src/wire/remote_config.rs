@@ -1,9 +1,9 @@
-//! What SDKs ask for at their start besides flags: [`RemoteConfig`]. The only list of its keys, for
-//! `/array/<token>/config`, for its script, for `/flags` with `config=true`, and for `/decide`.
+//! Remote configuration that SDKs request at their start: [`RemoteConfig`]. The only list of its keys,
+//! for `/array/<token>/config`, for its script, for `/flags` with `config=true`, and for `/decide`.
 //!
-//! It describes this server: no session recordings, no surveys, no other extra, events at the usual
-//! path. posthog-js and the mobile SDKs leave alone what is `false` here, so that they do not send
-//! what nobody would take.
+//! It describes this server: no session recordings, no surveys, no other extras, events at the usual
+//! path. posthog-js and the mobile SDKs disable what is `false` here, so that they do not send data
+//! that the server would not store.
 
 use serde::Serialize;
 use serde::Serializer;
@@ -11,20 +11,20 @@ use serde::ser::SerializeMap;
 use serde_json::Map;
 use serde_json::Value;
 
-/// Where browsers send events from then on; also what PostHog's servers say.
+/// The path to which browsers send events from then on; PostHog's servers return the same.
 const CAPTURE_PATH: &str = "/i/v0/e/";
 
 /// Compressions that current SDKs may use. Without `gzip-js` browsers send plain JSON, which costs
-/// them a preflight.
+/// them a preflight request.
 const COMPRESSION: &[&str] = &["gzip", "gzip-js"];
 
-/// The same for `/decide`: `lz64` makes SDKs of before 2021 compress that way, which capture
-/// understands.
+/// Compressions for `/decide`: `lz64` makes SDKs from before 2021 use that compression, which capture
+/// can decode.
 const COMPRESSION_OF_DECIDE: &[&str] = &["gzip", "gzip-js", "lz64"];
 
-/// What is off, one key each. Absent ones would be as good, but for `autocapture_opt_out`: without
-/// it a browser captures no clicks at its first visit. Nor is there a key of surveys: posthog-js loads
-/// its script for them as soon as the key is there, whatever its value.
+/// Disabled features, one key each. They could be absent, but for `autocapture_opt_out`: without it a
+/// browser captures no clicks at its first visit. There is no key for surveys: posthog-js loads its
+/// script for them if the key exists, whatever its value.
 const OFF: [&str; 8] = [
     "sessionRecording",
     "heatmaps",
@@ -36,21 +36,21 @@ const OFF: [&str; 8] = [
     "conversations",
 ];
 
-/// What the start of an SDK depends on.
+/// The values that the configuration depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteConfig {
-    /// Whether the project has flags at all. Browsers do not ask for flags if it has none.
+    /// Whether the project has any flags. Browsers do not request flags if it has none.
     pub has_flags: bool,
-    /// Who asks.
+    /// The generation of the requesting SDK.
     pub asker: Asker,
 }
 
-/// Which generation of SDKs asks.
+/// Generation of a requesting SDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// Those that know `/flags` and `/array`.
+    /// SDKs that use `/flags` and `/array`.
     Current,
-    /// Those that know `/decide`.
+    /// SDKs that use `/decide`.
     Decide,
 }
 
@@ -78,11 +78,11 @@ struct Logs {
 }
 
 impl RemoteConfig {
-    /// Writes the keys into an object under construction.
+    /// Writes the keys into an object that the caller began.
     ///
     /// # Errors
     ///
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub fn write<M: SerializeMap>(self, object: &mut M) -> Result<(), M::Error> {
         let compression = match self.asker {
             Asker::Current => COMPRESSION,
@@ -97,12 +97,12 @@ impl RemoteConfig {
         object.serialize_entry("errorTracking", &errors)?;
         object.serialize_entry("logs", &Logs { capture_console_logs: false })?;
         object.serialize_entry("analytics", &Endpoint { endpoint: CAPTURE_PATH })?;
-        // Clicks then come as one `$elements_chain` text instead of a list of objects.
+        // Browsers then send clicks as one `$elements_chain` string instead of a list of objects.
         object.serialize_entry("elementsChainAsString", &true)?;
         object.serialize_entry("defaultIdentifiedOnly", &true)?;
         let sites: [Value; 0] = [];
         object.serialize_entry("siteApps", &sites)?;
-        // What SDKs of before 2025 read.
+        // For SDKs from before 2025.
         let all = CollectEverything { enable_collect_everything: true };
         object.serialize_entry("config", &all)?;
         object.serialize_entry("toolbarParams", &Map::new())?;
@@ -117,16 +117,16 @@ impl RemoteConfig {
     ///
     /// # Errors
     ///
-    /// None that data can cause; serde's signature.
+    /// No data can cause one; the signature is serde's.
     pub fn json(self, token: &str) -> Result<String, serde_json::Error> {
         serde_json::to_string(&OfProject { token, config: self })
     }
 
-    /// The body of `/array/<token>/config.js`: puts the same where posthog-js looks for it.
+    /// The body of `/array/<token>/config.js`: puts the configuration where posthog-js looks for it.
     ///
     /// # Errors
     ///
-    /// None that data can cause; serde's signature.
+    /// No data can cause one; the signature is serde's.
     pub fn script(self, token: &str) -> Result<String, serde_json::Error> {
         let (name, config) = (serde_json::to_string(token)?, self.json(token)?);
         Ok(format!(

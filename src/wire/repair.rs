@@ -1,31 +1,31 @@
-//! The slow path for bodies that the JSON parser refuses although a browser or Python wrote them.
+//! Repair of damaged JSON: the slow path for bodies of browsers and Python that the JSON parser rejects.
 //!
-//! One bad value must not cost a batch of a thousand events. Damage that has one reading is repaired
-//! in the text; everything else stays as it is and is refused by the parser again.
+//! One bad value must not cost a batch of a thousand events. Damage with only one interpretation is
+//! repaired in the text. All other damage stays, and the parser rejects the text again.
 //!
 //! | found | becomes | comes from |
 //! |---|---|---|
 //! | byte order mark at the start | nothing | Windows tools |
-//! | bytes that are no UTF-8 | U+FFFD | names cut in the middle of a character |
+//! | bytes that are not UTF-8 | U+FFFD | names cut in the middle of a character |
 //! | `\ud800` to `\udfff` without its partner | `\ufffd` | JavaScript strings cut in the middle of a pair |
 //! | a number beyond the range of f64 | `null` | `1e400` from calculators |
 //! | `NaN`, `Infinity`, `-Infinity` | `null` | Python's `json.dumps` |
 //! | a raw control character inside a string | its escape | hand-written JSON |
 //!
-//! `null` for numbers out of range, not the largest number: it is what JavaScript's `JSON.stringify`
-//! writes for them, and a sum over a property is not ruined by one.
+//! Numbers out of range become `null`, not the largest number: JavaScript's `JSON.stringify` writes `null`
+//! for them, and one such value does not ruin a sum over a property.
 
 use std::borrow::Cow;
 
-/// What a repair may add to a body of any size, besides twice its size again: an invalid byte makes
-/// three, which always fits; a control character makes up to six. A body full of those is not JSON.
+/// Bytes that a repair may add to a body of any size, besides twice its size: an invalid byte becomes
+/// three, which always fits; a control character becomes up to six. A body full of those is not JSON.
 const GROWTH_BYTES: usize = 64 * 1024;
 
 /// Integers shorter than this are within the range of f64, whose largest value has 309 digits.
 const DIGITS_IN_RANGE: usize = 300;
 
-/// Returns `body` with all damage repaired, or `None` if there is nothing to repair (or far too
-/// much). Text that is JSON and has no number beyond f64 is never changed.
+/// Returns `body` with all damage repaired. `None` if there is nothing to repair, or the result would be
+/// too large. Valid JSON without numbers beyond f64 is never changed.
 pub fn repair(body: &[u8]) -> Option<Vec<u8>> {
     let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let has_mark = text.len() < body.len();
@@ -96,7 +96,7 @@ impl<'text> Patcher<'text> {
         self.copied = end;
     }
 
-    /// Replaces `word` by `null` if it is at `at`; returns where to go on.
+    /// Replaces `word` by `null` if it is at `at`; returns the position to continue at.
     fn word(&mut self, at: usize, word: &[u8]) -> usize {
         if !self.rest(at).starts_with(word) {
             return at + 1;
@@ -106,7 +106,7 @@ impl<'text> Patcher<'text> {
         end
     }
 
-    /// Replaces the number at `at` by `null` if it is beyond f64; returns where it ends.
+    /// Replaces the number at `at` by `null` if it is beyond f64; returns the position after it.
     fn number(&mut self, at: usize) -> usize {
         let rest = self.rest(at);
         let in_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
@@ -121,7 +121,7 @@ impl<'text> Patcher<'text> {
         end
     }
 
-    /// Repairs the string whose content starts at `at`; returns where to go on behind it.
+    /// Repairs the string whose content starts at `at`; returns the position after it.
     fn string(&mut self, mut at: usize) -> usize {
         while let Some(byte) = self.text.get(at) {
             at = match byte {
@@ -140,7 +140,7 @@ impl<'text> Patcher<'text> {
         at
     }
 
-    /// Repairs the escape that starts at `at`; returns where it ends.
+    /// Repairs the escape that starts at `at`; returns the position after it.
     fn escape(&mut self, at: usize) -> usize {
         match unicode_escape(self.rest(at)) {
             Some(0xD800..=0xDBFF) => {
@@ -166,7 +166,7 @@ fn unicode_escape(text: &[u8]) -> Option<u16> {
     let ([b'\\', b'u', digits @ ..], _) = text.split_first_chunk::<6>()? else {
         return None;
     };
-    // Signs are digits to the parser of integers, not to JSON.
+    // `from_str_radix` accepts a sign, JSON does not.
     let digits =
         std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
     u16::from_str_radix(digits, 16).ok()
@@ -221,7 +221,7 @@ mod tests {
         check(format!("[{}]", "9".repeat(400)), "[null]");
     }
 
-    /// Goal: nothing that only looks like damage is touched. Expectations: the JSON grammar.
+    /// Goal: text that only looks like damage is not changed. Expectations: the JSON grammar.
     #[test]
     fn leaves_the_rest_alone() {
         for text in [
@@ -231,7 +231,7 @@ mod tests {
             r#"{"NaN":-0.5e10,"a":1e-400,"b":123456789012345678901234567890}"#,
             "[\"\u{1F600}\u{FFFD}\u{7F}\"]",
             "[\n\t1 ,\r 2]",
-            // Broken, and not in a way that has one reading.
+            // Broken, but not with only one interpretation.
             "{\"a\":01}",
             r#"["\ud8"#,
             r#"["\u+123"]"#,
@@ -250,7 +250,7 @@ mod tests {
         let mut body = vec![b'"'];
         body.resize(1_000_000, 1);
         assert_eq!(repair(&body), None);
-        // Three bytes for one is what invalid UTF-8 may cost.
+        // Invalid UTF-8 may triple in size.
         let body = vec![0xFF; 1_000_000];
         assert_eq!(repair(&body).map(|text| text.len()), Some(3_000_000));
     }

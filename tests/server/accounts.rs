@@ -1,4 +1,5 @@
-//! Projects, users, keys, organizations and members over HTTP, and who may do what. Expectations are those of the API specification and of PostHog's API.
+//! Projects, users, keys, organizations and members over HTTP, and their permissions. Expectations are those
+//! of the API specification and of PostHog's API.
 
 use serde_json::Value;
 use serde_json::json;
@@ -8,12 +9,12 @@ use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
-/// The id of no organization here.
+/// Id of an organization that the server does not have.
 const OTHERS: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
 const KEYS: &str = "/api/personal_api_keys/";
 const MEMBERS: &str = "/api/organizations/@current/members/";
 
-/// Asks with another key than the server's own.
+/// Sends a request with another key than the server's own.
 fn ask(server: &TestServer, key: &str, method: &str, path: &str, body: &Value) -> Answer {
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -81,7 +82,7 @@ fn a_key_shows_its_value_once_and_ends_when_revoked() {
     }
 }
 
-/// Clients look for tools by these lists, and read no null.
+/// Clients choose tools by these lists, and do not accept null.
 #[test]
 fn what_a_key_is_limited_to_is_a_list() {
     let server = TestServer::start();
@@ -348,7 +349,7 @@ fn members_have_levels_and_lose_their_keys() {
     assert_eq!(get(&server, &key, "/api/users/@me/").status, 200);
 }
 
-/// Django REST Framework's words for a client that asks too often.
+/// Django REST Framework's text for a client above its rate limit.
 #[test]
 fn a_key_that_asks_too_often_is_told_to_wait() {
     let server = TestServer::start_with(&[("WEIR_KEY_REQUESTS_PER_HOUR_MAX", "5")]);
@@ -372,7 +373,7 @@ fn a_key_that_asks_too_often_is_told_to_wait() {
     assert_eq!(server.capture(&json!([{"event": "x", "distinct_id": "a"}])).status, 200);
 }
 
-/// PostHog's limits of persons and queries are lower than those of all else.
+/// PostHog's limits for persons and queries are lower than the general ones.
 #[test]
 fn persons_and_queries_may_have_lower_limits() {
     let server = TestServer::start_with(&[("WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX", "3")]);

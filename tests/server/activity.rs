@@ -1,5 +1,5 @@
-//! Who changed what of persons and definitions: the log of changes. Shapes are those of PostHog's
-//! API; that there is an entry for every change, whatever happens, is a promise of ours.
+//! Activity log of persons and definitions. The format is that of PostHog's API; that every
+//! change has an entry, whatever happens, is a guarantee of Weir.
 
 use serde_json::Value;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn results(server: &TestServer, path: &str) -> Vec<Value> {
     answer.json()["results"].as_array().expect("results").clone()
 }
 
-/// What was done, and to whom, newest first: activity, name, changes.
+/// Entries, newest first: activity, name of the object, changes.
 fn log(server: &TestServer, path: &str) -> Vec<(Value, Value, Value)> {
     let entries = results(server, path);
     for entry in &entries {

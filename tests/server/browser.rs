@@ -1,6 +1,6 @@
-//! What browsers need of a server besides capture: settings, scripts, lists, and headers that let a
-//! page of another origin read every answer. Expectations from posthog-js and from the
-//! Fetch standard; the SDK in a real browser is tested elsewhere.
+//! Requirements of browsers besides capture: settings, scripts, lists, and headers that let a page
+//! of another origin read every response. Expectations are those of posthog-js and of the Fetch
+//! standard; the SDK in a real browser is tested elsewhere.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn get(server: &TestServer, path: &str) -> Answer {
     server.send("GET", path, &[("origin", ORIGIN)], "")
 }
 
-/// Every path with its method, body and status, for a server with one flag and no scripts.
+/// Every path with its method, body and status, on a server with one flag and no scripts.
 #[test]
 fn every_public_answer_can_be_read_by_pages_of_other_origins() {
     let server = TestServer::start();
@@ -232,7 +232,7 @@ fn lists_are_empty_but_for_flags_that_people_may_enrol_in() {
     }
 }
 
-/// A directory as `npm pack posthog-js` gives it, with something beside it that nobody may read.
+/// A directory as `npm pack posthog-js` creates it, next to a file that must not be served.
 fn scripts() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let put = |path: &str, text: &str| {
@@ -343,7 +343,7 @@ fn without_a_directory_the_operator_is_told_what_is_missing() {
     }
 }
 
-/// Events have the address of the client: the peer's, or the one that a trusted proxy names.
+/// Events have the client address: that of the peer, or the one named by a trusted proxy.
 #[test]
 fn events_come_from_whom_a_trusted_proxy_names() {
     for (trusted, forwarded, expected) in [

@@ -1,6 +1,5 @@
-//! What capture takes, refuses and drops: paths, shapes, encodings, errors, odd values, duplicates.
-//! Expectations come from the API specification and from what SDKs send; the answers of SQL are compared, not
-//! only the statuses.
+//! Capture: paths, formats, encodings, errors, odd values, duplicates. Expectations are those of the API
+//! specification and of SDKs; the tests compare rows read by SQL, not only statuses.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -35,7 +34,7 @@ enum Shape {
 impl Shape {
     const ALL: [Self; 4] = [Self::Single, Self::Array, Self::Batch, Self::Browser];
 
-    /// A body of this shape, and what SQL should find of it.
+    /// A body of this format, and the events that SQL should find.
     fn body(self, label: &str) -> (String, Vec<Sent>) {
         let count = match self {
             Self::Single => 1,
@@ -75,7 +74,7 @@ struct Sent {
     uuid: String,
     event: String,
     distinct_id: String,
-    /// Long enough to be worth compressing, and beyond ASCII and the first plane of Unicode.
+    /// Long enough to compress, with characters outside ASCII and outside the Basic Multilingual Plane.
     text: String,
 }
 
@@ -90,7 +89,7 @@ impl Sent {
     }
 }
 
-/// How a body is packed: query string, headers and the bytes.
+/// An encoded body: query string, headers and bytes.
 #[derive(Debug)]
 struct Packed {
     query: &'static str,
@@ -199,8 +198,8 @@ fn form(fields: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// Goal: whatever an SDK does to its events, they arrive. Method: the whole product of paths, shapes
-/// and encodings, then one look at all rows.
+/// Goal: events arrive in every format and encoding of SDKs. Method: the cross product of paths, formats and
+/// encodings, then one check of all rows.
 #[test]
 fn every_path_shape_and_encoding_arrives() {
     let server = TestServer::start();
@@ -258,7 +257,7 @@ fn properties(row: &Value) -> Value {
     serde_json::from_str(&text(row, "properties")).unwrap()
 }
 
-/// Asserts on an error answer: status, `type`, `code`, whether there is an `attr`, and CORS.
+/// Checks an error response: status, `type`, `code`, presence of `attr`, and CORS.
 fn check_error(answer: &Answer, label: &str, expected: (u16, &str, &str), attr: Option<Value>) {
     let body = answer.json();
     let found = (answer.status, body["type"].as_str().unwrap(), body["code"].as_str().unwrap());
@@ -383,7 +382,7 @@ fn a_beacon_is_answered_without_a_body() {
     assert_eq!(server.count("SELECT count(*) FROM events WHERE event = 'left'"), 1);
 }
 
-/// the API specification, "Silently dropped events": alone and among good ones.
+/// The API specification, "Silently dropped events": alone and among valid ones.
 #[test]
 fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
     let server = TestServer::start();
@@ -423,12 +422,12 @@ fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
     assert_eq!(persons["count"], 1, "dropped events make no persons: {persons}");
 }
 
-/// Values that one parser or another chokes on: the event is stored, and its neighbour too.
+/// Values that are difficult for parsers: the event is stored, and so is its neighbour.
 #[test]
 fn odd_values_are_stored_as_well_as_they_can_be() {
     let server = TestServer::start();
     let long = "é".repeat(300);
-    /// What the case is about, the members of the event, and whether the stored row is right.
+    /// Name of the case, members of the event, and a check of the stored row.
     type Case<'a> = (&'a str, &'a str, fn(&Value) -> bool);
     let cases: &[Case<'_>] = &[
         ("beyond u64", r#""properties":{"v":123456789012345678901234567890}"#, |row| {
@@ -494,8 +493,8 @@ fn odd_values_are_stored_as_well_as_they_can_be() {
     }
 }
 
-/// Goal: an event is stored once, however often it is sent and whatever happens to the server in
-/// between. Method: the same uuids in every state of a server's life.
+/// Goal: an event is stored once, however often it is sent and whatever happens to the server in between.
+/// Method: the same uuids in every state of a server.
 #[test]
 fn duplicates_are_stored_once() {
     let mut server = TestServer::start();

@@ -1,5 +1,4 @@
-//! Cohorts as the management API has them, and as flags use them. Shapes and texts are those of
-//! PostHog's API.
+//! Cohorts in the management API and in flags. Formats and texts are those of PostHog's API.
 
 use serde_json::Value;
 use serde_json::json;
@@ -182,7 +181,7 @@ fn bad_cohorts_are_refused() {
     assert_eq!(server.get(&format!("{COHORTS}999/")).status, 404);
 }
 
-/// Also if there are cohorts between: nobody would be in one that asks for events.
+/// Also indirectly through other cohorts: a cohort with conditions on events would match nobody.
 #[test]
 fn cohorts_of_flags_do_not_come_to_ask_for_events() {
     let server = TestServer::start();
@@ -356,7 +355,7 @@ fn a_login_keeps_the_values_of_before_also_after_a_crash() {
     }
 }
 
-/// Goal: of a person with very many ids only a few are looked at, and the one that asks is among them.
+/// Goal: of a person with very many ids only a few are read, and the id of the request is among them.
 #[test]
 fn a_login_under_one_of_very_many_ids_is_kept() {
     let server = TestServer::start();

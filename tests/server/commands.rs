@@ -1,5 +1,5 @@
-//! What commands do to a data directory: those that read change nothing in it, with a server and without one,
-//! after a crash too; and each says what it cannot do.
+//! Commands on a data directory: commands that read change nothing in it, with a server and without one, also
+//! after a crash; and each reports what it cannot do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::harness::TestServer;
 use crate::harness::binary;
 use crate::harness::patiently;
 
-/// Length, time of the last change and digest of every file and directory below a path.
+/// Length, modification time and digest of every file and directory below a path.
 type Tree = BTreeMap<PathBuf, (u64, SystemTime, Vec<u8>)>;
 
 fn tree(directory: &Path) -> Tree {
@@ -41,7 +41,7 @@ fn tree(directory: &Path) -> Tree {
     tree
 }
 
-/// Asserts that two trees are the same, and names what is not.
+/// Asserts that two trees are equal, and names the differences.
 fn assert_same(before: &Tree, after: &Tree, what: &str) {
     let names = before.keys().chain(after.keys());
     let changed: Vec<&PathBuf> =
@@ -62,7 +62,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Text that does not compress, so that the log gets long.
+/// Text that does not compress, so that the log becomes long.
 fn noise(seed: usize, length: usize) -> String {
     let mut state = u64::try_from(seed).unwrap().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let letters = std::iter::repeat_with(|| {
@@ -98,9 +98,9 @@ const QUESTIONS: [&str; 7] = [
     "SELECT type, count FROM ingestion_warnings ORDER BY type",
 ];
 
-/// Goal: `weir query` and `weir inspect` without a server leave every file as it is, and answer as the server
-/// did. Method: a directory after SIGKILL with a log of several segments to replay, and one after a clean end,
-/// and a copy of each; warnings in it are older than a server keeps them.
+/// Goal: `weir query` and `weir inspect` without a server change no file, and return the same as the server.
+/// Method: a directory after SIGKILL with a log of several segments to replay, one after a clean shutdown,
+/// and a copy of each; their ingestion warnings are older than a server keeps them.
 #[test]
 fn reading_without_a_server_changes_nothing() {
     let settings = [("WEIR_MEMTABLE_MAX_AGE", "1h"), ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB")];
@@ -177,7 +177,7 @@ fn check(server: &TestServer, expected: &[Vec<Value>], state: &str) {
     }
 }
 
-/// Commands that read refuse what is no data directory, and leave nothing there.
+/// Commands that read refuse a directory that is not a data directory, and leave nothing there.
 #[test]
 fn directories_of_others_are_refused_as_they_are() {
     let own = tempfile::tempdir().expect("a directory");
@@ -206,7 +206,7 @@ fn directories_of_others_are_refused_as_they_are() {
     }
 }
 
-/// A server does not start while a command reads the directory, and says so; a query does not keep another out.
+/// A server does not start while a command reads the directory, and says so; two queries can run at once.
 #[test]
 fn readers_keep_servers_out_and_not_each_other() {
     let mut server = TestServer::start();
@@ -241,8 +241,8 @@ fn readers_keep_servers_out_and_not_each_other() {
     server.restart();
 }
 
-/// Goal: however a query ends, its copy does not stay. Method: a question that takes minutes, and signals as soon
-/// as there is a copy; and settings in the environment that are none.
+/// Goal: however a query ends, its copy is removed. Method: a query that takes minutes, and signals as soon
+/// as there is a copy; and invalid settings in the environment.
 #[test]
 fn a_query_that_is_ended_removes_its_copy() {
     let mut server = TestServer::start();
@@ -273,8 +273,8 @@ fn a_query_that_is_ended_removes_its_copy() {
     assert!(stderr(&output).contains("missing; TMPDIR names another place"), "{}", stderr(&output));
 }
 
-/// A store whose last transactions were removed opens as if nothing had been in them, and the first look would
-/// remove what tells.
+/// A store whose last transactions were removed opens as if they had never existed, and the first access
+/// would remove the evidence.
 #[test]
 fn lost_changes_of_the_metadata_are_told_by_every_reader() {
     let mut server = TestServer::start();
@@ -361,7 +361,7 @@ fn a_flush_brings_every_acknowledged_event_into_files() {
     assert!(stderr(&refused).contains("no server runs on"), "{}", stderr(&refused));
 }
 
-/// The line of `weir inspect` that begins with `name`, after the heading `section`.
+/// The line of `weir inspect` that begins with `name`, below the heading `section`.
 fn shown(text: &str, section: &str, name: &str) -> String {
     let mut lines = text.lines().skip_while(|line| *line != section).skip(1);
     let line = lines.find_map(|line| line.trim_start().strip_prefix(name));
@@ -453,7 +453,7 @@ fn keys_are_refused_by_their_label_scope_or_number() {
     patiently(look).expect("a key for everything");
 }
 
-/// Messages of `weir query`: what there is instead of what was asked for.
+/// Error messages of `weir query` list what exists.
 #[test]
 fn a_query_says_what_there_is_instead() {
     let mut server = TestServer::start();

@@ -1,10 +1,10 @@
-//! Kill -9 under load: what was acknowledged is there, once, whatever moment the process ended in.
+//! Kill -9 under load: every acknowledged event is stored exactly once, whenever the process ended.
 //!
-//! Several connections send batches without a pause, and retry what was not acknowledged, as SDKs
-//! do; a random moment later the server is killed and started again. Small memtables and frequent
-//! compactions make flushes, commits, merges of files and truncations of the log happen all the
-//! time, so that kills hit them too. What a power cut does to unsynced writes is not seen here: the
-//! kernel survives. The storage tests cut power at every write on a simulated disk.
+//! Several connections send batches without a pause, and retry unacknowledged ones, as SDKs do;
+//! after a random time the server is killed and started again. Small memtables and frequent
+//! compactions make flushes, commits, merges and log truncations happen all the time, so that kills
+//! hit them too. Lost unsynced writes are not tested here, because the kernel survives; the storage
+//! tests cut power at every write on a simulated disk.
 //!
 //! `WEIR_KILL_ROUNDS` sets the number of rounds, `WEIR_KILL_SEED` repeats a run's moments and data.
 
@@ -36,8 +36,8 @@ const WRITERS: u64 = 4;
 /// Events of one batch, at most.
 const BATCH_MAX: usize = 60;
 
-/// Flushes every few hundred milliseconds, merges any two files at once, and removes what was merged
-/// long before the test ends.
+/// Flushes every few hundred milliseconds, merges as few as two files, and removes merged files long
+/// before the test ends.
 const SETTINGS: [(&str, &str); 6] = [
     ("WEIR_MEMTABLE_MAX_AGE", "150ms"),
     ("WEIR_MEMTABLE_MAX_BYTES", "256KiB"),
@@ -47,16 +47,16 @@ const SETTINGS: [(&str, &str); 6] = [
     ("WEIR_VACUUM_GRACE", "1s"),
 ];
 
-/// What one writer knows at the end of a round.
+/// Knowledge of one writer at the end of a round.
 #[derive(Debug, Default)]
 struct Told {
     /// Answered 200, with the distinct id they were sent for.
     acknowledged: HashMap<String, String>,
-    /// Sent without an answer: may be there or not, but whole and once.
+    /// Sent without a response: may be stored or not, but complete and once.
     unknown: Vec<Value>,
 }
 
-/// Sends batches until told to stop, or until nobody listens any more.
+/// Sends batches until `stop` is set, or until the server no longer listens.
 fn write(client: Client, mut random: StdRng, retries: Vec<Value>, stop: &AtomicBool) -> Told {
     let mut told = Told::default();
     let mut retries = retries;
@@ -165,7 +165,7 @@ fn what_was_acknowledged_survives_kills() {
     check(&server, &acknowledged, &open, rounds);
 }
 
-/// The limits of today are for the requests of today.
+/// Limits apply when a request arrives, not when it is replayed.
 #[test]
 fn what_was_acknowledged_survives_smaller_limits() {
     let mut server = TestServer::start_with(&[("WEIR_EVENT_MAX_BYTES", "300KiB")]);
@@ -195,7 +195,8 @@ fn what_was_acknowledged_survives_smaller_limits() {
     assert_eq!(uuids(&server), before);
 }
 
-/// Every acknowledged event is there; nothing is there twice, and nothing that was not sent.
+/// Checks that every acknowledged event is stored, that none is stored twice, and none that was not
+/// sent.
 fn check(server: &TestServer, acknowledged: &HashMap<String, String>, open: &[Value], round: u64) {
     let twice = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";
     assert_eq!(server.query(twice), Vec::<Value>::new(), "round {round}");

@@ -1,5 +1,5 @@
-//! Definitions of events and properties, and the record of what was odd: there soon after the 200,
-//! and after a restart.
+//! Definitions of events and properties, and ingestion warnings: visible soon after the 200, and
+//! after a restart.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::harness::TestServer;
 use crate::harness::within;
 
-/// Longest time from an answer to what must follow from it. The requirement is one second; the rest
-/// is for machines that are busy with other tests.
+/// Longest time from a response to its visible effect. The requirement is one second; the rest is
+/// for machines that are busy with other tests.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Looks again and again until `look` sees something.
+/// Polls until `look` returns something.
 fn soon<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     within(SOON, look).unwrap_or_else(|| panic!("{what}: not after {SOON:?}"))
 }
@@ -24,7 +24,7 @@ fn results(server: &TestServer, path: &str) -> Vec<Value> {
     answer.json()["results"].as_array().expect("results").clone()
 }
 
-/// Names and types of the property definitions that a query string finds.
+/// Names and types of the property definitions for a query string.
 fn properties(server: &TestServer, query: &str) -> Vec<(String, Option<String>)> {
     let found = results(server, &format!("property_definitions/?{query}"));
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -49,7 +49,7 @@ fn events() -> Value {
     ])
 }
 
-/// Everything that [`events`] say about definitions.
+/// Checks all definitions that follow from [`events`].
 fn check(server: &TestServer) {
     let names = server.query("SELECT name FROM event_definitions ORDER BY name");
     let expected = ["$groupidentify", "left", "order paid"].map(|name| json!({"name": name}));
@@ -252,7 +252,7 @@ fn what_is_odd_about_events_is_counted_and_told() {
     assert_eq!(warnings(&server), expected);
 }
 
-/// Goal: whoever makes up too many names finds out, once, and no event is lost for it.
+/// Goal: a project that exceeds its quota of names gets one warning, and no event is lost.
 #[test]
 fn names_that_get_no_definition_are_told() {
     let server = TestServer::start();

@@ -1,6 +1,6 @@
-//! The events of a person deleted over HTTP: out of every answer at once, out of the files after
-//! `deletion-interval`, whatever ends the server in between, and none of later ones. Who had which
-//! events is known from what was sent; the files are read by DuckDB.
+//! Deletion of a person's events over HTTP: they leave every response at once and the files after
+//! `deletion-interval`, however the server ends in between; later events stay. Expectations come
+//! from what was sent; DuckDB reads the files.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -25,7 +25,8 @@ use crate::sdk::tools;
 const PERSONS: &str = "/api/projects/@current/persons/";
 const EVENTS: &str = "/api/projects/@current/events/";
 
-/// Nothing happens to files by itself: no merge, no pass over deleted events after the first.
+/// Nothing happens to files by itself: no merge, no further pass over deleted events after the
+/// first.
 const STILL: [(&str, &str); 3] = [
     ("WEIR_COMPACTION_INTERVAL", "1h"),
     ("WEIR_DELETION_INTERVAL", "1h"),
@@ -59,7 +60,7 @@ fn delete(server: &TestServer, path: &str, body: &Value) -> Answer {
     server.send("DELETE", path, &headers, body.to_string())
 }
 
-/// Everything that the server answers has these events and no others: number, distinct id, secret.
+/// Checks that every response has these events and no others: number, distinct id, secret.
 fn check(server: &TestServer, expected: &[(u128, &str, &str)], state: &str) {
     let uuid = |number: u128| Uuid::from_u128(number).to_string();
     let uuids: BTreeSet<String> = expected.iter().map(|(number, ..)| uuid(*number)).collect();
@@ -105,7 +106,7 @@ fn requests(server: &TestServer, query: &str) -> Vec<Value> {
     answer.json()["results"].as_array().expect("results").clone()
 }
 
-/// Number of points of a timeline, which has one for each value that the events said.
+/// Number of points of a timeline, which has one for each value that the events set.
 fn timeline_events(server: &TestServer, id: &str) -> u64 {
     let path = path_of(server, id);
     let answer = server.get(&format!("{path}properties_timeline/?date_from=-1d"));
@@ -114,7 +115,7 @@ fn timeline_events(server: &TestServer, id: &str) -> u64 {
     points.iter().filter_map(|point| point["relevant_event_count"].as_u64()).sum()
 }
 
-/// Ids of events in the live files, as DuckDB reads them.
+/// Ids of events in the live files, read by DuckDB.
 fn in_files(server: &TestServer) -> BTreeSet<Uuid> {
     let script = "import duckdb, sys\n\
                   for row in duckdb.execute('SELECT uuid FROM read_parquet(?)', [sys.argv[1:]])\

@@ -1,5 +1,5 @@
-//! The log of a table against the library `deltalake`, which must read what we write and writes what
-//! we must read: commits, checkpoints, and a log that is cut behind a checkpoint.
+//! Delta log compatibility with the library `deltalake`, in both directions: commits, checkpoints,
+//! and a log that begins with a checkpoint.
 
 use std::path::Path;
 use std::process::Command;
@@ -117,7 +117,7 @@ fn ids(table: &DeltaTable, directory: &Path) -> Vec<i64> {
     ids
 }
 
-/// What the library says of the table, after the change.
+/// The library's view of the table, after the change.
 fn theirs(tools: &Path, directory: &Path, what: &[&str]) -> Vec<Value> {
     let mut command = Command::new(tools.join("readers/bin/python"));
     command.arg(source("delta.py")).arg(directory).args(what).stderr(Stdio::inherit());
@@ -142,7 +142,7 @@ fn assert_same(said: &[Value], table: &DeltaTable, expected: &[i64], directory: 
     }
 }
 
-/// Removes the commits up to `version`, as a clean-up does after a day.
+/// Removes the commits up to `version`, as log clean-up does after a day.
 fn cut_log(directory: &Path, version: u64) {
     for version in 0..=version {
         let commit = directory.join(format!("_delta_log/{version:020}.json"));
@@ -150,8 +150,8 @@ fn cut_log(directory: &Path, version: u64) {
     }
 }
 
-/// Goal: others read our checkpoints and we theirs, without the commits before. Method: a table whose
-/// log begins with a checkpoint changes hands three times.
+/// Goal: each side reads the checkpoints of the other, without the commits before. Method: a table
+/// whose log begins with a checkpoint is written alternately, three times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoints_change_hands() {
     let tools = tools();

@@ -1,5 +1,5 @@
-//! Flags as the server answers them, against the evaluators inside the released SDKs: hundreds of
-//! thousands of random questions, and a table of what the two see differently by design.
+//! Differential test of flag evaluation: the server against the evaluators inside the released SDKs,
+//! with hundreds of thousands of random requests, and a table of the differences by design.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,17 +13,17 @@ use crate::harness::TestServer;
 use crate::sdk::source;
 use crate::sdk::tools;
 
-/// Comparisons with the Python SDK, at least.
+/// Smallest number of comparisons with the Python SDK.
 const COMPARISONS: u64 = 200_000;
 
-/// Comparisons with posthog-node, at least: of the last round of the others.
+/// Smallest number of comparisons with posthog-node: those of the last round.
 const NODE_COMPARISONS: u64 = 35_000;
 
-/// Of a hundred results, those that the SDK must have computed itself, at least: below that the
-/// generator asks for what SDKs cannot know.
+/// Smallest percentage of results that the SDK must have computed itself; below it the generator
+/// makes too many conditions that SDKs cannot evaluate.
 const RESOLVED_MIN_PERCENT: u64 = 95;
 
-/// The last line that a driver wrote.
+/// The last line of a driver's output.
 fn report(mut command: Command) -> Value {
     let output = command.output().expect("the driver starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -78,8 +78,8 @@ fn the_server_and_the_evaluators_of_the_sdks_agree() {
     check(&found, NODE_COMPARISONS, &format!("posthog-node, seed {seed}"));
 }
 
-/// What the server and the Python SDK see differently by design; the server follows PostHog's server.
-/// `None` stands for what the SDK leaves open, and asks the server for.
+/// Differences by design between the server and the Python SDK; the server follows PostHog's server.
+/// `None` stands for a result that the SDK cannot compute and requests from the server.
 #[test]
 fn known_differences_are_these() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! Early access features: what becomes of their flags, whom SDKs show what, and who may change them. Words
-//! and branches are those of PostHog's API and of its tests.
+//! Early access features: their effect on flags, the list for SDKs, and the rights to change them. Texts
+//! and cases are those of PostHog's API and of its tests.
 
 use serde_json::Value;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn changed(answer: Answer) -> Value {
     answer.json()
 }
 
-/// Names and stages of what SDKs are shown.
+/// Names and stages of the features in the list for SDKs.
 fn listed(server: &TestServer, query: &str) -> Vec<(String, String)> {
     let path = format!("/api/early_access_features/?token={TOKEN}{query}");
     let list = server.get(&path).json();
@@ -25,7 +25,7 @@ fn listed(server: &TestServer, query: &str) -> Vec<(String, String)> {
     features.map(|feature| (text(&feature["name"]), text(&feature["stage"]))).collect()
 }
 
-/// The value of a flag for somebody who is enrolled, who left, and who was never asked.
+/// The value of a flag for a person who is enrolled, one who left, and one who never enrolled.
 fn values(server: &TestServer, key: &str) -> [Value; 3] {
     [
         json!({format!("$feature_enrollment/{key}"): true}),
@@ -211,7 +211,7 @@ fn features_that_cannot_be_are_refused() {
     assert_eq!(server.get(FLAGS).json()["count"], 3);
 }
 
-/// Whoever may not write flags writes none by way of a feature.
+/// A caller without the right to write flags cannot change one through a feature.
 #[test]
 fn a_feature_is_no_way_around_the_rights_to_flags() {
     let server = TestServer::start();

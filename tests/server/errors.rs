@@ -1,6 +1,6 @@
-//! What every management endpoint refuses, and in which words: those of the API specification, and of
-//! Django REST Framework and drf-exceptions-hog, on which PostHog's API stands. It goes through the
-//! table of endpoints, so it holds for a new one too. What one endpoint alone refuses is tested with it.
+//! Errors common to all management endpoints. Texts are those of the API specification, and of Django
+//! REST Framework and drf-exceptions-hog, on which PostHog's API is built. The tests iterate over the
+//! table of endpoints, so they cover new ones too. Errors of single endpoints are tested with them.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use crate::sdk::tools;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/// A server with one of everything, and the ids of it.
+/// A server with one object of every kind, and their ids.
 pub(crate) fn furnished() -> (TestServer, BTreeMap<&'static str, String>) {
     let server = TestServer::start();
     let mut ids = Owner::fill(&server, 1, TOKEN, "alpha").ids;
@@ -60,7 +60,7 @@ fn endpoints(
     TABLE.iter().flat_map(of).collect()
 }
 
-/// Asks with the server's own key.
+/// Sends a request with the server's own key.
 pub(crate) fn send(
     server: &TestServer,
     method: &str,
@@ -73,7 +73,7 @@ pub(crate) fn send(
     server.send(method, path, &headers, body)
 }
 
-/// An error for which no field is to blame.
+/// An error without a field at fault.
 pub(crate) fn error(kind: &str, code: &str, detail: &str) -> Value {
     json!({"type": kind, "code": code, "detail": detail, "attr": null})
 }
@@ -111,7 +111,7 @@ fn nobody_is_told_anything_without_a_key() {
     }
 }
 
-/// The scope of every endpoint, from the table: a key with all others is refused in PostHog's words.
+/// The scope of every endpoint, from the table: a key with all others is refused with PostHog's text.
 #[test]
 fn every_endpoint_needs_its_scope() {
     let (server, ids) = furnished();
@@ -172,7 +172,7 @@ fn what_is_not_there_is_not_found() {
     }
 }
 
-/// What always refuses in words of its own, or is another name, and is not told by `Allow`.
+/// Endpoints that `Allow` does not list: they always refuse with a text of their own, or are an alias.
 const UNLISTED: [(&str, &str); 4] = [
     ("POST", "P/persons/"),
     ("DELETE", "P/cohorts/:id/"),
@@ -207,7 +207,7 @@ fn other_methods_are_not_allowed() {
     }
 }
 
-/// Bodies that cannot be read, at every endpoint whose description says that it takes one.
+/// Invalid bodies, at every endpoint that takes a body by its description.
 #[test]
 fn bodies_must_be_objects_of_json() {
     let (server, ids) = furnished();
@@ -260,7 +260,7 @@ fn bodies_must_be_objects_of_json() {
     assert!(count > 30, "only {count} endpoints take a body");
 }
 
-/// All endpoints with their methods and paths, with ids that name nothing.
+/// All endpoints with their methods and paths, with unknown ids.
 fn endpoints_of_nothing() -> impl Iterator<Item = (&'static Endpoint, &'static str, String)> {
     let of = |line: &'static Endpoint| {
         let path = line.path.replace("P/", "/api/projects/1/");
@@ -272,7 +272,7 @@ fn endpoints_of_nothing() -> impl Iterator<Item = (&'static Endpoint, &'static s
     TABLE.iter().flat_map(of)
 }
 
-/// Django REST Framework's words, and the header that says the same.
+/// Django REST Framework's text, and the header with the same number.
 fn must_wait(answer: &Answer, what: &str) {
     let seconds = answer.header("retry-after").unwrap_or_else(|| panic!("{what}: {answer}"));
     let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
@@ -293,7 +293,8 @@ fn every_endpoint_counts_for_the_limit_of_a_key() {
     }
 }
 
-/// PostHog's lower limits are for persons and queries, whatever they are asked; events are as many.
+/// PostHog's lower limits apply to every request about persons and queries; those about events count
+/// too.
 #[test]
 fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
     let server = TestServer::start_with(&[("WEIR_KEY_ANALYTICS_REQUESTS_PER_HOUR_MAX", "1")]);
@@ -313,7 +314,7 @@ fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
     }
 }
 
-/// There is no endpoint that makes an organization, so it is written where the server finds it.
+/// No endpoint creates an organization, so the test writes one to the store.
 fn give_away(server: &TestServer, project: &Value, organization: &str) {
     let script = "import sqlite3, sys\n\
                   path, organization, project = sys.argv[1:]\n\

@@ -267,7 +267,7 @@ fn wrong_questions_are_told() {
     assert_eq!(wrong.header("allow"), Some("GET, POST, HEAD, OPTIONS"));
 }
 
-/// Newer versions of PostHog: a definition of events that are still to come.
+/// Newer versions of PostHog: a definition of future events.
 #[test]
 fn a_definition_is_made_by_hand_before_its_events() {
     let mut server = TestServer::start();
@@ -335,7 +335,7 @@ fn a_definition_is_made_by_hand_before_its_events() {
     }
 }
 
-/// The time of the last event is behind by a minute at most, and by nothing after an end of any kind.
+/// The time of the last event lags by at most one minute, and not at all after any kind of shutdown.
 #[test]
 fn the_time_of_the_last_event_moves() {
     let mut server = TestServer::start();
@@ -359,7 +359,7 @@ fn the_time_of_the_last_event_moves() {
     }
 }
 
-/// As among property definitions: what says nothing is left aside, and what is no truth value refused.
+/// As for property definitions: an empty value is ignored, an invalid boolean refused.
 #[test]
 fn truth_values_in_a_query_are_read_alike() {
     let server = TestServer::start();
@@ -400,7 +400,7 @@ fn truth_values_in_a_query_are_read_alike() {
     }
 }
 
-/// Newer versions of PostHog: names alone, and without those that were not seen for thirty days.
+/// Newer versions of PostHog: filters by name, and without definitions not seen for thirty days.
 #[test]
 fn lists_are_narrowed_down_by_names_and_staleness() {
     let server = TestServer::start();
@@ -424,7 +424,7 @@ fn lists_are_narrowed_down_by_names_and_staleness() {
     assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("exclude_stale")));
 }
 
-/// Newer versions of PostHog: a property that is shown beside events, told by the names of those.
+/// Newer versions of PostHog: a property that is displayed with events, by their names.
 #[test]
 fn events_have_a_property_that_is_shown_beside_them() {
     let server = TestServer::start();
@@ -538,7 +538,7 @@ fn many_definitions_are_changed_at_once() {
     );
 }
 
-/// Goal: what counts is how often people ask for an event, by whatever question, and it outlives an end.
+/// Goal: every kind of query that names an event counts, and the counts survive a restart.
 #[test]
 fn questions_that_name_an_event_are_counted() {
     let mut server = TestServer::start();

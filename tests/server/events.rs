@@ -130,8 +130,8 @@ fn an_event_is_told_with_its_person_and_exactly_as_it_was_sent() {
     }
 }
 
-/// djangorestframework-csv: columns by name, nested ones with dots, lines that end with CRLF.
-/// Filters of PostHog's events besides properties of events and persons: cohorts, the person's row, flags.
+/// PostHog's filters of events other than properties of events and persons: cohorts, the person's row,
+/// flags.
 #[test]
 fn events_are_found_by_cohorts_persons_and_flags() {
     let server = TestServer::start();
@@ -197,6 +197,7 @@ fn events_are_found_by_cohorts_persons_and_flags() {
     }
 }
 
+/// djangorestframework-csv: columns by name, nested ones with dots, lines that end with CRLF.
 #[test]
 fn events_are_also_csv() {
     let server = TestServer::start();
@@ -245,7 +246,7 @@ fn values_of_properties_are_those_of_the_last_days() {
     assert_eq!(values(&[]), json!([]));
 }
 
-/// Properties of the groups as they are now, and the row of the event itself.
+/// Current properties of the groups, and the row of the event itself.
 #[test]
 fn events_are_filtered_by_their_groups_and_by_their_rows() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! Feature flags, managed over HTTP: the endpoints `feature_flags/` and `feature_flags/:id/`.
-//! Expectations are those of the API specification and of PostHog's API, whose clients talk to this one.
+//! Management of feature flags over HTTP: the endpoints `feature_flags/` and `feature_flags/:id/`.
+//! Expectations are those of the API specification and of PostHog's API, whose clients use this one.
 
 use serde_json::Value;
 use serde_json::json;
@@ -35,7 +35,7 @@ const FIELDS: [&str; 21] = [
     "has_enriched_analytics",
 ];
 
-/// Creates a flag and returns it as answered.
+/// Creates a flag and returns the response.
 fn create(server: &TestServer, body: &Value) -> Value {
     let answer = server.post(FLAGS, body);
     assert_eq!(answer.status, 201, "{body}: {}", answer.json());
@@ -51,7 +51,7 @@ fn keys(page: &Value) -> Vec<&str> {
     flags.map(|flag| flag["key"].as_str().expect("key")).collect()
 }
 
-/// The part of a body that the row is about: `expected` names fields and their values.
+/// Compares some fields of a body: `expected` has their names and values.
 fn check_fields(flag: &Value, expected: &Value) {
     for (name, value) in expected.as_object().expect("object") {
         assert_eq!(&flag[name], value, "{name} of {flag}");
@@ -130,7 +130,7 @@ fn what_is_written_is_what_is_read() {
     assert_eq!((by_number.status, &by_number.json()), (200, &flag));
 }
 
-/// `rollout_percentage` is that of the one condition of a simple flag (PostHog's serializer).
+/// `rollout_percentage` is that of the only condition of a simple flag (PostHog's serializer).
 #[test]
 fn simple_flags_show_their_percentage() {
     let server = TestServer::start();
@@ -233,7 +233,7 @@ fn a_put_needs_the_key() {
     check_fields(&answer.json(), &json!({"name": "kept", "active": false}));
 }
 
-/// Deleted by a change, found by id still, restored by a change (the API specification, States).
+/// Deleted by an update, still found by id, restored by an update (the API specification, States).
 #[test]
 fn a_flag_is_deleted_and_restored_by_updates() {
     let server = TestServer::start();

@@ -1,9 +1,9 @@
-//! The filter language, asked in four ways about random rows: the list of persons, which looks at
-//! the identity store, the list of events, which is a plan over the table of events, the predicate of
-//! the library, and DuckDB over an export, whose SQL `tests/sdk/filters.py` writes by itself.
+//! Filter semantics, compared in four implementations on random rows: the list of persons (identity
+//! store), the list of events (a plan over the events table), the predicate of the library, and
+//! DuckDB on an export, with SQL that `tests/sdk/filters.py` generates independently.
 //!
-//! Random filters stay within what the dialects of regular expressions have in common. What else
-//! differs from PostHog's lists stands in `schemas/compatibility.md`.
+//! Random filters use only what the dialects of regular expressions have in common. Other differences
+//! from PostHog's lists are listed in `schemas/compatibility.md`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ const EVENTS: &str = "/api/projects/@current/events/";
 /// Rows, each one event and its person.
 const ROWS: usize = 250;
 
-/// Filters of one operator alone, for each operator: so many that it matches something in any run.
+/// Filters with one operator only, per operator: enough that some match in any run.
 const SINGLE: usize = 20;
 
 /// Trees of several filters.
@@ -82,7 +82,7 @@ const OPERATORS: [&str; 36] = [
     "not_in",
 ];
 
-/// Keys of rows; what they hold for the most part, and some that are hard to write.
+/// Keys of rows, with the usual kind of their values; some keys are hard to quote.
 const KEYS: [(&str, Kind); 8] = [
     ("name", Kind::Text),
     ("na.me", Kind::Text),
@@ -138,7 +138,8 @@ impl Maker {
         self.random.random_bool(of)
     }
 
-    /// A value of this kind, of rows and of filters: from few, so that they meet.
+    /// A random value of this kind, for rows and filters; there are few distinct ones, so that they
+    /// match.
     fn value(&mut self, kind: Kind) -> Value {
         let days_ago = |days: i64| UnixMicros(self.now.0 - days * 86_400_000_000).to_rfc3339();
         let all = match kind {
@@ -228,7 +229,7 @@ impl Maker {
         row
     }
 
-    /// The kind of value that an operator is mostly asked about.
+    /// The usual kind of value for an operator.
     fn kind_of(&mut self, operator: &str) -> Kind {
         match operator {
             _ if operator.starts_with("semver_") => Kind::Version,
@@ -343,7 +344,7 @@ impl Maker {
     }
 }
 
-/// The same filters, each saying what it is about.
+/// The same filters with an explicit type.
 fn typed(tree: &Value, of: &str) -> Value {
     match tree {
         Value::Array(trees) => trees.iter().map(|tree| typed(tree, of)).collect(),
@@ -361,7 +362,7 @@ fn typed(tree: &Value, of: &str) -> Value {
     }
 }
 
-/// What the server lists.
+/// The ids in a list of the server.
 fn listed(server: &TestServer, path: &str, tree: &Value, id: impl Fn(&Value) -> &Value) -> Ids {
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("limit", "1000")
@@ -395,7 +396,7 @@ fn exported(server: &TestServer, file: &Path, sql: &str) -> BTreeMap<String, Map
     rows.iter().map(row).collect()
 }
 
-/// What DuckDB finds in the files, for each tree.
+/// The ids that DuckDB finds in the files, per tree.
 fn asked_of_duckdb(now: UnixMicros, files: &[&Path], trees: &[Value]) -> Vec<Vec<Ids>> {
     let lines: String = trees.iter().map(|tree| format!("{tree}\n")).collect();
     let asked = files[0].with_file_name("trees");
@@ -412,7 +413,7 @@ fn asked_of_duckdb(now: UnixMicros, files: &[&Path], trees: &[Value]) -> Vec<Vec
     found
 }
 
-/// What the predicate of the library finds among rows.
+/// The ids that the predicate of the library matches.
 fn asked_of_predicate(
     rows: &BTreeMap<String, Map<String, Value>>,
     tree: &Value,
@@ -429,7 +430,7 @@ fn asked_of_predicate(
     rows.iter().filter(|(_, row)| holds(row)).map(|(id, _)| id.clone()).collect()
 }
 
-/// Checks that each operator decides: in its filters some rows match and some do not.
+/// Checks that each operator is selective: its filters match some rows and not others.
 fn check_that_operators_decide(trees: &[Value], found: &[Vec<Ids>]) {
     let single = OPERATORS.iter().flat_map(|operator| vec![*operator; SINGLE]);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

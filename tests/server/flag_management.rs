@@ -1,4 +1,4 @@
-//! What the management API answers about flags beside the flags themselves, in PostHog's shapes.
+//! Management endpoints about flags besides the flags themselves, in PostHog's format.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -15,7 +15,7 @@ use crate::harness::patiently;
 
 pub(crate) const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// Open for so many of everybody.
+/// Rolled out to this percentage of everybody.
 pub(crate) fn rollout(percentage: u8) -> Value {
     json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
 }
@@ -493,7 +493,8 @@ fn a_copy_has_the_cohorts_and_the_scheduled_changes_of_its_project() {
     assert_eq!(server.get(&format!("{other}cohorts/")).json()["count"], 4);
 }
 
-/// Ids of flags differ between projects: a copy asks for the flags of its project with the same keys.
+/// Ids of flags differ between projects: a copy depends on the flags of its project with the same
+/// keys.
 #[test]
 fn a_copy_depends_on_the_flags_of_its_project() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! Who may change flags: the default of the organization, and what roles and owners are excepted from
-//! it. Levels and texts are those of PostHog's API.
+//! Rights to change flags: the default of the organization, and its exceptions by roles and owners.
+//! Levels and texts are those of PostHog's API.
 
 use serde_json::Value;
 use serde_json::json;

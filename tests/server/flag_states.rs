@@ -1,4 +1,4 @@
-//! What becomes of flags: on, off, archived, stale, deleted in numbers. Shapes and texts are those of
+//! States of flags: on, off, archived, stale, deleted in bulk. Formats and texts are those of
 //! PostHog's API.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::harness::Answer;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
-/// An archived flag is off, and what is so already is not written again. Texts are PostHog's.
+/// An archived flag is off, and an unchanged flag is not written. Texts are PostHog's.
 #[test]
 fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
     let server = TestServer::start();
@@ -93,7 +93,7 @@ fn archived_flags_are_off_and_what_is_done_is_not_done_again() {
     assert_eq!(server.post(&format!("{FLAGS}999/enable/"), &json!({})).status, 404);
 }
 
-/// The same requests and outcomes as in PostHog's tests of these two.
+/// The requests and results of PostHog's tests of these two endpoints.
 #[test]
 fn a_rollout_changes_one_condition_or_lets_everybody_in() {
     let server = TestServer::start();
@@ -204,7 +204,7 @@ fn a_rollout_changes_one_condition_or_lets_everybody_in() {
     assert_eq!(open(&json!({"id": 999}), json!({"version": 1})).status, 404);
 }
 
-/// What says nothing, or cannot be read, deletes nothing. Texts are PostHog's.
+/// An empty or unreadable filter deletes nothing. Texts are PostHog's.
 #[test]
 fn flags_are_deleted_in_numbers_only_by_what_is_said() {
     let server = TestServer::start();
@@ -282,7 +282,8 @@ fn flags_are_deleted_in_numbers_only_by_what_is_said() {
     assert_eq!(left(), 0);
 }
 
-/// A flag that was called, and not for 30 days, is stale; PostHog tells when that was with every flag.
+/// A flag that was called, but not in the last 30 days, is stale; PostHog shows the time with every
+/// flag.
 #[test]
 fn flags_tell_when_they_were_last_called() {
     let mut server = TestServer::start();

@@ -1,5 +1,5 @@
-//! Flags as `/decide` answers them (the API specification), and how soon a change is seen. Which person gets which
-//! answer in the hard cases is tested beside the evaluation.
+//! Flags in `/decide` (the API specification), and how soon a change is visible. Hard cases of evaluation are
+//! tested next to the evaluation.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
@@ -116,9 +116,9 @@ fn stored_properties_count_unless_the_request_brings_its_own() {
     }
 }
 
-/// A project's thousand flags, each of which looks at a long property, take their time; whoever asks
-/// for something else does not wait for all of it. Compares orders, not times: on the threads of
-/// sockets, questions that came first would all be answered first.
+/// A project's thousand flags, each with a condition on a long property, take long to evaluate; other
+/// requests do not wait for all of it. Compares orders and not times: on the async threads, requests that
+/// came first would all be answered first.
 #[test]
 fn large_evaluations_leave_the_threads_of_sockets_free() {
     const ASKED: usize = 24;

@@ -1,8 +1,8 @@
-//! A disk that is full and has room again, over and over: what was acknowledged stays, and capture is
-//! back by itself.
+//! Full disk: the disk fills up and is freed repeatedly. Acknowledged events stay, and capture recovers
+//! by itself.
 //!
-//! The server has a small disk of its own, and no free space is kept: writes of every kind fail in the
-//! middle, those of the identity store among them, which takes no other write after that.
+//! The server has a small disk of its own, and no free space is reserved: writes of every kind fail
+//! halfway, also those of the identity store, which accepts no further write after that.
 //!
 //! `WEIR_FULL_ROUNDS` sets the number of rounds.
 
@@ -28,7 +28,7 @@ use crate::harness::patiently;
 /// Rounds of an ordinary run; the full run has 100.
 const ROUNDS: u64 = 12;
 
-/// Small files, so that all kinds of writes happen all the time; the disk may be full to the last byte.
+/// Small files, so that all kinds of writes happen all the time; the disk may be filled to the last byte.
 const SETTINGS: [(&str, &str); 6] = [
     ("WEIR_DISK_FREE_MIN_BYTES", "0B"),
     ("WEIR_WAL_SEGMENT_MAX_BYTES", "1MiB"),
@@ -38,8 +38,8 @@ const SETTINGS: [(&str, &str); 6] = [
     ("WEIR_PERSONS_TABLE_INTERVAL", "1h"),
 ];
 
-/// Sends batches of new persons until told to stop, and notes the distinct ids that were acknowledged and
-/// those of which nothing is known.
+/// Sends batches of new persons until stopped. Collects the distinct ids that were acknowledged, and
+/// those whose result is unknown.
 fn send(
     client: &Client,
     next: &AtomicU64,
@@ -82,7 +82,7 @@ fn fill(path: &Path, step_pause: Duration) {
     }
 }
 
-/// The one number that an SQL query answers, asked over HTTP: nobody else sees the disk.
+/// The single number of an SQL query, sent over HTTP: no other process can access the disk.
 fn count(server: &TestServer, sql: &str) -> Option<u64> {
     let body = json!({"query": sql, "format": "json"});
     let answer = server.post("/api/projects/1/query/", &body);
@@ -145,7 +145,7 @@ fn what_was_acknowledged_survives_a_full_disk_and_capture_comes_back() {
     }
 }
 
-/// Goal: events are refused before the disk is full, and taken as soon as there is room.
+/// Goal: events are refused before the disk is full, and accepted as soon as there is free space.
 #[test]
 fn too_little_room_is_a_503_until_there_is_more() {
     let low = [("WEIR_DISK_FREE_MIN_BYTES", "16MiB"), ("WEIR_WAL_SEGMENT_MAX_BYTES", "1MiB")];

@@ -1,9 +1,9 @@
-//! The description of the endpoints against a real server, by Schemathesis: thousands of requests made
-//! from `schemas/openapi.json`, and at random wrong ones. No answer is a 5xx, has a status, a media type
-//! or a shape that is not described, or lets anyone in without a key.
+//! Fuzz test of the documented API against a real server, by Schemathesis: thousands of requests
+//! generated from `schemas/openapi.json`, some of them invalid. No response is a 5xx, has an
+//! undocumented status, media type or format, or grants access without a key.
 //!
-//! `WEIR_FUZZ_SECONDS` makes it longer, `WEIR_FUZZ_SEED` repeats a run. What the requests look like is
-//! in `tests/fuzz/`.
+//! `WEIR_FUZZ_SECONDS` sets the duration, `WEIR_FUZZ_SEED` repeats a run. `tests/fuzz/` defines the
+//! requests.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,19 +17,19 @@ use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::sdk::tools;
 
-/// Time of an ordinary run.
+/// Duration of an ordinary run.
 const SECONDS: &str = "75";
 
-/// What is checked of every answer. That wrong values are refused is not: as Django REST Framework
-/// does, the server takes numbers for texts and leaves unknown fields alone.
+/// Checks of every response. Acceptance of invalid values is not checked: like Django REST Framework,
+/// the server accepts numbers as texts and ignores unknown fields.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,unsupported_method,\
                       allow_header_conformance,ignored_auth";
 
-/// Other names of `/capture` and `/batch`, and an answer that has no end.
+/// Aliases of `/capture` and `/batch`, and an endless response.
 const LEFT_OUT: &str = "^/(e|track|i/v0/e|i/v0/ai/batch|flags/events)$";
 
-/// Requests that an ordinary run makes at least: below that something keeps it from asking.
+/// Smallest number of requests of an ordinary run; fewer mean that something blocks it.
 const REQUESTS_MIN: u64 = 1000;
 
 fn setting(name: &str) -> Option<String> {
@@ -79,7 +79,7 @@ fn generated(report: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no number of test cases:\n{report}"))
 }
 
-/// A table is as wide as its widest values in every row.
+/// The width of a table is that of its widest values, in every row.
 #[test]
 fn answers_that_are_too_large_are_refused() {
     let server = TestServer::start();
@@ -96,7 +96,7 @@ fn answers_that_are_too_large_are_refused() {
     }
 }
 
-/// Texts of a request that are longer than the keys of the database.
+/// Texts in a request that are longer than the keys of the database.
 #[test]
 fn endless_names_are_nobodys() {
     let server = TestServer::start();
@@ -134,7 +134,7 @@ fn endless_names_are_nobodys() {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// What would be planned by recursion is bounded before, and what is let through has room.
+/// Input of recursive planning is bounded in advance, and accepted input fits into the stack.
 #[test]
 fn deep_questions_are_answered_or_refused() {
     let server = TestServer::start();

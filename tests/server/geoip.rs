@@ -1,5 +1,5 @@
-//! Places of addresses, by the databases that MaxMind tests its readers with. What they hold was
-//! read with MaxMind's own reader (Python `maxminddb`).
+//! GeoIP locations, with MaxMind's test databases. Expected values were read with MaxMind's own
+//! reader (Python `maxminddb`).
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ fn person(server: &TestServer, distinct_id: &str) -> Value {
     page["results"][0]["properties"].clone()
 }
 
-/// What of `properties` is about a place.
+/// The location properties in `properties`.
 fn places(properties: &Map<String, Value>) -> Value {
     let about = properties.iter().filter(|(name, _)| name.starts_with("$geoip_"));
     Value::Object(about.map(|(name, value)| (name.clone(), value.clone())).collect())

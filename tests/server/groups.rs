@@ -1,5 +1,5 @@
-//! What operators do to groups over HTTP: make one, change its properties, name a type. Shapes and words are
-//! those of PostHog's API; that nothing is lost by a crash is a promise of ours.
+//! Changes of groups by operators over HTTP: create a group, change its properties, name a type. Formats and
+//! texts are those of PostHog's API; that a crash loses nothing is a guarantee of Weir.
 
 use serde_json::Value;
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! A real server on a directory of its own, and the few ways to ask it. No expectations here.
+//! Test harness: a real server on a directory of its own, and clients. No expectations here.
 //!
-//! The server is the binary as a user gets it, so that what is tested is what is shipped: its
-//! command line, its signals, its files. HTTP is spoken by hand over a blocking socket, one request
-//! per connection: a client library would repair or refuse the requests that tests want to send.
+//! The server is the released binary, so the tests cover its command line, its signals and its files.
+//! HTTP is written by hand to a blocking socket, one request per connection: a client library would
+//! repair or refuse some of the requests that tests send.
 
 use std::fs::File;
 use std::io;
@@ -29,13 +29,13 @@ pub(crate) const TOKEN: &str = "phc_test_project_token";
 /// Personal API key of every test server.
 pub(crate) const KEY: &str = "phx_test_personal_key_0123456789abcdef";
 
-/// Time between two looks at something that is about to happen.
+/// Polling interval.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Longest time for the server to start or to end, on a machine that is busy with other tests.
+/// Longest time for the server to start or to shut down, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest time for one answer.
+/// Longest time for one response.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One server and its data directory; both end with the value.
@@ -45,7 +45,7 @@ pub(crate) struct TestServer {
     settings: Vec<(String, String)>,
     /// Options of the shell's `ulimit` that the server starts under.
     limits: Option<String>,
-    /// The data directory is a disk of its own of so many MiB, which ends with the process.
+    /// Size in MiB of a disk for the data directory, which ends with the process.
     disk_mib: Option<u64>,
     running: Option<Running>,
 }
@@ -69,14 +69,14 @@ impl TestServer {
         server
     }
 
-    /// The same for a server that may never be ready; it answers HTTP when this returns.
+    /// The same for a server that may never become ready; it answers HTTP when this returns.
     pub(crate) fn start_unready_with(settings: &[(&str, &str)]) -> Self {
         let mut server = Self::new(settings);
         server.run_unready();
         server
     }
 
-    /// The same under limits of the operating system, options of the shell's `ulimit` such as `-n 256`.
+    /// The same under limits of the operating system: options of the shell's `ulimit` such as `-n 256`.
     pub(crate) fn start_limited(limits: &str, settings: &[(&str, &str)]) -> Self {
         let mut server = Self::new(settings);
         server.limits = Some(limits.to_owned());
@@ -84,8 +84,8 @@ impl TestServer {
         server
     }
 
-    /// The same on a disk of so many MiB, which nothing outside of the process sees and which ends with
-    /// it; see [`TestServer::disk`]. `None` if the system does not let anybody mount one.
+    /// The same on a disk of this size, which only the process can access and which ends with it; see
+    /// [`TestServer::disk`]. `None` if the system does not allow mounting one.
     pub(crate) fn start_on_disk(mib: u64, settings: &[(&str, &str)]) -> Option<Self> {
         let allowed = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).output();
         if !allowed.is_ok_and(|output| output.status.success()) {
@@ -97,13 +97,13 @@ impl TestServer {
         Some(server)
     }
 
-    /// The data directory as the process sees it.
+    /// The data directory, accessed through the process.
     pub(crate) fn disk(&self) -> PathBuf {
         let directory = self.data_dir().display().to_string();
         format!("/proc/{}/root{directory}", self.process_id()).into()
     }
 
-    /// One that does not run yet, and has no data directory; see [`Self::try_start`].
+    /// A server that does not run yet, and has no data directory; see [`Self::try_start`].
     pub(crate) fn stopped(settings: &[(&str, &str)]) -> Self {
         Self::new(settings)
     }
@@ -140,19 +140,19 @@ impl TestServer {
         self.running.as_ref().expect("the server runs").process.id()
     }
 
-    /// Where the server listens, as in `http://127.0.0.1:8000`.
+    /// The URL of the server, as in `http://127.0.0.1:8000`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.client().address)
     }
 
-    /// Ends the server as a crash does (SIGKILL).
+    /// Kills the server (SIGKILL), as in a crash.
     pub(crate) fn kill(&mut self) {
         let mut running = self.running.take().expect("the server runs");
         running.process.kill().expect("the server can be killed");
         running.process.wait().expect("the server's end");
     }
 
-    /// Ends the server as an operator does (SIGTERM): it flushes, and exits without an error.
+    /// Shuts the server down (SIGTERM): it flushes, and exits without an error.
     pub(crate) fn stop(&mut self) {
         self.begin_to_stop();
         self.wait_for_end();
@@ -184,7 +184,7 @@ impl TestServer {
         process.wait().expect("the server's end");
     }
 
-    /// Starts the server. If it ends instead, what it said on standard error.
+    /// Starts the server. If it exits instead, the error is its standard error.
     pub(crate) fn try_start(&mut self) -> Result<(), String> {
         self.try_start_with(&[])
     }
@@ -196,8 +196,8 @@ impl TestServer {
         Ok(())
     }
 
-    /// Starts the server again on the same directory, after [`Self::kill`] or [`Self::stop`] or a
-    /// SIGKILL from here.
+    /// Starts the server again on the same directory, after [`Self::kill`] or [`Self::stop`]; kills it
+    /// first if it runs.
     pub(crate) fn restart(&mut self) {
         if self.running.is_some() {
             self.kill();
@@ -214,7 +214,7 @@ impl TestServer {
         text.lines().map(|row| serde_json::from_str(row).expect("a JSON row")).collect()
     }
 
-    /// The one number that an SQL query answers.
+    /// The single number of an SQL query.
     pub(crate) fn count(&self, sql: &str) -> u64 {
         let rows = self.query(sql);
         let number = match &rows[..] {
@@ -232,7 +232,7 @@ impl TestServer {
         text.lines().map(PathBuf::from).collect()
     }
 
-    /// Asks over HTTP; see [`Client::send`].
+    /// Sends a request over HTTP; see [`Client::send`].
     pub(crate) fn send(
         &self,
         method: &str,
@@ -249,7 +249,7 @@ impl TestServer {
         self.send("GET", path, &[("authorization", &bearer())], "")
     }
 
-    /// A number that `/metrics` has, by its name with its labels; zero if there is none yet.
+    /// The value of a metric in `/metrics`, by its name with its labels; zero if it is absent.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let page = String::from_utf8(self.get("/metrics").body).expect("UTF-8");
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
@@ -271,7 +271,7 @@ impl TestServer {
         self.send("DELETE", path, &[("authorization", &bearer())], "")
     }
 
-    /// Sends events to `/batch/` as they are.
+    /// Sends events to `/batch/` unchanged.
     pub(crate) fn capture(&self, events: &Value) -> Answer {
         let body = serde_json::json!({"api_key": TOKEN, "batch": events}).to_string();
         self.send("POST", "/batch/", &[("content-type", "application/json")], body)
@@ -336,7 +336,7 @@ impl TestServer {
         self.run_unready_with(&[]).unwrap_or_else(|said| panic!("{said}"));
     }
 
-    /// Returns what the server said if it ends.
+    /// If the server exits, the error is its standard error.
     fn run_unready_with(&mut self, arguments: &[&str]) -> Result<(), String> {
         let mut process = self.spawn(arguments);
         let started = patiently(|| match process.try_wait().expect("the server's state") {
@@ -350,7 +350,7 @@ impl TestServer {
         Ok(())
     }
 
-    /// What the server said on standard error since its last start.
+    /// Standard error of the server since its last start.
     pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }
@@ -375,12 +375,12 @@ pub(crate) fn binary() -> PathBuf {
     other.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weir")))
 }
 
-/// Calls `look` until it sees something; `None` if it never does.
+/// Polls until `look` returns something; `None` after a time-out.
 pub(crate) fn patiently<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
     within(PATIENCE, look)
 }
 
-/// The same with another limit. What is seen by the look that goes over it counts.
+/// The same with another time-out. A result of the poll that exceeds it counts.
 pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let clock = Clock::system();
     let began = clock.monotonic();
@@ -412,7 +412,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends one request on a connection of its own and reads the answer to its end. Only `host`,
+    /// Sends one request on a new connection and reads the response to its end. Only `host`,
     /// `connection` and `content-length` are added to `headers`.
     pub(crate) fn send(
         self,
@@ -448,14 +448,14 @@ impl Client {
     }
 }
 
-/// What the server answered.
+/// One response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// Status code.
     pub(crate) status: u16,
-    /// Names in lower case, and values.
+    /// Names in lower case, with values.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body, out of its chunks.
+    /// The body, with chunks decoded.
     pub(crate) body: Vec<u8>,
 }
 
@@ -470,13 +470,14 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// What was created, as JSON.
+    /// The created object as JSON.
     pub(crate) fn created(&self) -> Value {
         assert_eq!(self.status, 201, "{self}");
         self.json()
     }
 
-    /// `None` if `bytes` are not one whole answer. One to HEAD has no body, whatever its length.
+    /// `None` if `bytes` are not one complete response. A response to HEAD has no body, whatever its
+    /// length.
     fn parse(bytes: &[u8], is_head: bool) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(bytes.get(..end)?).ok()?;

@@ -1,5 +1,5 @@
-//! SQL that would take all memory, or end the process, while it is planned or by one call: it is refused, or
-//! answered in little memory.
+//! Hostile SQL, which would use up all memory or abort the process during planning or in one call: it is
+//! refused, or answered in little memory.
 
 use serde_json::json;
 

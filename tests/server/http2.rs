@@ -1,4 +1,4 @@
-//! HTTP/2 as an attacker speaks it: frames by hand, heads that refer to the table of earlier fields.
+//! Attacks by HTTP/2: frames written by hand, heads that refer to the dynamic table of HPACK.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -19,7 +19,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Longest frame that a server takes unless it says otherwise.
+/// Longest frame that a server accepts by default.
 const FRAME_MAX_BYTES: usize = 16 * 1024;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -28,8 +28,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// `POST /batch/` in HPACK, with `fields` times the same field `a:`, which the first of them puts into
-/// the table of the connection (RFC 7541, 6.2.1) and the others refer to with one byte each.
+/// `POST /batch/` in HPACK, with `fields` times the same field `a:`. The first adds it to the dynamic
+/// table of the connection (RFC 7541, 6.2.1), and the others refer to it with one byte each.
 fn head(fields: usize) -> Vec<u8> {
     let mut block = vec![0x83, 0x86, 0x04, 7];
     block.extend_from_slice(b"/batch/");
@@ -42,7 +42,7 @@ fn head(fields: usize) -> Vec<u8> {
     block
 }
 
-/// A head in as many frames as it takes.
+/// A head, split into frames.
 fn head_frames(stream: u32, block: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
     let mut parts = block.chunks(FRAME_MAX_BYTES).peekable();
@@ -55,12 +55,12 @@ fn head_frames(stream: u32, block: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// What came back on a connection so far.
+/// Responses on a connection so far.
 #[derive(Debug, Default)]
 struct Heard {
     /// Streams that were answered.
     answered: BTreeSet<u32>,
-    /// The reason of the end of the connection.
+    /// The reason in GOAWAY.
     gone_away: Option<u32>,
     is_closed: bool,
 }
@@ -79,12 +79,12 @@ impl Connection {
         Self { socket, unread: Vec::new() }
     }
 
-    /// The server may close before it has everything.
+    /// The server may close before it has read everything.
     fn send(&mut self, frames: &[u8]) {
         let _ = self.socket.write_all(frames);
     }
 
-    /// Reads what there is into `heard`.
+    /// Reads the available frames into `heard`.
     fn hear(&mut self, heard: &mut Heard) {
         let mut buffer = [0; 64 * 1024];
         loop {
@@ -117,15 +117,16 @@ impl Connection {
     }
 }
 
-/// Memory of the process that is in use, in MiB.
+/// Resident memory of the process in MiB.
 fn resident_mib(server: &TestServer) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap();
     let row = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     row.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// Opens `streams` streams on each of `connections` whose heads have `fields` fields and whose
-/// bodies never come. The time for bodies is long, so that whatever is kept is kept.
+/// Opens `streams` streams on each of `connections` connections; their heads have `fields` fields, and
+/// their bodies never arrive. The body time-out is long, so that the server keeps what it stores for
+/// them.
 fn attack(fields: usize, connections: usize, streams: u32) -> (TestServer, u64, Vec<Heard>) {
     let server = TestServer::start_with(&[("WEIR_BODY_TIMEOUT", "10m")]);
     let before = resident_mib(&server);
@@ -159,7 +160,7 @@ fn heads_of_references_end_their_connection() {
     assert!(grown < 32, "{grown} MiB");
 }
 
-/// The same with heads that are not so long that they must be an attack.
+/// The same with heads that are too short to be refused as an attack.
 #[test]
 fn heads_of_many_fields_are_refused() {
     let (_server, grown, heard) = attack(400, 6, 60);
@@ -169,8 +170,8 @@ fn heads_of_many_fields_are_refused() {
     assert!(grown < 32, "{grown} MiB");
 }
 
-/// Goal: requests whose bodies do not come take no more than the budget of bodies. Method: more of
-/// them than fit, with as many fields as are allowed.
+/// Goal: requests whose bodies do not arrive are bounded by the memory budget. Method: more of them
+/// than fit, with as many fields as are allowed.
 #[test]
 fn heads_count_among_bodies() {
     let server = TestServer::start_with(&[
@@ -207,7 +208,7 @@ fn heads_count_among_bodies() {
     assert!(patiently(is_free).is_some(), "the memory is given back");
 }
 
-/// Floods of frames end the connection and touch nobody else.
+/// Floods of frames end their connection and do not affect others.
 #[test]
 fn floods_end_their_connection() {
     let server = TestServer::start();

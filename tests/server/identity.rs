@@ -1,7 +1,7 @@
-//! Who is who, over HTTP: the same events give the same persons however they are cut into requests,
-//! over whatever connections they come, and wherever the process is killed in between. What the
-//! persons must be is compared with a model in the unit tests; here with each other, and with the
-//! rules of PostHog in a few plain stories.
+//! Identity resolution over HTTP: the same events give the same persons, however they are split
+//! into requests and connections, and whenever the process is killed in between. The unit tests
+//! compare persons with a model; these tests compare the variants with each other, and some cases
+//! with PostHog's rules.
 //!
 //! `WEIR_IDENTITY_SEED` repeats the events of a run.
 
@@ -26,7 +26,8 @@ const SEQUENCES: usize = 40;
 /// Distinct ids of a sequence; the last one may not be merged.
 const IDS: [&str; 5] = ["a", "b", "c", "d", "null"];
 
-/// Flushes and merges files all the time, so that persons are folded into files between events.
+/// Flushes and merges files all the time, so that merged persons are resolved in files between
+/// events.
 const BUSY: [(&str, &str); 5] = [
     ("WEIR_MEMTABLE_MAX_AGE", "100ms"),
     ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
@@ -38,7 +39,7 @@ const BUSY: [(&str, &str); 5] = [
 #[derive(Clone, Debug)]
 enum Step {
     Event(Value),
-    /// The person of a distinct id is split; it keeps the other id, if it has it.
+    /// Splits the person of a distinct id; it keeps the other id, if it has that.
     Split {
         of: String,
         main: Option<String>,
@@ -48,13 +49,13 @@ enum Step {
 /// How steps are sent.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// As few requests as there can be.
+    /// In as few requests as possible.
     OneBatch,
-    /// A few events a request.
+    /// A few events per request.
     ManyBatches,
-    /// An event a request, each from a thread of its own that begins when the last one has ended.
+    /// One event per request, each from a new thread that starts when the last one has ended.
     Connections,
-    /// As many batches, with a kill and a restart now and then.
+    /// A few events per request, with kills and restarts in between.
     Kills,
 }
 
@@ -180,7 +181,7 @@ fn send_all(server: &TestServer, batch: &mut Vec<Value>, way: Way) {
     batch.clear();
 }
 
-/// All persons by distinct id, without what depends on the clock of the server.
+/// All persons by distinct id, without values that depend on the server's clock.
 fn persons(server: &TestServer, steps: &[Step]) -> BTreeMap<String, Value> {
     let ids = steps.iter().filter_map(|step| match step {
         Step::Event(event) => Some(event["distinct_id"].as_str().expect("text").to_owned()),
@@ -200,7 +201,8 @@ fn persons(server: &TestServer, steps: &[Step]) -> BTreeMap<String, Value> {
     found
 }
 
-/// Every stored event belongs to the person of its distinct id, whatever was folded into files.
+/// Every stored event belongs to the person of its distinct id, whatever compaction has resolved in
+/// files.
 fn assert_events_follow(server: &TestServer, persons: &BTreeMap<String, Value>) {
     let rows = server.query("SELECT DISTINCT distinct_id, person_id FROM events");
     let mut seen = BTreeMap::new();
@@ -247,8 +249,8 @@ fn event(name: &str, id: &str, properties: &Value) -> Value {
     json!({"event": name, "distinct_id": id, "properties": properties, "uuid": Uuid::now_v7()})
 }
 
-/// The story of a merge that is taken back: the API, the events of before and of later, and a kill
-/// right after the answer.
+/// A merge that is undone by a split: the API, past and later events, and a kill right after the
+/// response.
 #[test]
 fn a_person_can_be_split() {
     let mut server = TestServer::start_with(&BUSY);
@@ -303,7 +305,7 @@ fn a_person_can_be_split() {
     assert_eq!(person(&server, "anon").expect("a person")["id"], merged["id"]);
 }
 
-/// A browser's page views tell what the person is like, first and last.
+/// A browser's page views set the initial and current properties of their person.
 #[test]
 fn page_views_describe_their_persons() {
     let server = TestServer::start();
@@ -335,7 +337,7 @@ fn page_views_describe_their_persons() {
     assert_eq!(server.query(sql), said);
 }
 
-/// A server that asks for a flag makes nobody a person.
+/// A server that evaluates a flag creates no person.
 #[test]
 fn flag_checks_make_no_persons() {
     let server = TestServer::start();

@@ -1,6 +1,6 @@
-//! Two projects of one organization with the same distinct ids, events and groups: no endpoint, filter,
-//! SQL or id of one ever shows or changes anything of the other. It goes through the table of
-//! endpoints, so a new one is either tried like all others, or this test says what it lacks.
+//! Project isolation: two projects of one organization with the same distinct ids, events and groups. No
+//! endpoint, filter, SQL or id of one shows or changes anything of the other. The test iterates over the
+//! table of endpoints: it covers a new one like all others, or fails with what is missing here.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use crate::owner::strip;
 use crate::owner::text;
 use crate::owner::with;
 
-/// Questions that endpoints need, or that look for somebody; `SECRET` is who is looked for. All others
-/// are asked as they are. Whether the answer has the secret of the project that is asked.
+/// Parameters that endpoints need, or that search for somebody; `SECRET` is the searched name. All other
+/// endpoints get none. The last member: whether the response contains the secret of the requested project.
 const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/", "", true),
     ("P/activity_log/", "", true),
@@ -105,8 +105,8 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/scheduled_changes/", "model_name=FeatureFlag&record_id=FLAG", true),
 ];
 
-/// What is sent to endpoints without an id, and the status of the answer: things of the other project,
-/// or what changes only the project itself.
+/// Requests to endpoints without an id, and the status of the response: with objects of the other project,
+/// or with changes of the own project only.
 const WRITES: &[(&str, &str, &str, u16)] = &[
     ("PUT", "P/", r#"{"name": "other"}"#, 200),
     ("PATCH", "P/", r#"{"name": "other"}"#, 200),
@@ -194,7 +194,7 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     ),
 ];
 
-/// What would do harm wherever it is taken: sent to endpoints with an id of the other project.
+/// A body that would do harm wherever it is accepted: sent to endpoints with an id of the other project.
 const HARM: &str = r#"{
     "name": "stolen", "key": "stolen", "value": 1, "tags": ["stolen"], "deleted": true, "active": false,
     "hidden": true, "description": "stolen", "properties": {"stolen": 1}, "$unset": "email",
@@ -206,13 +206,13 @@ fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
     TABLE.iter().filter(|line| line.path.starts_with("P/"))
 }
 
-/// Those that answer questions.
+/// Endpoints that read.
 fn answering() -> impl Iterator<Item = &'static Endpoint> {
     let is_there = |line: &&Endpoint| !INSIGHTS.contains(&line.path);
     endpoints().filter(is_there).filter(|line| line.methods().any(|method| method == "GET"))
 }
 
-/// Everything that the endpoints tell of a project.
+/// The responses of all reading endpoints of a project.
 fn all(server: &TestServer, of: &Owner) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for line in answering() {
@@ -238,7 +238,7 @@ fn has_id(line: &Endpoint) -> bool {
     line.path.contains(':')
 }
 
-/// The questions to an endpoint without an id.
+/// The parameters of an endpoint without an id.
 fn questions(path: &str) -> impl Iterator<Item = (&'static str, bool)> {
     let mut told: Vec<_> = QUESTIONS.iter().filter(|(of, ..)| *of == path).collect();
     if told.is_empty() {
@@ -314,7 +314,7 @@ fn share_a_role(server: &TestServer, owners: [&mut Owner; 2]) {
     }
 }
 
-/// Lists and questions, those for the other's things too.
+/// Lists and searches, also for objects of the other project.
 fn nothing_is_told(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
     for line in answering().filter(|line| !has_id(line)) {
         for (question, tells) in questions(line.path) {
@@ -334,7 +334,7 @@ fn nothing_is_told(server: &TestServer, (me, you): (&Owner, &Owner), round: &str
     }
 }
 
-/// The paths of an endpoint in `me`'s project, with the ids of `of`: a person has two.
+/// The paths of an endpoint in `me`'s project, with the ids of `of`; a person has two.
 fn paths(line: &Endpoint, me: &Owner, of: &Owner) -> Vec<String> {
     let mut paths = vec![me.path(line.path, of)];
     if line.path.contains("persons/:id/") {
@@ -345,7 +345,7 @@ fn paths(line: &Endpoint, me: &Owner, of: &Owner) -> Vec<String> {
     paths
 }
 
-/// The ids of the other's things, in all methods.
+/// The ids of the other project's objects, with all methods.
 fn ids_lead_nowhere(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
     for line in endpoints().filter(|line| has_id(line)) {
         let paths = paths(line, me, you);
@@ -371,7 +371,7 @@ fn ids_lead_nowhere(server: &TestServer, (me, you): (&Owner, &Owner), round: &st
     }
 }
 
-/// Every table that SQL knows.
+/// Every table of SQL.
 fn tables_have_what_is_mine(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
     let path = me.path("P/query/", me);
     let query = |sql: &str| {
@@ -394,12 +394,12 @@ fn tables_have_what_is_mine(server: &TestServer, (me, you): (&Owner, &Owner), ro
     assert_eq!(query(&sql).json()["n"], 0, "{round}");
 }
 
-/// PostHog's newer name of a path of a project.
+/// PostHog's newer alias of a project path.
 fn environment(path: &str) -> String {
     path.replace("/api/projects/", "/api/environments/")
 }
 
-/// Every endpoint of a project, and what the others tell of projects.
+/// Every endpoint of a project, and endpoints outside of projects that return projects.
 fn keys_of_one_project_open_no_other(
     server: &TestServer,
     (me, you): (&Owner, &Owner),
@@ -488,7 +488,7 @@ fn keys_of_one_project_open_no_other(
     assert_eq!(new(&json!([])).created()["scoped_teams"], json!([me.project]), "{round}");
 }
 
-/// Public endpoints that tell what is a project's own; all others tell nothing of anybody.
+/// Public endpoints that return data of a project; all others return none.
 const TELLING: [&str; 10] = [
     "/flags",
     "/decide",
@@ -505,7 +505,7 @@ const TELLING: [&str; 10] = [
 /// Public endpoints with the name of one flag in their path.
 const OF_A_FLAG: [&str; 3] = [TELLING[6], TELLING[7], "/ofrep/v1/evaluate/flags/:key"];
 
-/// Every public endpoint, asked with everything that opens a project.
+/// Every public endpoint, with every credential of a project.
 fn public_endpoints_tell_of_one_project(
     server: &TestServer,
     (me, you): (&Owner, &Owner),
@@ -568,9 +568,9 @@ fn public_endpoints_tell_of_one_project(
     }
 }
 
-/// Goal: no plan shows what the files of all projects have: names, row counts, statistics, metrics. Method:
-/// every form of EXPLAIN, of a question for the other's things and for things that nobody has. The
-/// operator sees all of it.
+/// Goal: no plan shows properties of the shared files: names, row counts, statistics, metrics. Method:
+/// every form of EXPLAIN, for a query for the other's data and for data that does not exist. The operator
+/// sees all of it.
 fn plans_tell_of_no_files(server: &TestServer, (me, you): (&Owner, &Owner), round: &str) {
     let path = me.path("P/query/", me);
     let nobody = "3f3e2a52-0000-4000-8000-000000000000";
@@ -641,7 +641,7 @@ fn plans_tell_of_no_files(server: &TestServer, (me, you): (&Owner, &Owner), roun
     assert!(json!(plan).to_string().contains("metrics"), "{round}: {plan:?}");
 }
 
-/// Nobody reads the files of all projects by their names.
+/// The shared files cannot be read by their names.
 fn files_are_no_tables(server: &TestServer, (me, _): (&Owner, &Owner)) {
     let files = server.files();
     assert!(!files.is_empty());
@@ -660,7 +660,7 @@ fn files_are_no_tables(server: &TestServer, (me, _): (&Owner, &Owner)) {
     }
 }
 
-/// Everything that a project can do to what it has, under names that the other has too.
+/// Every operation of a project on its own objects, which have the same names in the other project.
 fn omega_ends(server: &TestServer, omega: &Owner) {
     let token = server.get(&format!("/api/projects/{}/", omega.project)).json();
     let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "properties": properties});
@@ -692,7 +692,7 @@ fn omega_ends(server: &TestServer, omega: &Owner) {
     assert_eq!(ask(server, KEY, "POST", &path, body).status, 202);
 }
 
-/// What takes no id in its path, told the ids of the other.
+/// Requests without an id in the path, with the ids of the other project in the body.
 fn writes_do_no_harm(server: &TestServer, (me, you): (&Owner, &Owner)) {
     for line in endpoints().filter(|line| !has_id(line)) {
         for method in line.methods().filter(|method| *method != "GET") {

@@ -1,4 +1,4 @@
-//! `/`: what a browser, a program and a proxy get.
+//! `/`: the landing page for browsers, programs and proxies.
 
 use crate::harness::KEY;
 use crate::harness::TOKEN;

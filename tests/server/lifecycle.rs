@@ -1,4 +1,4 @@
-//! Starts and ends: who may have the directory when, and that no door depends on the server's life.
+//! Start and shutdown: locking of the directory, and access independent of whether the server runs.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -62,8 +62,8 @@ fn a_directory_has_one_server_and_none_after_a_crash() {
     server.restart();
 }
 
-/// Goal: nobody writes to a directory beside a server that flushes at its end. Method: after
-/// SIGTERM, take the lock as soon as it is free, and look whether the server had finished.
+/// Goal: nobody can write to a directory while a server flushes at its shutdown. Method: after
+/// SIGTERM, take the lock as soon as it is free, and check whether the server had finished.
 #[test]
 fn the_directory_is_locked_until_the_flush_at_the_end_is_done() {
     let mut server = TestServer::start();
@@ -80,7 +80,7 @@ fn the_directory_is_locked_until_the_flush_at_the_end_is_done() {
     assert_eq!(server.count("SELECT count(*) FROM events"), 10_000);
 }
 
-/// Nobody but the server's user reads the data directory, whichever part of the server makes a file.
+/// Only the server's user can read the data directory, whichever part of the server creates a file.
 #[test]
 fn the_directory_is_for_its_user_alone() {
     let mut server = TestServer::start();
@@ -102,7 +102,7 @@ fn the_directory_is_for_its_user_alone() {
     assert!(seen > 20, "{seen} files and directories");
 }
 
-/// What was acknowledged before SIGTERM is in files after it, and the log is not needed any more.
+/// Events acknowledged before SIGTERM are in files afterwards, and the log is no longer needed.
 #[test]
 fn the_end_leaves_everything_in_files() {
     let mut server = TestServer::start_with(&[("WEIR_MEMTABLE_MAX_AGE", "1h")]);

@@ -1,4 +1,4 @@
-//! What the operating system allows the server, and what clients can use up of it.
+//! Limits of the operating system, and resources that clients could use up.
 
 use std::io::Read;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::harness::TestServer;
 use crate::harness::patiently;
 use crate::harness::within;
 
-/// Segments of the log and memtables that are full after a few requests, so that files are made all
+/// Segments of the log and memtables that are full after a few requests, so that files are created all
 /// the time.
 const SMALL_FILES: [(&str, &str); 3] = [
     ("WEIR_WAL_SEGMENT_MAX_BYTES", "256KiB"),
@@ -30,8 +30,8 @@ fn body(number: usize) -> String {
     .to_string()
 }
 
-/// Goal: nobody can take the log or the tables their descriptors by opening connections. Method:
-/// hold more connections than the server may have files, and make it begin segments and flush.
+/// Goal: open connections cannot take the descriptors of the log and the tables. Method: hold more
+/// connections than the server may have files, and make it start segments and flush.
 #[test]
 fn idle_connections_leave_descriptors_to_files() {
     let mut server = TestServer::start_limited("-n 256", &SMALL_FILES);
@@ -66,7 +66,7 @@ fn idle_connections_leave_descriptors_to_files() {
     assert_eq!(server.count("SELECT count(*) FROM events"), EVENTS as u64);
 }
 
-/// The limit that a process begins with is for others; the server takes what it may have.
+/// The soft limit of open files is raised to the hard limit.
 #[test]
 fn the_limit_of_open_files_is_raised() {
     let server = TestServer::start_limited("-S -n 200", &[]);
@@ -79,7 +79,7 @@ fn the_limit_of_open_files_is_raised() {
     assert_ne!(hard, "200", "the test's own limit is too low to see anything");
 }
 
-/// The most memory that the process ever had, in MiB.
+/// Peak resident memory of the process in MiB.
 pub(crate) fn peak_mib(server: &TestServer) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id()));
     let status = status.expect("the status of the process");
@@ -94,8 +94,8 @@ fn gzip(text: &str) -> Vec<u8> {
     out.finish().expect("memory")
 }
 
-/// Goal: no body makes the server take gigabytes, with a token or without. Method: the two that take
-/// most for their bytes, within the default limits of bodies.
+/// Goal: no body makes the server allocate gigabytes, with a token or without. Method: the two bodies
+/// with the highest ratio of memory to bytes, within the default limits.
 #[test]
 fn bodies_do_not_blow_up() {
     let server = TestServer::start();
@@ -126,8 +126,8 @@ fn bodies_do_not_blow_up() {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// Goal: senders choose the times of their events, and not how many files a flush writes. Method: an
-/// event in each of a thousand months, flushed at once; then both ends by time, from the files alone.
+/// Goal: the number of files of a flush does not depend on the times that senders choose. Method: an
+/// event in each of a thousand months, flushed at once; then both ends by time, from the files only.
 #[test]
 fn a_flush_writes_few_files_whatever_the_months() {
     let mut server = TestServer::start_with(&[("WEIR_MEMTABLE_MAX_AGE", "1h")]);
@@ -155,9 +155,9 @@ fn a_flush_writes_few_files_whatever_the_months() {
     }
 }
 
-/// Goal: what follows from a request for persons takes memory by the part, not by the request, and no
-/// request has so many events that questions wait long. Method: a batch in which each event makes a
-/// person, and one with more of them than a batch may have.
+/// Goal: operations on persons take memory by chunk and not by request, and no request has so many
+/// events that queries wait long. Method: a batch in which each event creates a person, and one with
+/// more than a batch may have.
 #[test]
 fn events_of_very_many_new_persons_do_not_blow_up() {
     let server = TestServer::start();
@@ -187,8 +187,8 @@ fn events_of_very_many_new_persons_do_not_blow_up() {
     assert!(peak < 600, "{peak} MiB");
 }
 
-/// Opens a stream of changes of flags for the client `address`, as a trusted proxy asks for it, and
-/// returns it with the status of its answer.
+/// Opens a change stream of flags for the client `address`, through a trusted proxy, and returns it
+/// with the status of its response.
 fn stream_of_flags(server: &TestServer, address: &str) -> (TcpStream, String) {
     let host = server.url().trim_start_matches("http://").to_owned();
     let mut socket = TcpStream::connect(&host).expect("a connection");
@@ -202,8 +202,8 @@ fn stream_of_flags(server: &TestServer, address: &str) -> (TcpStream, String) {
     (socket, String::from_utf8_lossy(&first[9..]).into_owned())
 }
 
-/// Goal: streams that last for an hour leave connections to events. Method: as many as are given, of
-/// one address and of many, on a server with few connections.
+/// Goal: streams that last for an hour leave connections to events. Method: as many as are granted, to
+/// one address and to many, on a server with few connections.
 #[test]
 fn streams_of_flags_leave_connections_to_capture() {
     let server = TestServer::start_with(&[("WEIR_CONNECTIONS_MAX", "32")]);
@@ -229,7 +229,7 @@ fn streams_of_flags_leave_connections_to_capture() {
     assert!(again.is_some(), "places are free again");
 }
 
-/// A request of 100 KB that no compression makes small, for a month of its own.
+/// A request of 100 KB that does not compress, with events in a month of its own.
 fn noise(number: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
     let text: String = (0..100_000 / 16)
@@ -247,7 +247,7 @@ fn noise(number: usize) -> String {
     .to_string()
 }
 
-/// Sends events until one is refused; the server says then that it is not ready.
+/// Sends events until one is refused; the server then reports that it is not ready.
 fn send_until_refused(server: &TestServer, what: &str) -> usize {
     for number in 0..200 {
         let answer = server.send("POST", "/capture/", &[], noise(number));
@@ -264,7 +264,7 @@ fn send_until_refused(server: &TestServer, what: &str) -> usize {
     panic!("nothing was refused: {what}");
 }
 
-/// Waits until the server says that it is ready, without sending anything; then it takes events.
+/// Waits until the server reports that it is ready, without sending anything; then it accepts events.
 fn ready_and_taking(server: &TestServer, accepted: usize) {
     let ready = patiently(|| (server.get("/_readiness").status == 200).then_some(()));
     assert!(ready.is_some(), "it is not ready again");
@@ -273,8 +273,8 @@ fn ready_and_taking(server: &TestServer, accepted: usize) {
     assert_eq!(server.count("SELECT count(*) FROM events"), accepted as u64 + 1);
 }
 
-/// Goal: a server whose flushes keep failing is not ready, and gets no more traffic. Method: a file
-/// where the directory of a partition should be.
+/// Goal: a server whose flushes keep failing is not ready, and gets no more traffic. Method: a file in
+/// place of the directory of a partition.
 #[test]
 fn failing_flushes_end_readiness_until_they_succeed() {
     let server = TestServer::start_with(&SMALL_FILES);
@@ -285,8 +285,8 @@ fn failing_flushes_end_readiness_until_they_succeed() {
     ready_and_taking(&server, accepted);
 }
 
-/// Goal: the same for a log that cannot begin a segment, which passes by itself. Method: its directory
-/// has another name for a while.
+/// Goal: the same for a log that cannot create a segment, which recovers by itself. Method: its
+/// directory has another name for a while.
 #[test]
 fn a_log_without_segments_ends_readiness_until_it_has_one() {
     let server = TestServer::start_with(&[

@@ -1,5 +1,5 @@
-//! Definitions as servers load them to evaluate flags themselves: three paths, two kinds of keys,
-//! tags; and payloads of single flags.
+//! Local evaluation: flag definitions at three paths, with two kinds of keys and tags; and payloads of
+//! single flags.
 
 use serde_json::Value;
 use serde_json::json;
@@ -192,7 +192,7 @@ fn remote_config_is_the_payload_of_one_flag() {
     }
 }
 
-/// A switch of SDKs: those that evaluate themselves read it with the definitions, others with their flags.
+/// A setting of SDKs: with local evaluation they read it with the definitions, others with their flags.
 #[test]
 fn sdks_are_told_that_they_may_say_less_of_calls() {
     let mut server = TestServer::start();
@@ -222,7 +222,8 @@ fn sdks_are_told_that_they_may_say_less_of_calls() {
     assert_eq!(told(&server), [json!(false), Value::Null]);
 }
 
-/// RFC 9110, 13.1.2: tags are compared weakly, over all headers; every answer with one takes them so.
+/// RFC 9110, 13.1.2: tags are compared weakly, over all headers; this applies to every response with a
+/// tag.
 #[test]
 fn tags_are_compared_alike_everywhere() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! The one integration test: a real server process, asked over HTTP and the command line; and
-//! [`merges`], which needs no server but more modules than may know each other.
+//! The integration tests in one binary: a real server process, used over HTTP and the command
+//! line; and [`merges`], which needs no server but modules from several layers.
 
 #![expect(
     clippy::expect_used,
@@ -59,6 +59,7 @@ mod query_nodes;
 mod refusals;
 mod rights;
 mod row_isolation;
+mod scans;
 mod scheduled_changes;
 mod sdk;
 mod starts;

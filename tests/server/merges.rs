@@ -1,4 +1,4 @@
-//! What merges of files take of memory, counted with events as SDKs send them.
+//! Memory of merges of files, measured with events like those of SDKs.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use weir::synth;
 /// 2025-11-21T08:00:00Z.
 const NOW: UnixMicros = UnixMicros(1_763_712_000_000_000);
 
-/// As many rows as fill pages of every kind.
+/// Enough rows to fill pages of every kind.
 const BATCHES: usize = 20;
 const BATCH_EVENTS: usize = 500;
 
@@ -36,8 +36,9 @@ struct Defaults {
     storage: StorageConfig,
 }
 
-/// Goal: events are merged once, and not two files at a time, each row again and again. Method: count what a
-/// file of a flush takes of the memory that merges have if nobody says otherwise.
+/// Goal: events are merged once, and not two files at a time with each row rewritten again and again.
+/// Method: compare the memory that a flushed file needs in a merge with the default of
+/// `compaction-memory-max-bytes`.
 #[tokio::test]
 async fn the_memory_of_a_merge_is_enough_for_many_flushes() {
     let (spec, layout) = (events_spec(), events_layout());

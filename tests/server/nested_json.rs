@@ -1,6 +1,6 @@
-//! JSON as deep as it may be, and deeper by a trick: under a key to which a reader of JSON gives a
-//! meaning, text that is JSON again. To PostHog it is a key like any other; here it is sent wherever
-//! values are taken, and what was taken is asked for after a crash, and after an end.
+//! Deeply nested JSON, and the same hidden in a text under the key to which `serde_json` gives a
+//! special meaning. PostHog treats it as an ordinary key. The tests send it wherever values are
+//! accepted, and read the stored values after a crash and after a shutdown.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -15,7 +15,7 @@ const KEY: &str = "$serde_json::private::RawValue";
 const PERSONS: &str = "/api/projects/@current/persons/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// Some kilobytes in which JSON stands in text that stands in JSON, a thousand levels in all.
+/// Some kilobytes of JSON in a text in JSON, a thousand levels in all.
 fn thousand_levels() -> Value {
     let arrays = |inside: &str| format!("{}{inside}{}", "[".repeat(120), "]".repeat(120));
     let mut value = json!({KEY: arrays("")});
@@ -25,12 +25,12 @@ fn thousand_levels() -> Value {
     value
 }
 
-/// So many arrays in one another.
+/// Nested arrays of this depth.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(0), |inside, _| json!([inside]))
 }
 
-/// An answer as it was written; the tests' own reader knows the key too.
+/// A response as written, because the tests' own JSON reader interprets the key too.
 fn told(answer: &Answer, status: u16) -> Value {
     assert_eq!(answer.status, status, "{answer}");
     restore(&answer.body).expect("JSON")

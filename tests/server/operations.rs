@@ -1,8 +1,7 @@
-//! Every operation of persons, events, groups, definitions, projects, users, keys, organizations and
-//! members: what it answers if all is well, in the documented shape, at which paths, in which pages.
-//! Expectations are those of the API specification and of PostHog's API. A row of the table of endpoints
-//! that stands in no row here is a failure. What is refused is in `refusals`, and in `errors` what all
-//! endpoints refuse alike.
+//! Successful responses of every operation on persons, events, groups, definitions, projects, users, keys,
+//! organizations and members: their format, paths and pages. Expectations are those of the API specification
+//! and of PostHog's API. An endpoint without a row here is a failure. Refusals of single endpoints are in
+//! `refusals`, those common to all in `errors`.
 
 use serde_json::Value;
 use serde_json::json;
@@ -20,7 +19,7 @@ use crate::owner::strip;
 use crate::owner::text;
 use crate::owner::with;
 
-/// What the rows are about, and what is told elsewhere: flags and what belongs to them.
+/// Path parts of the tested objects; flags and what belongs to them are tested elsewhere.
 const ABOUT: [&str; 9] = [
     "P/events/",
     "P/event_definitions/",
@@ -33,7 +32,7 @@ const ABOUT: [&str; 9] = [
     "/api/users/",
 ];
 
-/// Endpoints of persons that wait for insights.
+/// Endpoints of persons that belong to insights, which do not exist.
 pub(crate) const INSIGHTS: [&str; 7] = [
     "P/persons/funnel/",
     "P/persons/funnel/correlation/",
@@ -46,9 +45,9 @@ pub(crate) const INSIGHTS: [&str; 7] = [
 const OF_PROJECT: [&str; 2] = ["P/", "P/reset_token/"];
 const OF_ORGANIZATION: [&str; 3] = ["O/", "O/members/", "O/projects/"];
 
-/// The shapes of objects: names of fields, and what they hold. A `?` is for what may be null, brackets
-/// for lists; `text`, `int`, `bool`, `object`, `time`, `uuid` and `any` are themselves, a `moment` is a time
-/// in the zone of the project, all else is another shape.
+/// The formats of objects: names of fields, and their types. `?` marks nullable values, brackets mark lists;
+/// `text`, `int`, `bool`, `object`, `time`, `uuid` and `any` are types, `moment` is a time in the zone of
+/// the project, all others are the name of another format.
 const SHAPES: &[(&str, &str)] = &[
     ("user", "id:int uuid:uuid distinct_id:text first_name:text email:text is_email_verified:bool"),
     ("person", "id:int name:text distinct_ids:[text] properties:object created_at:time uuid:uuid"),
@@ -122,8 +121,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("new_key", "label:text scopes:[text] value:text created_at:time"),
 ];
 
-/// Method, path, query, body, and what is answered: status and shape, or an empty body. In this order,
-/// so that what ends something comes last.
+/// Method, path, query, body, and the expected status and format, or an empty body. In this order; rows that
+/// end something come last.
 const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/events/", "", "", 200, "events"),
     ("GET", "P/events/values/", "key=secret", "", 200, "[name]"),
@@ -282,7 +281,7 @@ pub(crate) fn endpoints() -> impl Iterator<Item = (&'static Endpoint, &'static s
     own.flat_map(|line| line.methods().map(move |method| (line, method)))
 }
 
-/// What is wrong about a value that should have this shape, if anything is.
+/// The error of a value that should have this format, if there is one.
 fn wrong(value: &Value, shape: &str) -> Option<String> {
     let told = |is_right: bool| (!is_right).then(|| format!("{value} is no {shape}"));
     if let Some(shape) = shape.strip_suffix('?') {
@@ -421,7 +420,8 @@ fn operations_of_persons_answer_in_the_form_that_is_asked_for() {
     assert_eq!(count, FORMATTED.len());
 }
 
-/// Django REST Framework: what is no number counts as absent, and behind the end there is nothing.
+/// Django REST Framework: an invalid number counts as absent, and an offset behind the end gives an empty
+/// page.
 #[test]
 fn odd_pages_are_empty_or_the_first() {
     let (server, ids) = furnished();
@@ -454,7 +454,7 @@ fn odd_pages_are_empty_or_the_first() {
     assert!(count > 10, "{count}");
 }
 
-/// PostHog's own test of pages of event definitions: 306 of them, a hundred to a page.
+/// PostHog's own test of pages of event definitions: 306 of them, 100 per page.
 #[test]
 fn pages_of_definitions_have_a_hundred() {
     let server = TestServer::start();
@@ -474,7 +474,7 @@ fn pages_of_definitions_have_a_hundred() {
     assert_eq!((names, next.as_str()), (expected, ""));
 }
 
-/// What is not there yet says so to whoever may read persons, in every form and under every name.
+/// Callers that may read persons get a 404 for insights, in every format and under every alias.
 #[test]
 fn insights_are_told_not_to_be_available() {
     let (server, _) = furnished();
@@ -498,8 +498,8 @@ fn insights_are_told_not_to_be_available() {
     assert_eq!(count, 10 * 4);
 }
 
-/// Other names of the same: the newer ones, the user's own project, those of before projects, and
-/// without the slash. And HEAD, which tells what GET would.
+/// Aliases of paths: the newer names, the user's current project, paths without a project, and without the
+/// slash. And HEAD, which returns the headers of GET.
 #[test]
 fn other_names_of_a_path_mean_the_same() {
     const FLAT: [(&str, &str); 6] = [

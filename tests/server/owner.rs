@@ -1,4 +1,4 @@
-//! A project with one of everything, and the ways to name it: [`Owner`]. No expectations here.
+//! A project with one object of every kind, and their ids: [`Owner`]. No expectations here.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::harness::Answer;
 use crate::harness::TestServer;
 use crate::harness::patiently;
 
-/// A project, and what it has.
+/// A project, and its objects.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) project: i64,
-    /// In the name of everything that is its own.
+    /// Part of the names of all its objects.
     pub(crate) secret: &'static str,
-    /// What stands for a place in a path or a text: `feature_flags/:id`, `FLAG`.
+    /// Values of placeholders in a path or a text: `feature_flags/:id`, `FLAG`.
     pub(crate) ids: BTreeMap<&'static str, String>,
 }
 
 impl Owner {
-    /// Fills a project with some of everything.
+    /// Creates objects of every kind in a project.
     pub(crate) fn fill(
         server: &TestServer,
         project: i64,
@@ -49,7 +49,7 @@ impl Owner {
         owner
     }
 
-    /// Makes one of everything that has an id.
+    /// Creates one of every object that has an id.
     fn furnish(&mut self, server: &TestServer) {
         let base = format!("/api/projects/{}", self.project);
         let secret = self.secret;
@@ -138,13 +138,13 @@ impl Owner {
         fill_in(pattern, &self.project.to_string(), &of.ids)
     }
 
-    /// `template` with what is this project's.
+    /// `template` with the values of this project.
     pub(crate) fn of_mine(&self, template: &str) -> String {
         let names = ["SECRET", "PERSON", "NUMBER", "GONE", "COHORT", "FLAG", "ROLE", "DEFINITION"];
         names.iter().fold(template.to_owned(), |text, name| text.replace(name, &self.ids[name]))
     }
 
-    /// Whether an answer has anything that is this project's.
+    /// Whether a response contains anything of this project.
     pub(crate) fn shows_in(&self, answer: &Answer) -> bool {
         let body = String::from_utf8_lossy(&answer.body);
         let people = ["PERSON", "GONE"].map(|name| self.ids[name].as_str());
@@ -152,7 +152,7 @@ impl Owner {
     }
 }
 
-/// Waits until the server has done for a new owner what it does by itself.
+/// Waits for the background work of the server on a new owner.
 pub(crate) fn settle(server: &TestServer, project: i64, ids: &BTreeMap<&'static str, String>) {
     let base = format!("/api/projects/{project}");
     let done = patiently(|| {
@@ -187,7 +187,7 @@ pub(crate) fn fill_in(
     path + "/"
 }
 
-/// Times of what the server does by itself, and of the question; how often was asked before.
+/// Removes times set by the server, and the counts of earlier queries.
 pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -205,7 +205,7 @@ pub(crate) fn strip(value: &mut Value) {
     }
 }
 
-/// A value as it stands in a path.
+/// A value in the form of a path segment.
 pub(crate) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,6 +1,6 @@
-//! What operators do to persons over HTTP: properties changed and deleted, persons deleted. All of it
-//! has its place among the events and survives a crash. Expectations are those of the API
-//! specification and of PostHog's API.
+//! Changes of persons by operators over HTTP: properties set and deleted, persons deleted. All are
+//! ordered among the events and survive a crash. Expectations are those of the API specification and of
+//! PostHog's API.
 
 use std::thread;
 
@@ -201,7 +201,37 @@ fn many_persons_are_deleted_at_once() {
     }
 }
 
-/// Asks to delete a person, alone or as one of many, and whether the answer says that it was.
+/// Goal: every way to delete or split a person with too many distinct ids is refused, and no other part
+/// of that request is done.
+#[test]
+fn a_person_with_too_many_distinct_ids_is_refused_whole() {
+    let server = TestServer::start();
+    identify(&server, "ann", json!({}));
+    let device = |number: u32| {
+        let properties = json!({"$anon_distinct_id": format!("device-{number}")});
+        json!({"event": "$identify", "distinct_id": "crowd", "properties": properties})
+    };
+    let devices: Vec<Value> = (0..50_000).map(device).collect();
+    for devices in devices.chunks(10_000) {
+        assert_eq!(server.capture(&json!(devices)).status, 200);
+    }
+    let (path, bulk) = (path_of(&server, "crowd"), format!("{PERSONS}bulk_delete/"));
+    for answer in [
+        server.delete(&path),
+        server.delete(&format!("{path}?delete_events=true&keep_person=true")),
+        server.post(&format!("{path}delete_events/"), &json!({})),
+        server.post(&format!("{path}split/"), &json!({"main_distinct_id": "crowd"})),
+        server.post(&bulk, &json!({"distinct_ids": ["ann", "crowd"]})),
+    ] {
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("too_many_distinct_ids")));
+    }
+    assert!(find(&server, "ann").is_some());
+    for id in ["crowd", "device-0", "device-49999"] {
+        assert_eq!(path_of(&server, id), path, "{id}");
+    }
+}
+
+/// Deletes a person, alone or in bulk; returns whether the response reports the deletion.
 fn says_deleted(server: &TestServer, person: &Value, alone: bool) -> bool {
     if alone {
         let answer = server.delete(&format!("{PERSONS}{}/", person["id"]));
@@ -220,8 +250,9 @@ fn says_deleted(server: &TestServer, person: &Value, alone: bool) -> bool {
     *deleted == 1
 }
 
-/// A person may be merged into another while a request to delete it is under way. Whichever comes
-/// first, the answer tells it: what was deleted is gone, and what was merged away is not said to be.
+/// A person may be merged into another while a request to delete it is under way. In either order the
+/// response is true: a person reported as deleted is deleted, and a merged one is not reported as
+/// deleted.
 #[test]
 fn who_is_merged_away_meanwhile_is_not_said_to_be_deleted() {
     let server = TestServer::start();
@@ -251,7 +282,7 @@ fn who_is_merged_away_meanwhile_is_not_said_to_be_deleted() {
     }
 }
 
-/// The timeline tells when the plan changed, from what the events said of it.
+/// The timeline has the changes of the plan, computed from the events.
 #[test]
 fn the_timeline_begins_a_point_with_every_change() {
     let server = TestServer::start();
@@ -325,8 +356,8 @@ fn points(timeline: &Value, key: &str) -> Vec<(String, Value, u64)> {
         .collect()
 }
 
-/// Whatever says something of a person when it arrives does so in its timeline, and a day is one of the
-/// project's clocks.
+/// All events that set properties of a person do so in its timeline, and days are in the time zone of
+/// the project.
 #[test]
 fn the_timeline_knows_what_events_say_and_the_time_zone_of_the_project() {
     let server = TestServer::start();
@@ -415,7 +446,7 @@ fn the_timeline_of_groups_is_of_those_that_the_events_belong_to() {
     assert_eq!(points(&told, "plan"), [("02:00".into(), json!(null), 6)]);
 }
 
-/// The way back from merges that joined too many: some ids leave, the others stay together.
+/// Undoes merges that joined too many: some ids leave, the others stay together.
 #[test]
 fn some_distinct_ids_are_split_off() {
     let mut server = TestServer::start();

@@ -1,6 +1,6 @@
-//! Files with a column for each property of persons: answers are the same with and without them, over
-//! ends and crashes, and what was deleted leaves them. What is right is known from what was sent; the
-//! files are read by DuckDB.
+//! Column files of persons: responses are the same with and without them, after shutdowns and
+//! crashes, and deleted values leave them. Expectations come from what was sent; DuckDB reads the
+//! files.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -20,17 +20,17 @@ const PERSONS: &str = "/api/projects/@current/persons/";
 /// Persons of the test.
 const COUNT: u64 = 300;
 
-/// Files for fewer persons than anybody would want them for, which may be stale for a short time.
+/// Column files for small numbers of persons, which may be stale for a short time only.
 const SETTINGS: [(&str, &str); 3] = [
     ("WEIR_PERSON_COLUMNS_PERSONS_MIN", "50"),
     ("WEIR_DELETION_INTERVAL", "2s"),
     ("WEIR_COMPACTION_INTERVAL", "1h"),
 ];
 
-/// What each person was told, by the distinct id.
+/// The properties sent for each person, by distinct id.
 type Model = BTreeMap<String, Map<String, Value>>;
 
-/// What a filter must find.
+/// The expected result of a filter.
 type Holds<'a> = &'a dyn Fn(&Map<String, Value>) -> bool;
 
 fn told(number: u64) -> Map<String, Value> {
@@ -43,7 +43,7 @@ fn told(number: u64) -> Map<String, Value> {
     properties
 }
 
-/// Tells persons properties, in one request and in the model.
+/// Sets properties of persons, in one request and in the model.
 fn tell(server: &TestServer, model: &mut Model, persons: &[(String, Map<String, Value>)]) {
     let event = |(id, set): &(String, Map<String, Value>)| json!({"event": "$set", "distinct_id": id, "properties": {"$set": set}});
     let events: Vec<Value> = persons.iter().map(event).collect();
@@ -74,7 +74,7 @@ fn listed(server: &TestServer, filter: &Value) -> BTreeSet<String> {
     }
 }
 
-/// Filters find whom they should, as far as is known from what was sent.
+/// Checks that filters match as in the model.
 fn check(server: &TestServer, model: &Model, state: &str) {
     let text = |properties: &Map<String, Value>, key: &str| {
         properties.get(key).and_then(Value::as_str).map(str::to_owned)
@@ -105,7 +105,7 @@ fn files(server: &TestServer) -> BTreeSet<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
 }
 
-/// All values in the files; `None` if one of them goes while it is read, or there is none.
+/// All values in the files; `None` if a file disappears while it is read, or there is none.
 fn values(server: &TestServer) -> Option<String> {
     let script = "import duckdb, sys\n\
                   for path in sys.argv[1:]:\n\
@@ -118,7 +118,7 @@ fn values(server: &TestServer) -> Option<String> {
     (output.status.success() && !files.is_empty()).then_some(text)
 }
 
-/// Waits until the files have all of these values and none of those.
+/// Waits until the files contain all of the values `all` and none of the values `none`.
 fn wait_for(server: &TestServer, all: &[&str], none: &[&str]) {
     let mut last = None;
     let seen = patiently(|| {

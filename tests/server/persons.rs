@@ -13,8 +13,7 @@ use crate::harness::TestServer;
 
 const PERSONS: &str = "/api/projects/@current/persons/";
 
-/// The fields of a person in the order of the table in the API specification, then the one that is
-/// added.
+/// The fields of a person in the order of the table in the API specification, then one additional field.
 const FIELDS: [&str; 7] =
     ["id", "name", "distinct_ids", "properties", "created_at", "uuid", "is_identified"];
 
@@ -183,8 +182,8 @@ fn filters_find_whom_they_should() {
     assert_eq!((first_ids(&found), &found["count"]), (vec!["bob"], &json!(2)));
 }
 
-/// The filters of older versions of PostHog: lists of ids, email or distinct id, whether identified, when
-/// changed.
+/// The filters of older versions of PostHog: lists of ids, email or distinct id, whether identified, time
+/// of change.
 #[test]
 fn old_filters_find_whom_they_should() {
     let mut server = TestServer::start();
@@ -345,7 +344,7 @@ fn lists_and_persons_are_also_csv() {
     assert_eq!(server.get(&with(PERSONS, &[("format", "xml")])).status, 404);
 }
 
-/// PostHog compresses answers about persons, definitions and queries.
+/// PostHog compresses responses about persons, definitions and queries.
 #[test]
 fn long_answers_are_compressed_for_who_takes_it() {
     let server = TestServer::start();
@@ -566,8 +565,8 @@ fn filters_and_values_see_what_was_acknowledged_just_before() {
     }
 }
 
-/// Goal: who was created by a clock that is more than a day ahead is in no list, whatever the filter, and
-/// whether or not there is a column for it; all others are, and he is found by who knows him.
+/// Goal: a person created more than a day in the future is in no list, whatever the filter, with or
+/// without a column for it; all others are, and the person is found by its distinct id.
 #[test]
 fn persons_from_the_future_are_in_no_list() {
     for bytes in ["512MiB", "0B"] {

@@ -1,5 +1,5 @@
-//! Property definitions over HTTP: chosen, edited, forgotten. Expectations are those of PostHog's
-//! API; that they follow the events is in `definitions`.
+//! Property definitions over HTTP: list filters, edits, deletion. Expectations are those of
+//! PostHog's API; that they follow the events is tested in `definitions`.
 
 use serde_json::Value;
 use serde_json::json;

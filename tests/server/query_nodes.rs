@@ -1,5 +1,5 @@
-//! Queries as objects, as PostHog's clients send them: what is answered, page by page, and which kinds are
-//! refused. Names and shapes are those of PostHog's API.
+//! Queries as objects, as PostHog's clients send them: responses, pages, and the kinds that are refused.
+//! Names and formats are those of PostHog's API.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ fn a_node_is_answered_with_columns_types_and_rows() {
     }
 }
 
-/// Whoever reads page by page until there is no more has read everything, once.
+/// A client that reads page by page until there is no more has read every row once.
 #[test]
 fn pages_end_when_there_is_no_more() {
     let server = start(25, &[("WEIR_QUERY_ROWS_MAX", "10")]);

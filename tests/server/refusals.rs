@@ -1,6 +1,6 @@
-//! What operations of persons, events, definitions, projects, users, keys and members refuse, and in which
-//! words: those of the API specification, of PostHog's API, and of Django REST Framework, on which that
-//! stands. What they answer otherwise is in `operations`, and in `errors` what all refuse alike.
+//! Refusals of operations on persons, events, definitions, projects, users, keys and members. Texts are
+//! those of the API specification, of PostHog's API, and of Django REST Framework, on which that is built.
+//! Successful responses are in `operations`, errors common to all endpoints in `errors`.
 
 use serde_json::Value;
 use serde_json::json;
@@ -25,7 +25,7 @@ const NO_TIME: &str = "Datetime has wrong format. Use one of these formats inste
                        YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].";
 const NO_LIST: &str = "Expected a list of items but got type \"str\".";
 
-/// Method, path and query, body, and the refusal with 400: attr (empty for null), code, detail.
+/// Method, path and query, body, and the 400 error: attr (empty for null), code, detail.
 const REFUSALS: &[(&str, &str, &str, &str, &str, &str)] = &[
     // Of these PostHog's code and detail stand in each other's place.
     ("PATCH", "P/persons/:id/", "{}", "properties", REQUIRED, "required"),
@@ -296,7 +296,7 @@ fn what_is_wrong_is_refused_in_the_documented_words() {
     }
 }
 
-/// Ids that name nothing, or are none, wherever an id stands.
+/// Unknown and invalid ids, wherever an id is accepted.
 #[test]
 fn ids_that_name_nothing_are_told_by_every_operation() {
     const NOBODY: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
@@ -333,7 +333,7 @@ fn ids_that_name_nothing_are_told_by_every_operation() {
     assert!(count > 150, "{count}");
 }
 
-/// White space is a part of the ids and names in events, so it is one of those that operators name.
+/// White space is part of the ids and names in events, hence also of those in management requests.
 #[test]
 fn ids_and_names_are_taken_as_they_are() {
     let server = TestServer::start();
@@ -364,7 +364,7 @@ fn ids_and_names_are_taken_as_they_are() {
     assert_eq!((find("ann")["id"].clone(), find(" ann ")), (id, Value::Null));
 }
 
-/// The key of one user is no business of another.
+/// Keys and users are visible only to their owners.
 #[test]
 fn keys_and_users_are_told_to_their_owners_alone() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! What takes a right: who may only look at flags changes none by any endpoint of the table, what needs
-//! an admin or a second scope says so, and what is refused has changed nothing.
+//! Rights: a caller with read access to flags changes none by any endpoint of the table, endpoints for
+//! admins or with a second scope refuse others, and a refused request changes nothing.
 
 use serde_json::Value;
 use serde_json::json;
@@ -16,7 +16,7 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const ORGANIZATION: &str = "/api/organizations/@current/";
 const NO_EDITOR: &str = "You don't have edit permissions for this feature flag.";
 
-/// What would do harm wherever it is taken.
+/// A body that would do harm wherever it is accepted.
 const HARM: &str = r#"{
     "name": "stolen", "key": "stolen", "tags": ["stolen"], "deleted": true, "active": false,
     "ids": [FLAG], "action": "set", "role_id": "ROLE", "property_matching_version": 2,
@@ -26,7 +26,7 @@ const HARM: &str = r#"{
     "disable_copied_flag": true
 }"#;
 
-/// What is answered where it is not that the flag may not be changed.
+/// Endpoints whose refusal is not that the flag may not be changed.
 const OTHERWISE: &[(&str, &str, u16)] = &[
     // Of one's own everything may be made, and what was found out about a flag is none.
     ("POST", "P/feature_flags/", 201),
@@ -194,7 +194,7 @@ fn a_project_that_is_refused_is_not_there() {
     assert_eq!((&made["week_start_day"], &made["timezone"]), (&json!(1), &json!("Europe/Berlin")));
 }
 
-/// More than can be deleted at once is refused, not left out of what is told.
+/// A bulk deletion of too many flags is refused; none is omitted from the report.
 #[test]
 fn a_bulk_deletion_tells_of_every_flag_or_is_refused() {
     let server = TestServer::start();
@@ -210,7 +210,8 @@ fn a_bulk_deletion_tells_of_every_flag_or_is_refused() {
     assert_eq!(lengths, [1, 9999]);
 }
 
-/// The user works with one project, the key is for another: what is of the organization is theirs.
+/// The user's current project differs from the project of the key: objects of the organization are
+/// accessible.
 #[test]
 fn a_key_of_one_project_asks_for_the_organization_alike_everywhere() {
     let server = TestServer::start();

@@ -1,5 +1,6 @@
 //! Scheduled changes of flags over HTTP: fields, filters and errors of PostHog's API, and that they are
-//! made in time, also by the server that comes after a crash. When exactly is tested beside the rules.
+//! made on time, also by the server that starts after a crash. The exact times are tested next to the
+//! rules.
 
 use serde_json::Value;
 use serde_json::json;

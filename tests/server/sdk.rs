@@ -1,10 +1,10 @@
-//! The real SDKs against a real server, and the tables against the engines of others.
+//! Released SDKs against a real server, and other engines on its tables.
 //!
-//! The drivers under `tests/sdk` say what they did; here that is compared with what every door of
-//! the server answers: SQL, persons, event definitions, flags, and after the end of the server the
-//! Parquet files as DuckDB, Polars, PyArrow and deltalake read them. The versions stand in
-//! `scripts/test-tools.sh`, which installs them at the first run. A machine that cannot install them
-//! fails the test: a green run means that the SDKs work.
+//! The drivers under `tests/sdk` print what they did. The tests compare that with every read path of
+//! the server: SQL, persons, event definitions, flags, and after shutdown the Parquet files as read
+//! by DuckDB, Polars, PyArrow and deltalake. `scripts/test-tools.sh` has the versions and installs
+//! them at the first run. If it cannot install them, the test fails: a green run means that the SDKs
+//! work.
 
 mod browser;
 mod differences;
@@ -31,7 +31,7 @@ use crate::sdk::drivers::Sdk;
 use crate::sdk::drivers::of_kind;
 use crate::sdk::stored::str_of;
 
-/// Every SDK of servers, in every way that it speaks.
+/// Every server SDK, with every protocol and compression that it supports.
 const DRIVERS: [(&str, Sdk); 23] = [
     ("python-2-plain", Sdk::Python("posthog-2", "plain")),
     ("python-2-gzip", Sdk::Python("posthog-2", "gzip")),
@@ -82,7 +82,7 @@ fn real_sdks_are_understood_and_other_engines_read_the_tables() {
     check_engines(&tools, &server, &rows);
 }
 
-/// Flags for every kind of answer, and the group type that one of them asks for.
+/// Flags for every kind of response, and the group type that one of them uses.
 fn create_flags(server: &TestServer) {
     let group = json!({"$group_type": "company", "$group_key": "first", "$group_set": {}});
     let event = json!({"event": "$groupidentify", "distinct_id": "seed", "properties": group});
@@ -124,7 +124,7 @@ fn create_flags(server: &TestServer) {
     }
 }
 
-/// What the flags of [`create_flags`] answer for the persons of the drivers.
+/// The values of the flags of [`create_flags`] for the persons of the drivers.
 fn check_flags(who: &str, said: &[Value]) {
     let answers: Vec<(&str, &str, &Value)> = of_kind(said, "flag")
         .map(|flag| (str_of(flag, "key"), str_of(flag, "distinct_id"), &flag["value"]))
@@ -150,7 +150,7 @@ fn check_flags(who: &str, said: &[Value]) {
     assert_eq!(answers, expected, "{who}");
 }
 
-/// Every engine finds the same rows as SQL of ours.
+/// Every engine finds the same rows as Weir's SQL.
 fn check_engines(tools: &Path, server: &TestServer, rows: &[Value]) {
     let files = server.files();
     assert!(!files.is_empty(), "SIGTERM flushes");

@@ -1,5 +1,4 @@
-//! Starts of the server: what the first one shows, what a failed one leaves, and what is refused with which
-//! words.
+//! Server start: output of the first start, traces of a failed start, and the error messages of refused ones.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -15,7 +14,7 @@ use crate::harness::TestServer;
 use crate::harness::binary;
 use crate::harness::patiently;
 
-/// `weir serve` as a user calls it, without keys in the environment.
+/// `weir serve` on the command line of a user, without keys in the environment.
 fn serve(data_dir: &Path) -> Command {
     let mut command = Command::new(binary());
     command.args(["serve", "--data-dir"]).arg(data_dir);
@@ -24,7 +23,7 @@ fn serve(data_dir: &Path) -> Command {
     command
 }
 
-/// What a start that fails says.
+/// The output of a start that fails.
 fn refused(mut command: Command) -> String {
     let output = command.output().expect("weir");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -33,7 +32,7 @@ fn refused(mut command: Command) -> String {
     stderr
 }
 
-/// Starts a server, waits until it has shown what it shows, and ends it as an operator does.
+/// Starts a server, waits for its output, and shuts it down.
 fn shown(data_dir: &Path, until: &str) -> String {
     let out = data_dir.with_extension("stdout");
     let mut process: Child = serve(data_dir)
@@ -58,8 +57,8 @@ fn word_after<'t>(text: &'t str, before: &str) -> &'t str {
     rest.split_whitespace().next().expect("a word")
 }
 
-/// Goal: the keys are shown once a server runs, however many starts have failed. Method: the port is taken at
-/// the first start.
+/// Goal: the keys are printed once a server runs, however many starts have failed. Method: the port is in use
+/// at the first start.
 #[test]
 fn a_start_without_its_port_leaves_nothing_and_the_next_shows_the_keys() {
     let own = tempfile::tempdir().expect("a directory");
@@ -92,7 +91,7 @@ fn a_start_without_its_port_leaves_nothing_and_the_next_shows_the_keys() {
     assert!(output.stdout.starts_with(b"phx_"), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Another token than the project has would cut off whoever sends with the stored one.
+/// Another token than the project has would cut off clients that send with the stored one.
 #[test]
 fn another_project_api_key_in_the_settings_is_refused() {
     let mut server = TestServer::start();
@@ -113,7 +112,7 @@ fn another_project_api_key_in_the_settings_is_refused() {
     assert!(!server.data_dir().with_extension("new").exists());
 }
 
-/// What is wrong about a setting is said with its name and where its value comes from, before anything is done.
+/// The error of an invalid setting names the setting and its source, before anything else is done.
 #[test]
 fn settings_that_make_no_sense_are_refused_with_their_origin() {
     let own = tempfile::tempdir().expect("a directory");

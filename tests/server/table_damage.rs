@@ -1,5 +1,5 @@
-//! The events table of a real server with commits destroyed: the server starts, serves the rest, goes
-//! on, and names what is lost in its log and its metrics.
+//! Damaged commits of the events table on a real server: it starts, serves the rest, accepts events, and
+//! names what is lost in its log and its metrics.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,8 @@ use serde_json::json;
 use crate::harness::TestServer;
 use crate::harness::patiently;
 
-/// Every batch is flushed by itself, nothing is merged, and the log has a segment for each batch or two.
+/// Every batch is flushed separately, nothing is merged, and the log has a segment for every one or two
+/// batches.
 const SETTINGS: [(&str, &str); 4] = [
     ("WEIR_MEMTABLE_MAX_AGE", "50ms"),
     ("WEIR_WAL_SEGMENT_MAX_BYTES", "64KiB"),
@@ -40,7 +41,7 @@ fn with_batches(batches: u64) -> TestServer {
     server
 }
 
-/// Sends a batch that fills a segment of the log, also packed.
+/// Sends a batch that fills a segment of the log, even when compressed.
 fn send(server: &TestServer, batch: u64) {
     let mut random = StdRng::seed_from_u64(batch);
     let event = |_| {
@@ -54,7 +55,7 @@ fn send(server: &TestServer, batch: u64) {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-/// The commits of the events table that bring files, oldest first.
+/// The commits of the events table that add files, oldest first.
 fn flushes(server: &TestServer) -> Vec<PathBuf> {
     let log = server.data_dir().join("tables/events/_delta_log");
     let paths = std::fs::read_dir(log).expect("the log").map(|entry| entry.expect("a file").path());
@@ -76,7 +77,7 @@ fn count_of(server: &TestServer, batch: u64) -> u64 {
     server.count(&format!("SELECT count(*) AS n FROM events WHERE event = 'batch {batch}'"))
 }
 
-/// The server takes and shows events, and nothing is wrong with the table after its next start.
+/// The server accepts and returns events, and the table has no errors after its next start.
 fn assert_goes_on(server: &mut TestServer, total: u64) {
     send(server, 99);
     assert_eq!(count_of(server, 99), BATCH);
@@ -107,7 +108,7 @@ fn a_destroyed_commit_costs_its_events() {
     assert_goes_on(&mut server, 3 * BATCH);
 }
 
-/// What the table has lost is still in the log if that was not cut since: then nothing is lost.
+/// Lost events are still in the log if it was not truncated since: then nothing is lost.
 #[test]
 fn a_destroyed_last_commit_is_replayed_as_far_as_the_log_goes() {
     let mut server = with_batches(3);
@@ -124,7 +125,7 @@ fn a_destroyed_last_commit_is_replayed_as_far_as_the_log_goes() {
     assert_goes_on(&mut server, total);
 }
 
-/// Goal: commits that are missing at the end leave no gap, and are noticed by where the log begins.
+/// Goal: missing commits at the end leave no gap, and are detected by where the log begins.
 #[test]
 fn missing_last_commits_are_noticed() {
     let mut server = with_batches(5);

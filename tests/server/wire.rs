@@ -1,9 +1,9 @@
-//! The wire table: what is sent to the public endpoints byte for byte, what is answered, and what is
-//! stored of it. Expectations come from the API specification and from PostHog's capture, never from
-//! the server's own answers.
+//! Wire table: requests to the public endpoints byte for byte, the expected responses, and the
+//! expected rows. Expectations come from the API specification and from PostHog's capture, never
+//! from the server's own responses.
 //!
-//! One server takes all cases. Each has a marker of its own, which stands somewhere in its events;
-//! at the end every stored row must belong to a case that expects it.
+//! One server takes all cases. Each has a marker of its own in its events; at the end every stored
+//! row must belong to a case that expects it.
 
 mod lasting;
 mod others;
@@ -25,27 +25,28 @@ use crate::harness::TestServer;
 
 const ORIGIN: &str = "https://shop.example";
 
-/// Difference between a time as expected and as stored: from the making of a case to its arrival.
+/// Largest difference between an expected and a stored time: from the creation of a case to its
+/// arrival.
 const NEAR_MICROS: i64 = 60_000_000;
 
-/// One request, and what must come of it.
+/// One request, with the expected response and rows.
 #[derive(Clone, Debug)]
 struct Case {
     name: String,
-    /// Stands in every event of the case.
+    /// Contained in every event of the case.
     marker: String,
     method: &'static str,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// How often it is sent; every time has the same answer.
+    /// How often it is sent; each time the response is the same.
     times: usize,
     status: u16,
     told: Told,
     rows: Vec<Value>,
 }
 
-/// The body of an answer.
+/// The expected body of a response.
 #[derive(Clone, Debug)]
 enum Told {
     /// Exactly this JSON.
@@ -61,7 +62,7 @@ enum Told {
 }
 
 impl Case {
-    /// A POST that is accepted and of which nothing is stored, until told otherwise.
+    /// An accepted POST without stored events, unless changed by other methods.
     fn post(marker: &str, name: &str, path: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             name: name.to_owned(),
@@ -93,8 +94,8 @@ impl Case {
         self
     }
 
-    /// Expects a row with these columns. `properties` need only hold what is given; null is absent.
-    /// `near` is a time that the stored one is close to.
+    /// Expects a row with these columns. `properties` may have further members; null means absent.
+    /// `near` is a time close to the stored one.
     fn stores(mut self, row: Value) -> Self {
         self.rows.push(row);
         self
@@ -119,7 +120,7 @@ impl Case {
     }
 }
 
-/// Hands out markers.
+/// Collects cases and creates their markers.
 #[derive(Debug)]
 struct Table {
     cases: Vec<Case>,
@@ -159,7 +160,7 @@ fn the_wire_table() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// What is wrong with the answer; empty if nothing is.
+/// The differences of the response; empty if there are none.
 fn send(server: &TestServer, case: &Case) -> String {
     let mut failures = String::new();
     let headers = case.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -223,7 +224,7 @@ fn check_body(told: &Told, answer: &Answer) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("expected {told:?}")) }
 }
 
-/// Compares what is stored with what the cases expect.
+/// Compares the stored rows with the expected ones.
 fn check_rows(server: &TestServer, cases: &[Case], failures: &mut String) {
     let sql = "SELECT uuid, event, distinct_id, timestamp, received_at, session_id, window_id, \
                elements_chain, ip, properties, \"p_$lib\" AS lib, \
@@ -280,7 +281,7 @@ fn fits(expected: &Value, row: &Value) -> bool {
     })
 }
 
-/// The stored time, which SQL shows without a zone or with one.
+/// The stored time, which SQL shows with or without a zone.
 fn timestamp(row: &Value) -> DateTime<Utc> {
     let text = row["timestamp"].as_str().unwrap();
     let text = if text.ends_with('Z') { text.to_owned() } else { format!("{text}Z") };

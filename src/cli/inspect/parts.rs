@@ -1,4 +1,5 @@
-//! The parts of a data directory, each looked at by itself, so that a damaged one hides no other.
+//! Report of a data directory by part: projects, log, tables, disk. Each part is read independently, so
+//! that a damaged part hides no other.
 
 use std::io;
 use std::io::Write;
@@ -27,13 +28,13 @@ use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
 use crate::storage::wal::Sequence;
 
-/// What was found. Errors are those of the part.
+/// The parts; a part that cannot be read has its error.
 #[derive(Debug)]
 pub(super) struct Parts {
     data_dir: PathBuf,
     /// The process that serves the directory, and its address.
     server: Option<(u32, String)>,
-    /// Whether a process has it open that does not say where it is.
+    /// Whether a process that announces no address holds the lock.
     is_busy: bool,
     overview: anyhow::Result<Overview>,
     log: io::Result<LogFiles>,
@@ -47,16 +48,16 @@ pub(super) struct Parts {
 struct LogFiles {
     segments: usize,
     bytes: u64,
-    /// First record that may still be in the log.
+    /// Sequence of the first record that may still be in the log.
     first: Option<u64>,
 }
 
 impl Parts {
-    /// Looks at all parts of an existing directory.
+    /// Reads all parts of an existing directory.
     ///
     /// # Errors
     ///
-    /// It is no data directory.
+    /// The directory is no data directory.
     pub(super) fn look(data_dir: &Path, runtime: &Runtime, clock: &Clock) -> anyhow::Result<Self> {
         let table =
             |name: &str, spec| runtime.block_on(open_table(&data_dir.join(name), spec, clock));
@@ -70,13 +71,13 @@ impl Parts {
         let overview = match source {
             Ok(Source::Server(address)) => {
                 let url = format!("{}/_internal/overview", address.url);
-                let asking = server::ask(&url, &address.secret, &Value::Null);
-                let answer = runtime.block_on(asking);
+                let response = server::ask(&url, &address.secret, &Value::Null);
+                let answer = runtime.block_on(response);
                 server = Some((address.pid, address.url.clone()));
                 answer.and_then(|body| Ok(serde_json::from_slice(&body)?))
             }
             Ok(Source::Copy(_)) if !data_dir.join("identity").is_dir() => {
-                Err(anyhow!("there is no directory identity, which has the persons"))
+                Err(anyhow!("the directory identity, which stores the persons, is missing"))
             }
             Ok(Source::Copy(copy)) => {
                 let flushed = match &events {
@@ -103,7 +104,7 @@ impl Parts {
         })
     }
 
-    /// How many parts cannot be read.
+    /// Number of parts that cannot be read.
     pub(super) fn failures(&self) -> usize {
         let failures = [
             self.overview.is_err(),
@@ -115,7 +116,7 @@ impl Parts {
         failures.into_iter().filter(|failed| *failed).count()
     }
 
-    /// Prints them.
+    /// Prints the report.
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let name = self.data_dir.display();
         match &self.server {
@@ -185,7 +186,7 @@ fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             project.persons.to_string(),
             project.flags.to_string(),
             project.cohorts.to_string(),
-            // Names are of users: no line breaks, no control sequences of terminals.
+            // Users choose the names: line breaks and terminal control sequences are removed.
             project.name.replace(char::is_control, " "),
         ]
     }));
@@ -201,11 +202,14 @@ fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     if overview.has_lost_changes {
         writeln!(
             out,
-            "  metadata.db-wal was removed, and the last changes with it: restore both from a backup"
+            "  metadata.db-wal was removed, the last changes are lost: restore metadata.db and metadata.db-wal from a backup"
         )?;
     }
     if overview.is_incomplete {
-        writeln!(out, "  persons of the past are missing: restore identity/ from a backup")?;
+        writeln!(
+            out,
+            "  persons of lost log records are missing: restore identity/ from a backup"
+        )?;
     }
     Ok(())
 }

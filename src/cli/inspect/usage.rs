@@ -8,21 +8,21 @@ use std::path::Path;
 /// Size of the blocks that `stat` counts.
 const BLOCK_BYTES: u64 = 512;
 
-/// The parts by their paths; all else is the rest.
+/// Paths of the parts; all other files count as the rest.
 const PARTS: [&str; 6] =
     ["tables/events", "tables/persons", "wal", "identity", "person-columns", "query-spill"];
 
-/// Bytes that files take on the disk, reserved room included.
+/// Bytes that files take on disk, preallocated space included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Names and bytes; the last one is the rest.
+    /// Name and bytes of each part; the last one is the rest.
     pub(super) parts: Vec<(&'static str, u64)>,
-    /// All of them.
+    /// Bytes of all parts.
     pub(super) total: u64,
 }
 
 impl Usage {
-    /// Goes through the directory. Files that a running server removes meanwhile do not count.
+    /// Walks the directory. Files that a running server removes meanwhile do not count.
     pub(super) fn of(data_dir: &Path) -> io::Result<Self> {
         let total = bytes_in(data_dir)?;
         let mut parts = Vec::new();

@@ -1,4 +1,5 @@
-//! `weir inspect --verify`: prints what a check of the data directory says, and fails if it finds damage.
+//! `weir inspect --verify`: verifies the checksums of a data directory, prints one line per finding, and
+//! fails if there is damage.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,18 +16,18 @@ use crate::cli::explain;
 use crate::cli::small_runtime;
 use crate::clock::Clock;
 
-/// Checks and prints.
+/// Verifies the directory and prints the findings.
 ///
 /// # Errors
 ///
 /// There is damage, or the directory cannot be read.
 pub(super) fn run(data_dir: &Path, clock: &Clock) -> anyhow::Result<()> {
     let source = match Source::find(data_dir) {
-        // A server that starts or ends.
+        // A server is starting or ending.
         Err(CopyError::Busy(_)) => None,
         found => Some(found?),
     };
-    // Engines write to what they open.
+    // The engines write to the directory they open, so they open the copy.
     let copy = match &source {
         Some(Source::Copy(copy)) => Some(copy),
         Some(Source::Server(_)) | None => None,

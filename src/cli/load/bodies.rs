@@ -1,4 +1,4 @@
-//! Request bodies: made beforehand, or while others are under way. No HTTP here.
+//! Request bodies of the load generator: built before the run, or by producer threads during it. No HTTP.
 
 use std::io;
 use std::io::Write;
@@ -18,9 +18,9 @@ use crate::synth::Stream;
 /// How request bodies are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     None,
-    /// gzip at level 6, the default of zlib, which the SDKs leave as it is.
+    /// gzip at level 6, the default of zlib, which the SDKs use.
     Gzip,
     /// LZ4 frames.
     Lz4,
@@ -68,12 +68,12 @@ pub(super) struct Body {
     pub(super) plain_bytes: u64,
 }
 
-/// Events cut into batches, until there are enough.
+/// Iterator over batches of events, up to the wanted number of events.
 #[derive(Debug)]
 pub(super) struct Supply {
     stream: Stream,
     batch: u64,
-    /// `None`: without end.
+    /// Events that remain; `None` for no limit.
     left: Option<u64>,
 }
 
@@ -110,12 +110,12 @@ fn pack(plain: Plain, compression: Compression) -> io::Result<Body> {
     Ok(Body { bytes, events: plain.events, plain_bytes })
 }
 
-/// Where the connections get their bodies from.
+/// Source of the bodies that connections send.
 #[derive(Debug)]
 pub(super) enum Bodies {
-    /// All made before the first is sent.
+    /// All built before the first is sent.
     Built { list: Vec<Body>, next: AtomicUsize },
-    /// Made by other threads, some in advance.
+    /// Built by producer threads, some in advance.
     Streamed(tokio::sync::Mutex<mpsc::Receiver<io::Result<Body>>>),
 }
 
@@ -123,13 +123,13 @@ pub(super) enum Bodies {
 const BUILD_CHUNK: usize = 8;
 
 impl Bodies {
-    /// Makes all bodies of `supply` now, which must have an end.
+    /// Builds all bodies of `supply` now, which must be finite.
     pub(super) async fn build(supply: Supply, compression: Compression) -> anyhow::Result<Self> {
         let list = tokio::task::spawn_blocking(move || build(supply, compression)).await??;
         Ok(Self::Built { list, next: AtomicUsize::new(0) })
     }
 
-    /// Makes bodies on threads of `producers`, which end when the result is dropped.
+    /// Builds bodies on threads of `producers`, which end when the result is dropped.
     pub(super) fn stream(
         supply: Supply,
         compression: Compression,
@@ -165,7 +165,7 @@ fn build(mut supply: Supply, compression: Compression) -> io::Result<Vec<Body>> 
         if plain.is_empty() {
             return Ok(list);
         }
-        // Spawned by hand instead of from a pool: a body takes a hundred times as long as its thread.
+        // Threads without a pool: compressing a body takes a hundred times as long as spawning a thread.
         list.extend(thread::scope(|scope| {
             let spawn = |plain| {
                 thread::Builder::new().spawn_scoped(scope, move || pack(plain, compression))
@@ -184,7 +184,7 @@ fn produce(
     compression: Compression,
 ) {
     loop {
-        // Compression takes ten times as long as the events: only the latter under the lock.
+        // Only the generation of events holds the lock: compression takes ten times as long.
         let plain = supply.lock().next();
         let Some(plain) = plain else { return };
         if sender.blocking_send(pack(plain, compression)).is_err() {

@@ -1,4 +1,4 @@
-//! Connections that send bodies and time the answers.
+//! HTTP client of the load generator: connections that send bodies and measure latencies.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -37,14 +37,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// Times that a body is sent again after 503.
 const RETRIES_MAX: u32 = 5;
-/// Longest pause before that, whatever the server asks for.
+/// Longest pause before a retry, whatever `Retry-After` says.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Pause if the server does not say.
+/// Pause before a retry if the response has no `Retry-After`.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
-/// Requests of a connection that fail in a row before it gives up: the server is gone.
+/// Consecutive failures after which a connection gives up: the server has ended.
 const FAILURES_MAX: u32 = 20;
 
-/// Where requests go, and what their heads say.
+/// URL and content encoding of the requests.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     uri: Uri,
@@ -63,9 +63,9 @@ impl Target {
 /// When a request is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// When the last one of the connection is answered.
+    /// When the previous request of the connection is answered.
     Closed,
-    /// At multiples of this after the start.
+    /// At multiples of `interval` after the start.
     Open { interval: Duration },
 }
 
@@ -77,7 +77,7 @@ impl Pace {
     }
 }
 
-/// What all connections of a run share.
+/// State that all connections of a run share.
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) clock: Clock,
@@ -102,8 +102,8 @@ pub(super) fn connections() -> Http {
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
-/// Sends bodies one after the other until there are no more, the time is up, or the server is
-/// gone. One connection's worth of load.
+/// The loop of one connection: sends bodies one after the other until there are no more, the time is up, or
+/// the server has ended.
 pub(super) async fn work(drive: Arc<Drive>) -> anyhow::Result<Tally> {
     let mut tally = Tally::new()?;
     let mut failures = 0;
@@ -128,7 +128,7 @@ pub(super) async fn work(drive: Arc<Drive>) -> anyhow::Result<Tally> {
 }
 
 impl Drive {
-    /// When the next request is due, on the monotonic clock; the past if at once.
+    /// When the next request is due, on the monotonic clock; a past time means at once.
     fn due(&self) -> Duration {
         let serial = self.requests.fetch_add(1, Ordering::Relaxed);
         match self.pace {
@@ -141,7 +141,7 @@ impl Drive {
         }
     }
 
-    /// Sends `body` until it is answered with anything but 503, or too often. True if accepted.
+    /// Sends `body`, with up to [`RETRIES_MAX`] retries after 503. True if it was accepted.
     async fn deliver(&self, body: &Body, tally: &mut Tally) -> bool {
         for attempt in 0..=RETRIES_MAX {
             let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.post(body.bytes.clone())).await;

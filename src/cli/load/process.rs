@@ -1,4 +1,4 @@
-//! CPU time and memory of another process, from Linux's `/proc`. Elsewhere there is none to read.
+//! CPU time and peak memory of another process, from Linux's `/proc`. Fails on other systems.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Length of a tick of `/proc/<pid>/stat`: `USER_HZ` is 100 on every architecture that we build
-/// for, whatever the kernel's own `HZ` (`proc_pid_stat(5)`, `include/asm-generic/param.h`).
+/// Length of a tick of `/proc/<pid>/stat`: `USER_HZ` is 100 on every architecture that Weir supports,
+/// whatever the kernel's own `HZ` (`proc_pid_stat(5)`, `include/asm-generic/param.h`).
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a process has used since its start.
+/// CPU time and memory of a process since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     /// User and system time of all threads, those that ended included.
@@ -20,7 +20,7 @@ pub(super) struct Usage {
     pub(super) peak_rss_bytes: u64,
 }
 
-/// What a process used during a run.
+/// CPU time and memory of a process during a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Used {
     /// CPU seconds, user and system, resolution 0.01.
@@ -34,7 +34,7 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// If there is no such process, it is not ours to look at, or this is not Linux.
+    /// There is no process with this id, its files may not be read, or the system is not Linux.
     pub(super) fn read(pid: u32) -> anyhow::Result<Self> {
         let directory = PathBuf::from(format!("/proc/{pid}"));
         let read = |name: &str| {

@@ -1,4 +1,5 @@
-//! What was sent, what came back, how long it took: counted by each connection, then told once.
+//! Counters, latency histogram and report of a load run. Each connection counts; the report merges the
+//! counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,8 +16,8 @@ use crate::cli::load::process::Used;
 /// Counts of one connection, or of all.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// Microseconds from the begin of a request (open loop: from when it was due) to the end of
-    /// its last answer, retries included. Only of accepted requests: errors are often fast.
+    /// Microseconds from the start of a request (open loop: from its due time) to the end of its last
+    /// answer, retries included. Only accepted requests count: errors are often fast.
     latency: Histogram<u64>,
     requests: u64,
     events_sent: u64,
@@ -29,7 +30,7 @@ pub(super) struct Tally {
     first_error: Option<String>,
 }
 
-/// Longest latency that is told from longer ones, in microseconds: ten minutes.
+/// Longest latency that the histogram distinguishes, in microseconds: ten minutes.
 const LATENCY_MAX_MICROS: u64 = 600_000_000;
 /// Length to which the text of an error is cut, in characters.
 const ERROR_CHARS_MAX: usize = 300;
@@ -50,7 +51,7 @@ impl Tally {
         })
     }
 
-    /// Counts a request that has its last answer, or got none.
+    /// Counts a request that has its last answer, or failed without one.
     pub(super) fn sent(&mut self, body: &Body, latency: Duration, accepted: bool) {
         self.requests += 1;
         self.events_sent += body.events;
@@ -112,7 +113,7 @@ pub(super) struct Report {
     events_accepted: u64,
     requests: u64,
     seconds: f64,
-    /// Accepted ones; so are the megabytes, of 1,000,000 bytes each.
+    /// Counts accepted events only, as do the megabytes (1,000,000 bytes each).
     events_per_second: f64,
     plain_mb_per_second: f64,
     wire_mb_per_second: f64,
@@ -127,7 +128,7 @@ pub(super) struct Report {
     server: Option<Server>,
 }
 
-/// Milliseconds from when a request was begun, or in the open loop due, to its answer.
+/// Milliseconds from the start of a request (open loop: from its due time) to its answer.
 #[derive(Debug, Serialize)]
 struct Latency {
     p50: f64,

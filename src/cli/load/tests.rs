@@ -1,5 +1,5 @@
-//! Runs against a server in this process that unpacks and counts what it gets. Time is a test
-//! clock that the server moves, so that latencies are exact.
+//! Tests of the load generator against an in-process server that decodes and counts requests. The server
+//! advances a test clock, so that latencies are exact.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use crate::synth::Settings;
 use crate::synth::Stream;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
-/// Time that the server takes for a request, on the test clock.
+/// Duration of a request on the server, on the test clock.
 const WORK: Duration = Duration::from_millis(10);
 
 #[derive(Parser)]
@@ -42,7 +42,7 @@ struct Cli {
     load: LoadArgs,
 }
 
-/// What the server answers: the first so many times 503, then always this status.
+/// How the server answers: 503 to the first `refusals` requests, then always `status`.
 #[derive(Clone, Copy)]
 struct Manner {
     refusals: usize,
@@ -114,7 +114,8 @@ impl Server {
     }
 }
 
-/// Runs `weir load` with `options` against a server of this manner: the report, and what came.
+/// Runs `weir load` with `options` against a server of this manner; returns the report and the received
+/// requests.
 async fn run(manner: Manner, options: &str) -> (Value, Seen) {
     let clock = Clock::test(NOW);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
@@ -140,7 +141,7 @@ async fn load(url: &str, options: &str, clock: &Clock) -> Value {
     value
 }
 
-/// Goal: every event of the stream arrives once, whichever way bodies are made.
+/// Goal: every event of the stream arrives once, with prebuilt and with streamed bodies.
 #[tokio::test]
 async fn sends_every_event_once() {
     let expected: HashSet<Uuid> = Stream::new(7, Settings::new("phc_test", NOW))
@@ -172,7 +173,7 @@ async fn sends_again_after_503_and_counts_it() {
     assert_eq!(report["retries"], 3);
     assert_eq!(report["answers"]["200"], 3);
     assert_eq!(report["latency_ms"]["max"].as_f64().unwrap().round(), 40.0, "three retries count");
-    // Five retries of the first body, then it is given up, and the rest goes through.
+    // The first body fails after five retries; the rest is accepted.
     let manner = Manner { refusals: 6, ..FINE };
     let (report, seen) = run(manner, "--events 300 --batch 100 --connections 1").await;
     assert_eq!((seen.requests, seen.uuids.len()), (8, 200));
@@ -218,7 +219,7 @@ async fn the_open_loop_counts_from_when_a_request_was_due() {
 #[tokio::test]
 async fn stops_when_the_time_is_up() {
     let (report, seen) = run(FINE, "--duration 55ms --batch 10 --connections 1").await;
-    // At 0, 10, ... 50 ms.
+    // Requests start at 0, 10, ... 50 ms.
     assert_eq!(seen.requests, 6);
     assert_eq!(report["events_accepted"], 60);
     let (report, _) = run(FINE, "--duration 55ms --events 30 --batch 10 --connections 1").await;

@@ -1,7 +1,7 @@
-//! One filter of a condition: which object it looks at, and what it asks.
+//! One filter of a condition: the object that it applies to, and its predicate.
 //!
-//! Parses `{"key", "operator", "value", "type", "group_type_index"}`. Decides nothing: a cohort and
-//! another flag are known to the caller only.
+//! Parses `{"key", "operator", "value", "type", "group_type_index"}`. Evaluates nothing: only the caller
+//! knows cohorts and other flags.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -14,21 +14,21 @@ use crate::event::predicate::operator::Operator;
 /// A filter of a flag, a cohort or an insight.
 #[derive(Debug)]
 pub enum Filter {
-    /// A question about a property.
+    /// A predicate on a property.
     Property {
-        /// Whose property.
+        /// The object with the property.
         scope: Scope,
-        /// The question.
+        /// The predicate.
         predicate: Predicate,
     },
-    /// A question about the membership of a cohort.
+    /// Membership of a cohort.
     Cohort {
         /// The cohort.
         id: i64,
-        /// Which answer matches.
+        /// Which membership matches.
         membership: Membership,
     },
-    /// A question about the value of another flag.
+    /// The value of another flag.
     Flag {
         /// The other flag.
         id: i64,
@@ -37,7 +37,7 @@ pub enum Filter {
     },
 }
 
-/// Whose property a predicate asks for.
+/// The object whose property a predicate tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The person's.
@@ -52,19 +52,19 @@ pub enum Scope {
     EventMetadata,
 }
 
-/// Which members of a cohort match.
+/// Which membership of a cohort matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// Those inside.
+    /// Members match.
     In,
-    /// Those outside.
+    /// Persons who are not members match.
     NotIn,
-    /// Nobody: the operator of the filter is not one for cohorts.
+    /// Never matches: the operator of the filter is not for cohorts.
     Nobody,
 }
 
 impl Membership {
-    /// Whether somebody matches who is inside, or is not.
+    /// Whether a person matches, by whether it is inside the cohort.
     pub fn accepts(self, inside: bool) -> bool {
         match self {
             Self::In => inside,
@@ -83,17 +83,16 @@ pub enum Expected {
     Off,
     /// This variant; letters compare with case.
     Variant(Box<str>),
-    /// No value: the operator or the value of the filter is not one for flags.
+    /// Never matches: the operator or the value of the filter is not for flags.
     Nothing,
 }
 
 impl Filter {
-    /// Reads one filter.
+    /// Parses one filter.
     ///
     /// # Errors
     ///
-    /// [`PredicateError`]: the filter is malformed, or of a type or with an operator that is not
-    /// known.
+    /// [`PredicateError`]: the filter is malformed, or its type or operator is unknown.
     pub fn parse(json: &Value, matching: Matching) -> Result<Self, PredicateError> {
         let filter = json.as_object().ok_or(PredicateError::NotAnObject)?;
         let text = |name| filter.get(name).and_then(Value::as_str);
@@ -104,7 +103,7 @@ impl Filter {
             "flag" => return flag(filter.get("key"), value, operator),
             "person" => Scope::Person,
             "person_metadata" => Scope::PersonMetadata,
-            // Which flags an event was sent with stands in its properties, as `$feature/<key>`.
+            // The flags of an event are in its properties, as `$feature/<key>`.
             "event" | "feature" => Scope::Event,
             "group" => Scope::Group(group_type(filter.get("group_type_index"))?),
             other => return Err(PredicateError::UnknownType(other.to_owned())),
@@ -112,7 +111,7 @@ impl Filter {
         Self::property(filter, scope, matching)
     }
 
-    /// Reads a filter on a property of `scope`, whatever type it says.
+    /// Parses a filter on a property of `scope`, regardless of its `type`.
     ///
     /// # Errors
     ///
@@ -129,7 +128,7 @@ impl Filter {
     }
 }
 
-/// Reads a group type index; `None` if there is none.
+/// Parses a group type index; `None` if it is absent.
 ///
 /// # Errors
 ///
@@ -140,7 +139,7 @@ pub fn group_type(json: Option<&Value>) -> Result<Option<u8>, PredicateError> {
     index.map(Some).ok_or_else(|| PredicateError::InvalidGroupType(json.to_string()))
 }
 
-/// Older user interfaces wrote `exact` or no operator at all for a membership.
+/// Parses a cohort filter. Older user interfaces wrote `exact` or no operator for a membership.
 fn cohort(value: Option<&Value>, operator: Option<&str>) -> Result<Filter, PredicateError> {
     let membership = match operator.map(Operator::parse).transpose()? {
         None | Some(Operator::In | Operator::Exact) => Membership::In,
@@ -166,7 +165,7 @@ fn flag(
     Ok(Filter::Flag { id: id(key)?, expected })
 }
 
-/// An id is written as a number or as the text of one.
+/// Parses an id: a number, or a string with a number.
 fn id(json: Option<&Value>) -> Result<i64, PredicateError> {
     let json = json.unwrap_or(&Value::Null);
     let id = match json {

@@ -1,7 +1,7 @@
-//! Times in filters: a date, or a span back from now such as `-7d`.
+//! Times in filters: a date, or a relative span such as `-7d`.
 //!
 //! A date without an offset is in UTC. PostHog's server reads it in the time zone of the project,
-//! its SDKs in UTC when they evaluate locally; with UTC both answers agree.
+//! its SDKs in UTC when they evaluate locally; with UTC both have the same result.
 
 use std::time::Duration;
 
@@ -17,29 +17,29 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 
-/// Spans of this count and more are no dates. The figure is PostHog's; it keeps years in range.
+/// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.
 const SPAN_LIMIT: u32 = 10_000;
 
-/// A point in time as a filter names it.
+/// A point in time in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// That instant.
+    /// An absolute instant.
     At(UnixMicros),
-    /// So long before now.
+    /// A span before now.
     Ago {
-        /// How many of the unit.
+        /// Number of units.
         count: u32,
         /// The unit.
         unit: Unit,
     },
 }
 
-/// The unit of a span. Filters know those from hours on, but no quarters.
+/// The unit of a span. Filters use hours and longer units, without quarters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Of the clock.
+    /// Seconds.
     Seconds,
-    /// Of the clock.
+    /// Minutes.
     Minutes,
     /// `h`
     Hours,
@@ -47,7 +47,7 @@ pub enum Unit {
     Days,
     /// `w`
     Weeks,
-    /// `m`: by the calendar; the day is cut to the length of the month.
+    /// `m`: calendar months; the day is cut to the length of the month.
     Months,
     /// Thirteen weeks.
     Quarters,
@@ -74,13 +74,13 @@ impl Unit {
 }
 
 impl Moment {
-    /// Reads a date, a date and time, or a span. The sign of a span is ignored: `7d` and `-7d` are
+    /// Parses a date, a date and time, or a span. The sign of a span is ignored: `7d` and `-7d` are
     /// both in the past.
     pub fn parse(text: &str) -> Option<Self> {
         span(text).or_else(|| instant(text).map(Self::At))
     }
 
-    /// The instant that is meant at the time `now`; `None` outside the calendar.
+    /// The instant, as of `now`; `None` outside of the calendar.
     pub fn resolve(self, now: UnixMicros) -> Option<UnixMicros> {
         let (count, unit) = match self {
             Self::At(instant) => return Some(instant),
@@ -91,17 +91,17 @@ impl Moment {
     }
 }
 
-/// A date, or a date and time, as somebody wrote it.
+/// A date, or a date and time, with or without an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// With an offset.
     Instant(UnixMicros),
-    /// Without: what a clock on the wall shows.
+    /// Without an offset: local time.
     Wall(NaiveDateTime),
 }
 
 impl Written {
-    /// Reads it.
+    /// Parses a date, or a date and time.
     pub fn parse(text: &str) -> Option<Self> {
         let instant = |time: DateTime<FixedOffset>| Self::Instant(UnixMicros::from(time.to_utc()));
         if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -125,8 +125,8 @@ impl Written {
     }
 }
 
-/// The time that a property value names at the time `now`: any form of [`Moment`], or seconds since
-/// 1970 as a number or the text of one.
+/// The time of a property value, as of `now`: any form of [`Moment`], or seconds since 1970 as a number
+/// or as a string.
 pub fn time_of(value: &Value, now: UnixMicros) -> Option<UnixMicros> {
     match value {
         Value::Number(number) => from_seconds(number.as_f64()?),
@@ -152,7 +152,7 @@ fn span(text: &str) -> Option<Moment> {
     Some(Moment::Ago { count: count(digits)?, unit })
 }
 
-/// The count of a span, digits alone.
+/// Parses the count of a span, digits only.
 pub fn count(digits: &str) -> Option<u32> {
     let is_count = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|count| is_count && *count < SPAN_LIMIT)
@@ -165,7 +165,7 @@ fn instant(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// `None` for what is not a number and for what does not fit.
+/// `None` for NaN and for values out of range.
 fn from_seconds(seconds: f64) -> Option<UnixMicros> {
     let distance = Duration::try_from_secs_f64(seconds.abs()).ok()?;
     // Rounded, because 1700000000.123456 has no exact double.

@@ -1,4 +1,4 @@
-//! The operators under their wire names, and how each reads the value of a filter.
+//! Filter operators by their wire names, and how each parses the value of a filter.
 
 use fancy_regex::RegexBuilder;
 use serde_json::Value;
@@ -18,8 +18,8 @@ use crate::event::predicate::text_of;
 use crate::event::predicate::version::Version;
 use crate::event::predicate::version::VersionRange;
 
-/// Steps after which a regular expression gives up, so that no pattern of a project can hold a
-/// thread. The figure is PostHog's (about a millisecond at worst).
+/// Backtracking limit of a regular expression, so that no pattern of a project can block a thread. The
+/// figure is PostHog's (about 1 ms at worst).
 const REGEX_BACKTRACK_LIMIT: usize = 10_000;
 
 /// The operators of the filter language, under their wire names.
@@ -112,13 +112,13 @@ impl Operator {
 }
 
 impl Test {
-    /// The question that an operator asks with the value of a filter. What the operator cannot
-    /// read becomes a [`Condition::Invalid`].
+    /// The test of an operator with the value of a filter. A value that the operator cannot read becomes a
+    /// [`Condition::Invalid`].
     pub fn new(operator: Operator, value: Option<&Value>, matching: Matching) -> Self {
         match operator {
             Operator::IsSet => return Self::Set,
             Operator::IsNotSet => return Self::NotSet,
-            // These compare cohorts and flags, and match no property.
+            // Operators for cohorts and flags; they match no property.
             Operator::In | Operator::NotIn | Operator::FlagEvaluatesTo => return Self::Never,
             _ => {}
         }
@@ -146,7 +146,7 @@ impl Test {
             Operator::IsDateExact => Self::Is(date(Relation::Equal, value)),
             Operator::IsDateBefore => Self::Is(date(Relation::Less, value)),
             Operator::IsDateAfter => Self::Is(date(Relation::Greater, value)),
-            // Unlike `is_not`, `semver_neq` asks for a version that is present.
+            // Unlike `is_not`, `semver_neq` requires the property to be present.
             Operator::SemverEq => Self::Is(version(Relation::Equal, value)),
             Operator::SemverNeq => Self::Is(version(Relation::NotEqual, value)),
             Operator::SemverGt => Self::Is(version(Relation::Greater, value)),
@@ -207,7 +207,7 @@ fn between(value: &Value) -> Condition {
         _ => None,
     };
     match bounds {
-        // False as well if one of them is not a number.
+        // Also false if one of them is NaN.
         Some((low, high)) if low <= high => Condition::Between { low, high },
         _ => Condition::Invalid(Invalid::Bounds),
     }

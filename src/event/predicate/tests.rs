@@ -308,7 +308,7 @@ fn dates_are_instants_or_spans_before_now() {
         ("is_date_exact", "2026-01-02", json!("1767312000.0"), true),
         ("is_date_exact", "2026-01-02T00:00:00.123456Z", json!(1_767_312_000.123_456), true),
         ("is_date_before", "1970-01-01", json!(-0.5), true),
-        // Not to be read.
+        // Unreadable.
         ("is_date_before", "2026-01-02", json!("soon"), false),
         ("is_date_after", "2026-01-02", json!("soon"), false),
         ("is_date_after", "soon", json!("2026-01-02"), false),

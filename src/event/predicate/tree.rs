@@ -1,8 +1,8 @@
-//! Filters joined by AND and OR: what lists of persons and of events are narrowed down by.
+//! Filter tree: property filters joined by AND and OR, as lists of persons and of events use them.
 //!
-//! Three forms are read: an array of filters, all of which must hold; a group
+//! Parses three forms: an array of filters, all of which must hold; a group
 //! `{"type": "AND" | "OR", "values": [...]}`, whose values are filters or groups; and the oldest form,
-//! an object of `key` or `key__operator` to value. What a filter looks at is decided by the caller.
+//! an object of `key` or `key__operator` to value. The caller evaluates the single filters.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -19,29 +19,29 @@ use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::operator::Operator;
 
-/// Groups inside groups, at most.
+/// Limit of nested groups.
 const DEPTH_MAX: usize = 20;
 
-/// Filters of one tree, at most.
+/// Limit of filters in one tree.
 const FILTERS_MAX: usize = 1000;
 
-/// A filter, or several joined.
+/// A filter, or several joined by AND or OR.
 #[derive(Debug)]
 pub enum Tree {
-    /// All hold; none does no harm.
+    /// All hold; an empty list holds.
     All(Vec<Self>),
-    /// At least one holds; none of none does.
+    /// At least one holds; an empty list holds too.
     Any(Vec<Self>),
     /// One filter.
     Leaf {
         /// The filter.
         filter: Filter,
-        /// Whether its answer is turned round (`negation` of cohorts).
+        /// Whether its result is negated (`negation` of cohorts).
         negated: bool,
     },
 }
 
-/// Filters that are none.
+/// Why filters are malformed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TreeError {
     /// Neither an array nor an object of one of the forms.
@@ -53,16 +53,16 @@ pub enum TreeError {
     /// A pattern does not compile.
     #[error("Invalid regular expression for the property '{0}'.")]
     Regex(String),
-    /// The operator compares with a value, and there is none.
+    /// The operator needs a value, and the filter has none.
     #[error("Value must be set for the property '{0}' and its operator.")]
     MissingValue(String),
-    /// One filter.
+    /// One filter is malformed.
     #[error(transparent)]
     Filter(#[from] PredicateError),
 }
 
 impl Tree {
-    /// Reads filters. One without `type` is about `scope`: `person` or `event`.
+    /// Parses filters. A filter without `type` applies to `scope`: `person` or `event`.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Tree {
         Reader { scope, matching, left: FILTERS_MAX }.tree(json, DEPTH_MAX)
     }
 
-    /// Whether the tree holds if its filters hold as `holds` says. Asks no more than needed.
+    /// Whether the tree holds, where `holds` evaluates a filter. Evaluates no more filters than needed.
     pub fn holds(&self, holds: &mut impl FnMut(&Filter) -> bool) -> bool {
         match self {
             Self::All(trees) => trees.iter().all(|tree| tree.holds(holds)),
@@ -89,8 +89,8 @@ impl Tree {
         }
     }
 
-    /// The text that the property `email` must have for the tree to hold, letters compared without
-    /// case, if there is one.
+    /// The text that the property `email` must equal, case-insensitive, for the tree to hold, if there is
+    /// one.
     pub fn required_email(&self) -> Option<String> {
         match self {
             Self::All(trees) => trees.iter().find_map(Self::required_email),
@@ -133,7 +133,7 @@ impl Tree {
 struct Reader<'a> {
     scope: &'a str,
     matching: Matching,
-    /// Filters that may still come.
+    /// Filters that may still follow.
     left: usize,
 }
 
@@ -173,12 +173,12 @@ impl Reader<'_> {
         let has_value = json.get("value").is_some_and(|value| !value.is_null());
         let filter = match json.get("type").and_then(Value::as_str) {
             Some("cohort" | "flag") => Filter::parse(&Value::Object(json), self.matching),
-            // A cohort has a type of its own for each way in which its members are known.
+            // A cohort filter has a type for each way in which its members are computed.
             Some("static-cohort" | "precalculated-cohort") => {
                 json.insert("type".to_owned(), Value::from("cohort"));
                 Filter::parse(&Value::Object(json), self.matching)
             }
-            // Only lists have events.
+            // Only lists of events have it.
             Some("event_metadata") => {
                 among_properties(&mut json);
                 Filter::property(&json, Scope::EventMetadata, self.matching)
@@ -202,7 +202,7 @@ impl Reader<'_> {
         Ok(Tree::Leaf { filter, negated })
     }
 
-    /// `{"email": "a@b.c", "age__gt": 3}`.
+    /// The oldest form: `{"email": "a@b.c", "age__gt": 3}`.
     fn oldest(&mut self, group: &Map<String, Value>) -> Result<Tree, TreeError> {
         let leaf = |(name, value): (&String, &Value)| {
             let (key, operator) = match name.rsplit_once("__") {
@@ -218,7 +218,7 @@ impl Reader<'_> {
     }
 }
 
-/// Operators for cohorts, which lists know for properties too, as those that these have.
+/// Maps cohort operators, which lists accept on properties too, to the property operators.
 fn among_properties(json: &mut Map<String, Value>) {
     let same = match json.get("operator").and_then(Value::as_str) {
         Some("in") => Some("exact"),

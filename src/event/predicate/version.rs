@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-/// A version: `major.minor.patch` and perhaps a pre-release.
+/// A version: `major.minor.patch` with an optional pre-release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     core: [u64; 3],
@@ -14,8 +14,8 @@ pub struct Version {
     pre: Box<[Identifier]>,
 }
 
-/// A part of a pre-release. The derived order is the one of semver.org: numbers by value and below
-/// texts, texts by their ASCII codes.
+/// A part of a pre-release. The derived order is that of semver.org: numbers by value and below texts,
+/// texts by their ASCII codes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -34,7 +34,7 @@ pub struct VersionRange {
 }
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     pub fn parse(text: &str) -> Option<Self> {
         parse(text).map(|(version, _)| version)
     }
@@ -48,7 +48,7 @@ impl PartialOrd for Version {
 
 impl Ord for Version {
     fn cmp(&self, other: &Self) -> Ordering {
-        // A release stands above its pre-releases.
+        // A release is above its pre-releases.
         let release = |version: &Self| version.pre.is_empty();
         self.core
             .cmp(&other.core)
@@ -58,21 +58,21 @@ impl Ord for Version {
 }
 
 impl VersionRange {
-    /// `~1.2.3`: from there, below the next minor version.
+    /// `~1.2.3`: from that version, below the next minor version.
     pub fn tilde(text: &str) -> Option<Self> {
         let low = Version::parse(text)?;
         let [major, minor, _] = low.core;
         Some(Self { low, below: Some([major, minor.saturating_add(1), 0]) })
     }
 
-    /// `^1.2.3`: from there, below the next change of the first number that is not zero.
+    /// `^1.2.3`: from that version, below the next change of the first non-zero number.
     pub fn caret(text: &str) -> Option<Self> {
         let low = Version::parse(text)?;
         Some(Self { below: Some(next(low.core, 3)), low })
     }
 
-    /// `1.2.*`, `1.*`, `*`: any number from the first star on. Without a star as
-    /// [`VersionRange::caret`], where a number that is left out is free.
+    /// `1.2.*`, `1.*`, `*`: any number from the first star on. Without a star, as
+    /// [`VersionRange::caret`], where an omitted number may be any.
     pub fn wildcard(text: &str) -> Option<Self> {
         let text = trimmed(text);
         let Some(star) = text.find('*') else {
@@ -107,7 +107,7 @@ impl VersionRange {
     }
 }
 
-/// The end of a caret range whose first `given` numbers were written down.
+/// The end of a caret range of which the first `given` numbers are given.
 fn next(core: [u64; 3], given: usize) -> [u64; 3] {
     match core {
         [major, _, _] if major > 0 || given == 1 => [major.saturating_add(1), 0, 0],
@@ -121,7 +121,7 @@ fn trimmed(text: &str) -> &str {
     text.strip_prefix(['v', 'V']).unwrap_or(text).trim()
 }
 
-/// The version, and how many of its three numbers were written down.
+/// The version, and how many of its three numbers are given.
 fn parse(text: &str) -> Option<(Version, usize)> {
     let text = trimmed(text);
     let (text, build) = text.split_once('+').map_or((text, None), |(t, build)| (t, Some(build)));
@@ -149,7 +149,7 @@ fn identifier(text: &str) -> Option<Identifier> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Identifier::Text(text.into()));
     }
-    // Here semver.org stands: `1.0.0-01` is no version.
+    // Here semver.org is followed: `1.0.0-01` is not a version.
     let has_leading_zero = text.len() > 1 && text.starts_with('0');
     if has_leading_zero { None } else { numeric(text).map(Identifier::Number) }
 }

@@ -209,7 +209,7 @@ fn months_are_named_like_partitions() {
     assert!(month_of(UnixMicros(i64::MIN)) < month_of(UnixMicros(i64::MAX)));
 }
 
-/// Goal: senders choose times, and not the number of partitions.
+/// Goal: senders choose times, but not the number of partitions.
 #[test]
 fn partitions_are_months_within_bounds() {
     for (time, name) in [

@@ -87,7 +87,7 @@ fn rules_are_trees_of_and_and_or_with_negation() {
 }
 
 #[test]
-fn cohorts_are_nested_and_circles_are_not_followed() {
+fn cohorts_are_nested_and_cycles_are_not_followed() {
     let all = |values: Value| json!({"type": "AND", "values": values});
     let cohorts = set(&[
         (1, all(json!([plan("pro")]))),
@@ -126,7 +126,7 @@ fn cohorts_are_nested_and_circles_are_not_followed() {
 }
 
 #[test]
-fn an_operator_that_is_not_one_for_cohorts_is_told() {
+fn other_operators_for_cohorts_are_reported() {
     let asks =
         |operator: Value| json!({"key": "id", "type": "cohort", "value": 2, "operator": operator});
     for (operator, expected) in [
@@ -182,7 +182,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told_apart() {
+fn unevaluable_rules_have_distinct_errors() {
     let event = json!({"type": "behavioral", "key": "$pageview", "value": "performed_event"});
     for (rule, expected) in [
         (json!([]), RuleError::Malformed),

@@ -1,6 +1,6 @@
 //! Expectations follow from the documented order and from hashes that the Python SDK computed:
-//! `beta-feature.user-1` stands at 0.7265 in the rollout and at 0.1458 among the variants, and
-//! `user-1` at 0.1781 in the holdouts.
+//! `beta-feature.user-1` is at 0.7265 in the rollout and at 0.1458 among the variants, and `user-1`
+//! at 0.1781 in the holdouts.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl Dependencies for Others {
     }
 }
 
-/// The person is in cohort 1 and not in cohort 2; of others nothing is known.
+/// The person is in cohort 1 and not in cohort 2; other cohorts are unknown.
 struct TwoCohorts;
 
 impl Cohorts for TwoCohorts {
@@ -185,7 +185,7 @@ fn variants_are_pinned_or_hashed() {
         &subject,
         matched(Some("b")),
     );
-    // Shares that do not reach so far: on, without a variant.
+    // The shares end before the hash: on, without a variant.
     check(
         &json!({
             "groups": [{}],
@@ -197,7 +197,7 @@ fn variants_are_pinned_or_hashed() {
 }
 
 #[test]
-fn early_access_comes_before_all_else() {
+fn early_access_comes_first() {
     let base = json!({
         "feature_enrollment": true,
         "holdout": {"id": 3, "exclusion_percentage": 100},
@@ -230,7 +230,7 @@ fn holdouts_keep_a_share_of_people_out() {
     let subject = Subject::new("user-1", UnixMicros(0));
     let held_out = (true, Some("holdout-3"), Reason::HoldoutConditionValue, None);
     let matched = (true, None, Reason::ConditionMatch, Some(0));
-    // user-1 stands at 0.1781.
+    // user-1 is at 0.1781.
     for (percentage, expected) in
         [(0.0, matched), (17.8, matched), (17.9, held_out), (100.0, held_out)]
     {
@@ -312,10 +312,10 @@ fn groups_are_hashed_and_matched_by_themselves() {
         filters["aggregation_group_type_index"] = json!(0);
         check(&filters, &subject, expected);
     }
-    // A condition about persons may ask for a group, and must say which.
+    // A condition for persons may filter on a group, and must name it.
     check(&json!({"groups": [{"properties": [gold]}]}), &subject, matched);
     check(&json!({"groups": [{"properties": [inherited]}]}), &subject, not);
-    // Without a usable key there is nothing to hash; not even for everybody.
+    // Without a usable key there is nothing to hash; a rollout of 100 percent does not help.
     let keys = object(json!({"organization": ""}));
     let mut subject = Subject::new("someone", UnixMicros(0));
     subject.add_groups(&types, Some(&keys), None);
@@ -333,10 +333,10 @@ fn groups_are_hashed_and_matched_by_themselves() {
 }
 
 #[test]
-fn continuity_keeps_the_identifier_of_before_the_login() {
+fn continuity_keeps_the_identifier_from_before_the_login() {
     let filters = json!({"groups": [{"rollout_percentage": 73}]});
     let kept = HashMap::from([("beta-feature".to_owned(), "user-1".to_owned())]);
-    // user-16 stands outside, user-1 inside.
+    // user-16 is outside, user-1 inside.
     let inside = |flag: &Definition, anon, hash_keys| {
         let mut subject = Subject::new("user-16", UnixMicros(0));
         subject.anon_distinct_id = anon;
@@ -480,7 +480,7 @@ fn a_failed_flag_fails_those_whose_answer_it_could_change() {
 }
 
 #[test]
-fn cohorts_are_asked_when_all_else_matches() {
+fn cohorts_are_read_when_all_else_matches() {
     let subject = Subject::new("user-1", UnixMicros(0));
     let cohort =
         |id, operator| json!({"key": "id", "type": "cohort", "value": id, "operator": operator});
@@ -498,7 +498,7 @@ fn cohorts_are_asked_when_all_else_matches() {
             Err(Failure::Cohort(3)),
             Err(Failure::Cohort(3)),
         ),
-        // Decided before the cohort is asked.
+        // Decided before the cohort is read.
         (json!([{"properties": [cohort(3, "in"), never]}]), Ok(false), Ok(false)),
         (json!([{}, {"properties": [cohort(3, "in")]}]), Ok(true), Ok(true)),
     ] {

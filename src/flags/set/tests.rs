@@ -115,7 +115,7 @@ fn inactive_flags_are_absent_and_false_for_others() {
     check(
         &[
             (1, "a", true, on_if(&[(2, yes.clone())])),
-            // What an inactive flag depends on does not count: no circle, nothing missing.
+            // Dependencies of an inactive flag are ignored: no cycle, nothing missing.
             (2, "b", false, on_if(&[(1, yes.clone()), (99, yes)])),
             (3, "c", true, on_if(&[(2, json!(false))])),
         ],
@@ -130,7 +130,7 @@ fn inactive_flags_are_absent_and_false_for_others() {
 }
 
 #[test]
-fn missing_flags_and_circles_leave_what_depends_on_them_off() {
+fn flags_that_depend_on_missing_flags_or_cycles_are_off() {
     let yes = json!(true);
     check(
         &[
@@ -286,9 +286,9 @@ fn keys_select_flags_and_bring_their_dependencies_along() {
     }
 }
 
-/// A trace of the flags that were asked for knows those that they depend on, asked for or not.
+/// A trace of the selected flags includes their dependencies, selected or not.
 #[test]
-fn a_trace_says_what_the_evaluation_said() {
+fn a_trace_agrees_with_the_evaluation() {
     let yes = json!(true);
     let filters = on_if(&[(2, yes.clone())]);
     let set = set(&[
@@ -330,7 +330,7 @@ fn runtime_contexts_and_surveys_select_flags() {
     let other = ["other".to_owned()];
     for (selection, expected) in [
         (all, "+server +client +anywhere +app +page +survey-targeting-x -needy"),
-        // A flag that is not for this runtime is false for those that depend on it.
+        // A flag that is not for this runtime is false for flags that depend on it.
         (
             Selection { runtime: Some(Runtime::Server), ..all },
             "+server +anywhere +app +page +survey-targeting-x +needy",
@@ -363,7 +363,7 @@ fn flags_are_found_by_key_and_by_continuity() {
     assert_eq!(flags.entries().len(), 3);
 }
 
-/// Every chain of 2,000 flags, whatever the direction, is one pass and no recursion.
+/// Every chain of 2,000 flags, in either direction, is one pass without recursion.
 #[test]
 fn long_chains_are_evaluated() {
     for reversed in [false, true] {

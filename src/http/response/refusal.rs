@@ -1,5 +1,6 @@
-//! Errors of capture v1: `{"error":"empty_batch","error_description":"request batch is empty",
-//! "error_uri":""}`. Which tag has which status, and which say when to come again.
+//! Error envelope of capture v1: `{"error":"empty_batch","error_description":"request batch is
+//! empty", "error_uri":""}`. Maps each tag to its status, and to a `Retry-After` where there is
+//! one.
 
 use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
@@ -13,7 +14,7 @@ use crate::wire::capture_v1::Refusal;
 struct Envelope<'a> {
     error: &'a str,
     error_description: &'a str,
-    /// A page about the error. There is none, and SDKs only ask for a text.
+    /// Address of a page about the error. There is none; SDKs only require a text.
     error_uri: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Problems as they are sent.
+//! Tests of problems in their serialized form.
 
 use std::io;
 
@@ -106,7 +106,7 @@ fn headers_say_what_to_do_next() {
 #[test]
 fn failures_inside_are_logged_and_not_told() {
     let error = io::Error::other("disk 7 is on fire");
-    for (kind, status, told) in [
+    for (kind, status, is_shown) in [
         (Kind::Internal, 500, false),
         (Kind::Unavailable, 503, false),
         (Kind::Overloaded, 503, false),
@@ -117,8 +117,8 @@ fn failures_inside_are_logged_and_not_told() {
     ] {
         let (found, body, response) = sent(Problem::of(kind, &error));
         assert_eq!(found, status, "{kind:?}");
-        assert_eq!(body.contains("on fire"), told, "{kind:?}");
-        assert_eq!(response.cause.is_some(), !told, "{kind:?}");
+        assert_eq!(body.contains("on fire"), is_shown, "{kind:?}");
+        assert_eq!(response.cause.is_some(), !is_shown, "{kind:?}");
     }
 }
 

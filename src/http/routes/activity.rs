@@ -1,4 +1,4 @@
-//! The activity log: of one object, of all objects of a kind, of the project.
+//! Activity log endpoints: entries of one object, of all objects of a kind, of the project.
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -19,20 +19,21 @@ use crate::metadata::activity::Entry;
 use crate::metadata::activity::Scope;
 use crate::metadata::snapshot::Snapshot;
 
-/// Entries of a page unless the request says otherwise; PostHog's number.
+/// Default number of entries of a page; PostHog's number.
 const LIMIT_DEFAULT: usize = 10;
 
-/// Entries of a page at most.
+/// Most entries of a page.
 const LIMIT_MAX: usize = 1000;
 
-/// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and the like: a page of what became
-/// of one object, or of all of the kind. Whatever else its row asks for, the key must grant the log.
+/// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and similar: a page of the changes
+/// of one object, or of all objects of the kind. The key must grant `activity_log:read` besides the
+/// scope of the row.
 pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
     let item = call.parameters.first().cloned();
     of_item(app, call, scope, item).await
 }
 
-/// The same for the object with the id `item`, which may stand otherwise in the path, or for all.
+/// The same for the object with the id `item`, where the path has another id, or for all objects.
 pub(super) async fn of_item(
     app: &App,
     call: Call<Principal>,
@@ -44,7 +45,7 @@ pub(super) async fn of_item(
     page(app, &app.metadata.snapshot(), &asked, &call).await
 }
 
-/// The log of one object, which the caller has found to exist, for a caller who may read it.
+/// Entries of one object, which the caller has found, for a user who may read it.
 async fn page(
     app: &App,
     snapshot: &Snapshot,
@@ -69,8 +70,8 @@ async fn page(
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `GET activity_log/`: everything that was changed in the project; `scope`, `scopes` (a list with
-/// commas), `item_id` and `user` (a uuid) select.
+/// `GET activity_log/`: all changes in the project, filtered by `scope`, `scopes` (a list with
+/// commas), `item_id` and `user` (a uuid).
 pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let request = &call.request;
     let snapshot = app.metadata.snapshot();
@@ -81,7 +82,7 @@ pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Pr
     let user = request.query("user");
     let user = user.map(|wanted| {
         let known = snapshot.users().find(|user| user.uuid.to_string() == *wanted);
-        // Nobody's entries are asked for by a user that is none.
+        // An unknown user has no entries.
         known.map_or(UserId(-1), |user| user.id)
     });
     let item = request.query("item_id").map(|item| item.into_owned());

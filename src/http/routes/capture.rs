@@ -1,5 +1,5 @@
-//! Events from SDKs: headers and body become a [`CaptureRequest`], which is accepted detached from
-//! the connection; the receipt becomes `{"status": 1}`.
+//! Capture v0: headers and body of a request become a [`CaptureRequest`], which is accepted
+//! detached from the connection. The receipt becomes `{"status": 1}`.
 
 use hyper::StatusCode;
 
@@ -15,21 +15,21 @@ use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 
-/// Which family the path is of.
+/// Family of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `/capture`, `/e`, `/track`: bodies may be wrapped in base64 once more.
     Legacy,
     /// `/batch`, `/i/v0/e`, `/i/v0/ai/batch`.
     Modern,
-    /// `/engage`: as legacy, and an event without a name is an `$identify`.
+    /// `/engage`: as legacy, and an event without a name becomes an `$identify`.
     Engage,
 }
 
 /// The body of a success. SDKs only need valid JSON.
 const ACCEPTED: &[u8] = br#"{"status":1}"#;
 
-/// Takes the events of `request`.
+/// Accepts the events of `request`.
 pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response, Problem> {
     let path = match kind {
         Kind::Legacy | Kind::Engage => PathKind::Legacy,
@@ -58,26 +58,26 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
     accepted.map_err(problem)?;
-    // Only for beacons: posthog-js takes any other success than 200 for a failure.
+    // Only for beacons: posthog-js treats any success other than 200 as a failure.
     if is_beacon {
         return Ok(Response::empty(StatusCode::NO_CONTENT));
     }
     Ok(Response::json_bytes(StatusCode::OK, ACCEPTED))
 }
 
-/// Some SDKs send counters or seconds in `_`; PostHog takes it for a time only from 2021 on.
+/// Some SDKs send counters or seconds in `_`; PostHog treats it as a time only from 2021 on.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "for Option::filter")]
 fn is_after_2020(millis: &i64) -> bool {
     const START_OF_2021: i64 = 1_609_459_200_000;
     *millis >= START_OF_2021
 }
 
-/// Whether the sender is a page that is being left, and will not read the answer.
+/// Whether the sender is a page that is being closed and does not read the response.
 pub(super) fn is_beacon(request: &Request) -> bool {
     request.query("beacon").as_deref() == Some("1")
 }
 
-/// What is wrong with a body of events, in the words of the API specification.
+/// The problem of a body of events, in the words of the API specification.
 pub(super) fn problem(error: IngestError) -> Problem {
     match &error {
         IngestError::Prepare(PrepareError::NoToken | PrepareError::UnknownToken) => {

@@ -1,5 +1,5 @@
-//! Events by capture v1: every event of a request has an answer of its own. The token and what the
-//! SDK is stand in headers, and are checked before the body is read.
+//! Capture v1: the response has a result for every event. The token and the SDK's name are in
+//! headers, and are checked before the body is read.
 
 use std::error::Error;
 
@@ -16,7 +16,7 @@ use crate::ingest::CaptureRequest;
 use crate::ingest::IngestError;
 use crate::ingest::capture_v1::BatchError;
 use crate::ingest::drops::Drop;
-use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::EventOutcome;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::prepare::Protocol;
 use crate::wire::capture_v1;
@@ -29,10 +29,10 @@ use crate::wire::encoding::hints::PathKind;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(capture_v1::REQUEST_ID);
 
-/// Why a request is refused, in v1's words and in the log's.
+/// Why a request is refused: the error of v1, and the cause for the log.
 struct Refused {
     refusal: Refusal,
-    /// For the log, where something inside went wrong.
+    /// The cause of an internal failure, for the log.
     error: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -42,7 +42,7 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// Takes the events of `request`. Whatever the answer is, it repeats the id of the request.
+/// Accepts the events of `request`. Every response repeats the id of the request.
 pub async fn capture_v1(app: &App, request: Request) -> Response {
     let request_id = request.headers.get(REQUEST_ID).cloned();
     let response = accept(app, request).await.unwrap_or_else(|Refused { refusal, error }| {
@@ -64,7 +64,7 @@ async fn accept(app: &App, request: Request) -> Result<Response, Refused> {
     if app.metadata.snapshot().project_by_token(&head.token).is_none() {
         return Err(Refusal::InvalidToken.into());
     }
-    // The query says nothing here, unlike in v0.
+    // Unlike in v0, the query has no hints.
     let hints = Hints::new("", None, header("content-encoding"), PathKind::Modern);
     let client_ip = Some(request.client_ip);
     let limit_bytes = app.config.http.body_max_bytes.as_u64().min(capture_v1::BODY_MAX_BYTES);
@@ -75,7 +75,7 @@ async fn accept(app: &App, request: Request) -> Result<Response, Refused> {
     let pipeline = app.pipeline.clone();
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let receipt = accepting.await.map_err(IngestError::from).flatten().map_err(refused)?;
-    let verdicts = receipt.fates.iter().map(|(uuid, fate)| (*uuid, verdict(*fate)));
+    let verdicts = receipt.outcomes.iter().map(|(uuid, outcome)| (*uuid, verdict(*outcome)));
     Ok(Response::json_bytes(StatusCode::OK, capture_v1::results(verdicts)))
 }
 
@@ -135,17 +135,17 @@ fn unprepared(error: &PrepareError) -> Refusal {
     }
 }
 
-fn verdict(fate: Fate) -> Verdict {
-    match fate {
-        Fate::Taken => Verdict::Ok(None),
-        Fate::TakenPersonless => Verdict::Ok(Some("person_processing_disabled")),
-        Fate::Dropped(reason) => Verdict::Drop(match reason {
+fn verdict(outcome: EventOutcome) -> Verdict {
+    match outcome {
+        EventOutcome::Taken => Verdict::Ok(None),
+        EventOutcome::TakenPersonless => Verdict::Ok(Some("person_processing_disabled")),
+        EventOutcome::Dropped(reason) => Verdict::Drop(match reason {
             Drop::MissingEvent => "missing_event_name",
             Drop::TooLarge => "event_too_big",
             Drop::NeverStored => "dropped_performance_event",
-            // PostHog says so only in its warnings, after an `ok`.
+            // PostHog reports this only as a warning, after an `ok`.
             Drop::PersonlessMerge => "invalid_event_when_process_person_profile_is_false",
-            // The rest have v1's names, or cannot be in a body of v1's shape.
+            // The others have v1's names, or cannot occur in a body of v1.
             other => other.name(),
         }),
     }

@@ -1,8 +1,8 @@
-//! Cohorts, managed: list, create, retrieve, change, members. What a rule may look like is decided by
-//! `metadata`, who is inside by `flags`.
+//! Cohort management: list, create, retrieve, change, members. `metadata` validates rules, `flags` evaluates
+//! membership.
 //!
-//! The size of a cohort with a rule is counted after each change, beside the request, and now and then
-//! (`maintenance`); the answer to a later request has it. A cohort is deleted by a change of `deleted`; DELETE is refused.
+//! The size of a cohort with a rule is counted after each change, in the background, and at intervals
+//! (`maintenance`); later responses contain it. A cohort is deleted by setting `deleted`; DELETE is refused.
 
 mod body;
 
@@ -38,8 +38,8 @@ use crate::query::cohorts;
 use crate::query::cohorts::membership;
 use crate::query::people::InCohort;
 
-/// `GET cohorts/`: those that are not deleted, newest first; `search` in their names, `type` as
-/// `static` or `dynamic`.
+/// `GET cohorts/`: cohorts that are not deleted, newest first. `search` filters by name, `type` by `static`
+/// or `dynamic`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -59,7 +59,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-/// `POST cohorts/`. A static one may bring its first members, as uuids of persons or as distinct ids.
+/// `POST cohorts/`. A static cohort may have initial members, as uuids of persons or as distinct ids.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -81,7 +81,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
-/// Stores a new cohort and begins to count it. What errors of the store mean is for the caller.
+/// Stores a new cohort and starts its count. The caller maps errors of the store.
 pub(super) async fn add(
     app: &App,
     (project, user): (ProjectId, UserId),
@@ -96,7 +96,7 @@ pub(super) async fn add(
     Ok(cohort)
 }
 
-/// `GET cohorts/:id/`, of a deleted one too.
+/// `GET cohorts/:id/`, also for a deleted cohort.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
@@ -165,7 +165,7 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
-/// `GET cohorts/:id/persons/`: the members, a page of them, found by a scan.
+/// `GET cohorts/:id/persons/`: one page of the members, found by a scan.
 pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let id = cohort_id(call.id())?;
@@ -195,13 +195,13 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, results)))
 }
 
-/// Whether persons are in the cohorts of now, as flags see it. Nobody is in one that is not there.
+/// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
 pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     let set = app.metadata.snapshot().cohort_set(project).cloned().unwrap_or_default();
     Box::new(cohorts::memberships(set, project, app.clock.now()))
 }
 
-/// A cohort as clients get it.
+/// The response with one cohort.
 pub(super) fn shown<'a>(
     cohort: &'a StoredCohort,
     snapshot: &'a Snapshot,
@@ -209,7 +209,7 @@ pub(super) fn shown<'a>(
     CohortBody::new(cohort, snapshot)
 }
 
-/// `GET cohorts/:id/activity/`; without an id of all cohorts.
+/// `GET cohorts/:id/activity/`; without an id, of all cohorts.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
         let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
@@ -218,7 +218,7 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_scope(app, call, Scope::Cohort).await
 }
 
-/// Counts the members of a cohort with a rule, beside the request.
+/// Counts the members of a cohort with a rule in the background.
 fn begin_count(app: &App, cohort: &StoredCohort) {
     let (project, id) = (cohort.project, cohort.id);
     if cohort.is_static || cohort.deleted {
@@ -232,8 +232,7 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
     });
 }
 
-/// The uuids of persons that a request names by uuid or distinct id. Those that are not there are
-/// left out.
+/// The uuids of the persons that a request names by uuid or distinct id. Unknown persons are ignored.
 async fn persons(
     app: &App,
     project: ProjectId,

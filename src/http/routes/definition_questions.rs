@@ -1,5 +1,5 @@
-//! What the queries of event definitions and of property definitions have in common: ids, truth values
-//! and lists of names.
+//! Query parameters shared by event definitions and property definitions: ids, booleans and lists of
+//! names.
 
 use uuid::Uuid;
 
@@ -8,12 +8,12 @@ use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 
-/// The id in a path. What is no uuid names nothing.
+/// The id in a path; 404 if it is not a uuid.
 pub(super) fn id(text: &str) -> Result<Uuid, Problem> {
     Uuid::try_parse(text).map_err(|_| Problem::not_found("Not found."))
 }
 
-/// A parameter that is true or false, in the words that Django takes. An empty one is absent.
+/// A boolean parameter in Django's notation. An empty one counts as absent.
 pub(super) fn boolean(request: &Request, name: &'static str) -> Result<Option<bool>, Problem> {
     let Some(text) = request.query(name) else { return Ok(None) };
     match text.to_lowercase().as_str() {
@@ -24,7 +24,7 @@ pub(super) fn boolean(request: &Request, name: &'static str) -> Result<Option<bo
     }
 }
 
-/// A parameter that is a list of names as JSON. An empty one is absent.
+/// A parameter with a JSON list of names. An empty one counts as absent.
 pub(super) fn names(request: &Request, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
     let Some(text) = request.query(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let names = json::read(text.as_bytes()).map(Some);

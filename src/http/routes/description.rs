@@ -1,5 +1,5 @@
-//! `/api/schema`: the description of all endpoints, `schemas/openapi.json`, under PostHog's path. It is
-//! for everyone, as there: it tells nothing of what is stored.
+//! `/api/schema`: the OpenAPI description of all endpoints, `schemas/openapi.json`, under PostHog's
+//! path. Public, as in PostHog: it contains no stored data.
 
 use hyper::StatusCode;
 
@@ -8,11 +8,11 @@ use crate::http::conditional::Tag;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// The description; what it says is compared with the tables of endpoints by `http/tests/described.rs`.
+/// The description; `http/tests/described.rs` compares it with the tables of endpoints.
 pub const OPENAPI: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi.json"));
 
-/// It changes with the program only.
+/// It changes only with the version of the program.
 const CACHE: &str = "public, max-age=300";
 
 /// Answers `/api/schema`.

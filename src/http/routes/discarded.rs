@@ -1,6 +1,6 @@
-//! What SDKs send besides events: session recordings, logs, metrics, traces. Weir keeps none of
-//! them; the paths exist so that no SDK repeats what it sent or fills a log with errors. A wrong key
-//! is refused all the same, so that nobody waits for data that never comes.
+//! Endpoints for data that Weir discards: session recordings, logs, metrics, traces. They exist so
+//! that SDKs do not retry or fill a log with errors. A wrong key is refused all the same, so that
+//! users do not wait for data that never arrives.
 
 use hyper::StatusCode;
 
@@ -15,7 +15,7 @@ use crate::wire::capture_v1::bearer;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 
-/// What was sent.
+/// Kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discarded {
     /// `/s`: session recordings.
@@ -43,10 +43,10 @@ impl Discarded {
 /// Largest body of recordings as sent (PostHog's limit).
 const RECORDINGS_MAX_BYTES: u64 = 25 << 20;
 
-/// Over quota: posthog-js sends no recordings for a minute, then asks again.
+/// Over quota: posthog-js sends no recordings for a minute, then tries again.
 const OVER_QUOTA: &[u8] = br#"{"status":1,"quota_limited":["recordings"]}"#;
 
-/// Checks whose data it is, and takes it.
+/// Checks the project token and discards the data.
 pub async fn discard(app: &App, what: Discarded, request: Request) -> Result<Response, Problem> {
     let answer = match what {
         Discarded::Recordings => recordings(app, request).await?,
@@ -56,7 +56,7 @@ pub async fn discard(app: &App, what: Discarded, request: Request) -> Result<Res
     Ok(answer)
 }
 
-/// The key stands in the body, among the recordings.
+/// The project token is in the body, among the recordings.
 async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
     let header = |name| request.headers.get(name).map(|value| value.as_bytes());
     let hints = Hints::new(
@@ -74,8 +74,8 @@ async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(Response::json_bytes(StatusCode::OK, OVER_QUOTA))
 }
 
-/// The key stands in `?token=` or, as exporters of OpenTelemetry send it, in `Authorization`. The
-/// body is not read: the exchange throws it away.
+/// The project token is in `?token=` or, as OpenTelemetry exporters send it, in `Authorization`. The
+/// body is not read here; the exchange discards it.
 fn telemetry(app: &App, request: &Request) -> Result<Response, Problem> {
     let metadata = app.metadata.snapshot();
     let in_query = request.query("token");

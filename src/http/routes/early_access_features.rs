@@ -1,5 +1,5 @@
-//! Early access features, managed: list, create, retrieve, change, delete. What a stage does to the flag
-//! of a feature is decided by `metadata`; what SDKs are shown of features is [`Summary`].
+//! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what
+//! a stage does to the flag of a feature; SDKs receive a [`Summary`].
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -27,7 +27,7 @@ use crate::metadata::early_access::Stage;
 use crate::metadata::flags::FlagId;
 use crate::metadata::snapshot::Snapshot;
 
-/// A feature as SDKs read it, and as flags show it.
+/// A feature as sent to SDKs and shown in flags.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary<'f> {
@@ -41,7 +41,7 @@ pub(super) struct Summary<'f> {
 }
 
 impl<'f> Summary<'f> {
-    /// What is shown of a feature whose flag has this key.
+    /// The summary of a feature whose flag has this key.
     pub(super) fn of(feature: &'f EarlyAccessFeature, flag_key: &'f str) -> Self {
         Self {
             id: feature.id,
@@ -68,7 +68,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-/// `POST early_access_feature/`, with `feature_flag_id` for a flag that is there.
+/// `POST early_access_feature/`, with `feature_flag_id` for an existing flag.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -105,7 +105,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&feature, &app.metadata.snapshot(), &asker)))
 }
 
-/// `DELETE early_access_feature/:id/`: nobody enrols in its flag any more, which stays.
+/// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id_of(&app.metadata.snapshot(), &call)?;
     let (metadata, project, by) =
@@ -115,7 +115,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// The feature that the path names. An unknown one is told before a bad body.
+/// The id of the feature in the path. 404 for an unknown feature precedes 400 for a bad body.
 fn id_of(snapshot: &Snapshot, call: &Call<Principal>) -> Result<Uuid, Problem> {
     let id = Uuid::try_parse(call.id()).ok();
     let features = snapshot.features(call.asker.project.id);
@@ -128,7 +128,7 @@ fn editor(asker: &Principal) -> FeatureEditor {
     FeatureEditor { user: asker.user.id, may_write_flags }
 }
 
-/// Reads a change, or all of a feature.
+/// Reads a change, or a complete feature.
 fn patch(fields: &mut Fields, is_whole: bool) -> Result<FeaturePatch, Problem> {
     if is_whole {
         fields.require("name")?;
@@ -155,7 +155,7 @@ fn stage(given: &Value) -> Result<Stage, Problem> {
     })
 }
 
-/// A feature as its managers get it; `asker` is one.
+/// A feature as sent to clients of the management API; `asker` is one.
 fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) -> Value {
     let flags = snapshot.flags(feature.project).iter();
     let flag = flags.into_iter().find(|flag| flag.id == feature.flag);

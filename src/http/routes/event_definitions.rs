@@ -1,4 +1,4 @@
-//! Event definitions: listed, made, retrieved, edited, forgotten. Most come into being by events.
+//! Event definitions: list, create, retrieve, edit, delete. Most are created by events.
 
 mod body;
 pub mod bulk;
@@ -27,19 +27,19 @@ use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
-use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
 
 /// `GET event_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let (choice, page) = (Choice::read(&request, app.clock.now())?, Page::of(&request));
-    // Definitions follow the log as persons do.
+    // Definitions are derived from the log, like persons.
     app.engine.wait().await.map_err(query::problem)?;
     let project = asker.project.id;
     let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
-    let notes = app.metadata.definition_notes(project).await.map_err(problem)?;
-    // Thousands of names to look into and to sort: too much for a thread of sockets.
+    let notes = app.metadata.annotations(project).await.map_err(problem)?;
+    // Filters and sorts thousands of names: too slow for an async thread.
     let chosen = app.cpu.run(move || choice.choose(definitions, notes)).await;
     let mut chosen = chosen.map_err(|error| Problem::of(error.kind(), &error))?;
     let count = chosen.len();
@@ -49,14 +49,14 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
-/// `POST event_definitions/`: one of events that are still to come. `created_at` is the time of the
-/// request, and `last_seen_at` null until such an event arrives, whatever the body says.
+/// `POST event_definitions/`: a definition for future events. `created_at` is the time of the request,
+/// and `last_seen_at` is null until such an event arrives, whatever the body contains.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let fields = Fields::read(request).await?;
     fields.require("name")?;
     let patch = patch(fields)?;
-    // An event that was acknowledged before has made one.
+    // An event acknowledged before this request has created its definition.
     app.engine.wait().await.map_err(query::problem)?;
     let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_definition(project, patch, by).await };
@@ -75,7 +75,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `GET event_definitions/by_name/?name=`: the name exactly.
+/// `GET event_definitions/by_name/?name=`: exact match of the name.
 pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Some(name) = call.request.query("name").filter(|name| !name.is_empty()) else {
         return Err(refused("name", "required", "This field is required."));
@@ -87,14 +87,14 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `PATCH event_definitions/:id/`, and `PUT`, which requires no more: a field that is absent stays
-/// as it was.
+/// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
+/// value.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     let Call { asker, request, .. } = call;
     app.engine.wait().await.map_err(query::problem)?;
     let (metadata, project) = (app.metadata.clone(), asker.project.id);
-    // An unknown definition is told before a bad body.
+    // 404 for an unknown definition precedes 400 for a bad body.
     metadata.definition(project, id).await.map_err(problem)?;
     let patch = patch(Fields::read(request).await?)?;
     let by = asker.user.id;
@@ -104,7 +104,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `DELETE event_definitions/:id/`. It comes back when such an event arrives.
+/// `DELETE event_definitions/:id/`. The definition returns when such an event arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
     app.engine.wait().await.map_err(query::problem)?;
@@ -114,8 +114,8 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: what people did to
-/// definitions, also to one that is gone.
+/// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: changes of definitions by
+/// users, also of a deleted one.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let item = match call.parameters.is_empty() {
         true => None,
@@ -124,21 +124,21 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_item(app, call, Scope::EventDefinition, item).await
 }
 
-/// `GET event_definitions/:id/metrics/`: how many questions named the event in the last 30 days, today
-/// included; see [`usage`](crate::query::usage).
+/// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
+/// today included; see [`usage`](crate::query::usage).
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
     app.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
-    // What was asked just before counts.
+    // Includes the queries just before this request.
     let engine = app.engine.clone();
     store::write(app, "write-usage", async move { engine.write_usage().await }).await?;
     let count = app.metadata.event_usage(id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": count})))
 }
 
-/// `GET event_definitions/primary_properties/`: the property that is shown beside the events of each
-/// name that has one, or of those of `names`, which may come several times.
+/// `GET event_definitions/primary_properties/`: the property that is displayed with the events of a
+/// name, for all names that have one, or for `names`, which may be repeated.
 pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let wanted: HashSet<String> = choice::names_wanted(&call.request);
     app.engine.wait().await.map_err(query::problem)?;
@@ -148,7 +148,7 @@ pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Resp
     Ok(Response::json(StatusCode::OK, &json!({"primary_properties": found})))
 }
 
-/// Reads a change. The first field that is wrong is the error.
+/// Reads a change. The first invalid field is the error.
 fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
     Ok(DefinitionPatch {
         name: fields.text("name")?,

@@ -1,4 +1,4 @@
-//! Single events: the newest, one by its id, values of a property. A live view asks for the first
+//! Single events: the newest, one by its id, values of a property. A live view polls the newest
 //! every few seconds.
 
 use std::borrow::Cow;
@@ -38,21 +38,21 @@ use crate::query::latest::EventsQuestion;
 use crate::query::latest::ValuesQuestion;
 use crate::query::latest::is_metadata;
 
-/// How far back values of properties are looked for (PostHog's figure), from the start of the day.
+/// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
 
-/// Values that are told.
+/// Most values in a response.
 const VALUES_MAX: usize = 20;
 
-/// Properties of the person that are told with an event (PostHog's choice).
+/// Properties of the person that are returned with an event (PostHog's choice).
 const PERSON_KEYS: [&str; 3] = ["email", "name", "username"];
 
-/// An event as clients get it.
+/// An event as sent to clients.
 #[derive(Debug, Serialize)]
 struct EventBody {
     id: String,
     distinct_id: String,
-    /// As the sender wrote it.
+    /// Unchanged JSON of the sender.
     properties: Box<RawValue>,
     event: String,
     timestamp: String,
@@ -60,7 +60,7 @@ struct EventBody {
     elements_chain: String,
 }
 
-/// What is told of the person of an event.
+/// The person of an event, as sent to clients.
 #[derive(Clone, Debug, Serialize)]
 struct PersonPart {
     uuid: String,
@@ -69,14 +69,14 @@ struct PersonPart {
     properties: Map<String, Value>,
 }
 
-/// A list of events. There is no count: it would take longer than everything else.
+/// A list of events. It has no count, which would take longer than everything else.
 #[derive(Debug, Serialize)]
 struct EventsBody {
     next: Option<String>,
     results: Vec<EventBody>,
 }
 
-/// Chosen columns of events.
+/// Selected columns of events.
 #[derive(Debug, Serialize)]
 struct TableBody {
     columns: Vec<String>,
@@ -126,8 +126,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `GET events/values/`: values that a property had in the last days, for someone who writes a
-/// filter. The names of events are the values of `custom_event`.
+/// `GET events/values/`: values that a property had in the last days, for the editor of a filter.
+/// The names of events are the values of `custom_event`.
 pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (project, request) = (call.asker.project.id, &call.request);
     let text = |name: &str| request.query(name).unwrap_or_default().into_owned();
@@ -147,12 +147,12 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
             app.engine.event_values(project, question).await.map_err(query::problem)?
         }
     };
-    let told = told(found, &part);
-    Ok(csv::render(StatusCode::OK, call.rendering, &told))
+    let top_values = top_values(found, &part);
+    Ok(csv::render(StatusCode::OK, call.rendering, &top_values))
 }
 
-/// The most frequent values; if a part of them was given, the shortest.
-fn told(found: Vec<String>, part: &str) -> Vec<ValueBody> {
+/// The most frequent values; if `part` is given, the shortest that contain it.
+fn top_values(found: Vec<String>, part: &str) -> Vec<ValueBody> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for value in found.into_iter().filter(|value| !value.is_empty() && value != "null") {
         *counts.entry(value).or_insert(0) += 1;
@@ -167,7 +167,7 @@ fn told(found: Vec<String>, part: &str) -> Vec<ValueBody> {
     values.into_iter().map(|(name, _)| ValueBody { name }).collect()
 }
 
-/// Names of events that the product does not define.
+/// Names of events that are not built in.
 async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<String>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
     let definitions = app.metadata.all_definitions(project).await;
@@ -177,7 +177,7 @@ async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<St
     Ok(names.filter(|name| !name.starts_with('$') && name.to_lowercase().contains(&part)).collect())
 }
 
-/// What the query of a request asks for; `None` if nothing can answer it.
+/// The query of a request; `None` if no event can match.
 async fn question(
     app: &App,
     project: ProjectId,
@@ -211,7 +211,7 @@ async fn question(
                 let person = app.identities.person_by_number(project, number).map_err(failed)?;
                 person.map(|person| person.uuid)
             }
-            // Somebody who was merged away is somebody else now.
+            // A person that was merged away is now another person.
             (_, Ok(uuid)) => {
                 Some(app.identities.overrides().resolve(project, uuid).map_err(failed)?)
             }
@@ -225,7 +225,7 @@ async fn question(
     Ok(Some(question))
 }
 
-/// Filters on events, on their persons and the cohorts of those, and on their groups.
+/// Filters on events, on their persons, on the cohorts of these, and on their groups.
 fn properties(text: &str) -> Result<Tree, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
@@ -253,7 +253,7 @@ fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
     fields::refused(name, "invalid_input", detail)
 }
 
-/// The columns that `select` names, as a JSON array.
+/// The columns in `select`, a JSON array.
 fn columns(request: &Request) -> Result<Option<Vec<String>>, Problem> {
     let Some(text) = request.query("select").filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -300,7 +300,7 @@ fn cells(row: &EventRow, columns: &[String]) -> Vec<Value> {
     columns.iter().map(|name| cell(name)).collect()
 }
 
-/// Events with what is told of their persons.
+/// Events with their persons.
 async fn bodies(
     app: &App,
     project: ProjectId,

@@ -1,7 +1,7 @@
-//! Feature flags, managed: list, create, retrieve, change. What a flag may look like is decided by
-//! `metadata`, what it answers for a person by `flags`; neither is here.
+//! Feature flag management: list, create, retrieve, change. `metadata` validates flags, `flags` evaluates
+//! them; neither is done here.
 //!
-//! A flag is deleted by a change of `deleted`, and that is how it is restored. DELETE is refused.
+//! A flag is deleted, and restored, by setting `deleted`. DELETE is refused.
 
 pub mod across;
 pub mod actions;
@@ -44,7 +44,7 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 
-/// The methods of one flag that are not refused.
+/// Allowed methods of one flag.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
 /// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
@@ -74,29 +74,28 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(shown(app, StatusCode::CREATED, (&flag, &asker), &Calls::none(app)))
 }
 
-/// `GET feature_flags/:id/`, of a deleted flag too: that is how one is looked at before it is
-/// restored.
+/// `GET feature_flags/:id/`, also for a deleted flag, so that it can be viewed before it is restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let calls = Calls::of_flag(app, flag.id).await?;
     Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
-/// `PATCH feature_flags/:id/`, and `PUT`, which differs in what it requires: like PostHog it leaves
-/// a field that is absent as it was.
+/// `PATCH feature_flags/:id/`, and `PUT`, which requires more fields: as in PostHog, an absent field keeps
+/// its value.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    // An unknown flag is told before a bad body.
+    // 404 for an unknown flag precedes 400 for a bad body.
     let id = find(app, call.asker.project.id, call.id()).await?.id;
     let Call { asker, request, .. } = call;
     let required = if request.method == Method::PUT { Required::Key } else { Required::Nothing };
     let patch = body::flag_patch(Fields::read(request).await?, required)?;
-    // Before the change, so that nothing fails after it.
+    // Before the change, so that nothing can fail after it.
     let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
     Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
-/// A flag inside another object.
+/// A flag embedded in another object.
 pub(super) fn minimal(flag: &StoredFlag) -> Value {
     json!({
         "id": flag.id.0,
@@ -111,7 +110,7 @@ pub(super) fn minimal(flag: &StoredFlag) -> Value {
     })
 }
 
-/// The answer that is one flag.
+/// The response with one flag.
 fn shown(
     app: &App,
     status: StatusCode,
@@ -134,10 +133,10 @@ async fn change(
     Ok(store::write(app, "update-flag", write).await?.after)
 }
 
-/// `GET feature_flags/:id/activity/`; without an id of all flags.
+/// `GET feature_flags/:id/activity/`; without an id, of all flags.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
-        // Without a body, unlike other answers of its kind.
+        // Without a body, unlike other 404 responses.
         let gone = || Response::empty(StatusCode::NOT_FOUND);
         let Ok(id) = call.id().parse().map(FlagId) else { return Ok(gone()) };
         match app.metadata.flag(call.asker.project.id, id).await {
@@ -154,7 +153,7 @@ pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(hyper::header::ALLOW, ALLOW))
 }
 
-/// The flag that the path names first, of a project, deleted or not.
+/// The flag of the first id in the path, in a project, deleted or not.
 async fn find(app: &App, project: ProjectId, id: &str) -> Result<Arc<StoredFlag>, Problem> {
     app.metadata.flag(project, flag_id(id)?).await.map_err(problem)
 }
@@ -169,7 +168,7 @@ mod tests {
     use crate::http::response::Response;
     use crate::metadata::flags::FlagId;
 
-    /// "`:id` is an integer" (the API specification); the paths of endpoints that are not there end here too.
+    /// "`:id` is an integer" (the API specification); unknown sub-paths end here too.
     #[test]
     fn ids_are_integers() {
         assert_eq!(flag_id("7").unwrap(), FlagId(7));

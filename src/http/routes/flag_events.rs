@@ -1,9 +1,9 @@
-//! A stream of server-sent events that tells when the flags of a project changed. It says only that:
-//! who wants to know more asks again, with the tag that the event has.
+//! Server-sent events about changes of a project's flags. An event has no data but a tag; clients
+//! fetch the flags again with that tag.
 //!
-//! A stream lasts for an hour and takes a connection, and everybody has the token for it. So streams
-//! may take a part of the connections only, and those of one client address a part of that
-//! ([`Subscribers`]).
+//! A stream lasts for one hour and occupies a connection, and everybody has the public token.
+//! Therefore streams may use only a part of the connections, and those of one client address a part
+//! of that ([`Subscribers`]).
 
 use std::net::IpAddr;
 use std::net::Ipv6Addr;
@@ -33,21 +33,21 @@ use crate::metadata::Metadata;
 use crate::metadata::snapshot::Revision;
 use crate::tasks::Shutdown;
 
-/// Time after which a comment keeps the connection from looking dead.
+/// Interval of comments that keep the connection from looking dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Longest life of a stream; clients connect again. Bounds what a client that went away costs.
+/// Longest life of a stream; clients reconnect. Bounds the cost of a client that has disappeared.
 const LIFE_MAX: Duration = Duration::from_hours(1);
 
-/// Streams may have this part of `connections-max`, and one address this part of them.
+/// Streams may use this fraction of `connections-max`, and one address this fraction of that.
 const PART_OF_CONNECTIONS: u32 = 4;
 const PART_OF_ADDRESS: u32 = 8;
 
-/// Seconds after which a client that was refused may try again. A stream ends by itself after an
-/// hour, and clients ask for flags without one meanwhile.
+/// `Retry-After` of a refused client in seconds. A stream ends after an hour at the latest, and
+/// clients poll flags meanwhile.
 const RETRY_AFTER_SECONDS: u64 = 60;
 
-/// Bits of an IPv6 address that one customer of a network has to himself at least.
+/// Prefix length of the smallest IPv6 network that one customer has.
 const IPV6_NETWORK_BITS: u32 = 64;
 
 /// The open streams, by client address.
@@ -64,7 +64,7 @@ struct Open {
     by_address: HashMap<IpAddr, u32>,
 }
 
-/// One open stream; counts itself out when dropped.
+/// One open stream; decrements the count when dropped.
 #[derive(Debug)]
 struct Place {
     open: Arc<Mutex<Open>>,
@@ -72,14 +72,14 @@ struct Place {
 }
 
 impl Subscribers {
-    /// No stream yet, of a server that has so many connections.
+    /// No streams yet; the limits follow from `connections_max`.
     pub fn new(connections_max: u32) -> Self {
         let all_max = (connections_max / PART_OF_CONNECTIONS).max(1);
         let address_max = (all_max / PART_OF_ADDRESS).max(1);
         Self { open: Arc::default(), all_max, address_max }
     }
 
-    /// Counts a stream of a client in.
+    /// Counts a stream of a client, or refuses it.
     fn place(&self, client: IpAddr) -> Result<Place, Problem> {
         let address = network(client);
         let mut open = self.open.lock();
@@ -113,7 +113,7 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address.
+/// The address for which streams are counted.
 fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
@@ -137,7 +137,7 @@ struct Subscriber {
     _place: Place,
 }
 
-/// `GET /flags/events?token=`: the project by its public token, as in `X-API-Key` too.
+/// `GET /flags/events?token=`: the project by its public token, which may also be in `X-API-Key`.
 pub fn events(
     app: &App,
     subscribers: &Subscribers,
@@ -169,7 +169,7 @@ pub fn events(
 }
 
 impl Subscriber {
-    /// The next piece of the stream; `None` at its end.
+    /// The next event or comment of the stream; `None` at its end.
     async fn next(&mut self) -> Option<String> {
         if !self.is_greeted {
             self.is_greeted = true;
@@ -194,7 +194,7 @@ impl Subscriber {
         }
     }
 
-    /// The event, if the project's flags are among what changed.
+    /// The event, if the project's flags have changed.
     fn event(&mut self) -> Option<String> {
         let snapshot = self.metadata.snapshot();
         let revision = snapshot.revision(self.project)?;

@@ -1,5 +1,5 @@
-//! What all flags of a project share: the version of property matching, how much SDKs say of calls, the
-//! project's secret key.
+//! Settings of all flags of a project: version of property matching, `minimal_flag_called_events`, and
+//! the project's secret key.
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(settings(app, call.asker.project.id))
 }
 
-/// `PATCH feature_flags/settings/`, by who may change every flag.
+/// `PATCH feature_flags/settings/`, for users who may change every flag.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (project, user) = (call.asker.project.id, call.asker.user.id);
     let mut fields = Fields::read(call.request).await?;
@@ -63,7 +63,7 @@ fn settings(app: &App, project: ProjectId) -> Response {
     Response::json(StatusCode::OK, &body)
 }
 
-/// `POST rotate_secret_token/`: another secret key, told once. The one of before ends.
+/// `POST rotate_secret_token/`: returns a new secret key, only here, and revokes the previous one.
 pub async fn rotate_secret(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require_level(&call.asker.key, Level::Admin)?;
     let (metadata, project, user) =

@@ -1,5 +1,6 @@
 //! Flag evaluation for SDKs: `/flags` and `/decide`. The subject comes from the request and from
-//! one look-up in the identity store; the flags from the metadata snapshot. No plan, no lock.
+//! one look-up in the identity store, the flags from the metadata snapshot. No query plan, no
+//! lock.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,6 +17,8 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::evaluation::EvaluationContext;
+use crate::evaluation::EvaluationRequest;
 use crate::event::id::ProjectId;
 use crate::flags::definition::Runtime;
 use crate::flags::evaluate::Cohorts;
@@ -24,9 +27,6 @@ use crate::flags::set::Answers;
 use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::flags::subject::Subject;
-use crate::http::knowledge;
-use crate::http::knowledge::Knowledge;
-use crate::http::knowledge::Question;
 use crate::http::request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -45,8 +45,8 @@ use crate::wire::flags::runtime;
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;
 
-/// `GET /flags` and `GET /decide`: the configuration, and no flags, since nobody is asked about.
-/// With a token in the query it is that of the project. PostHog answers so for probes.
+/// `GET /flags` and `GET /decide`: the configuration without flags, because there is no subject.
+/// With a token in the query it is the project's configuration. PostHog answers probes like this.
 pub fn without_subject(app: &App, request: &request::Request) -> Result<Response, Problem> {
     let query = Query { with_config: true, ..query(request) };
     let metadata = app.metadata.snapshot();
@@ -73,7 +73,7 @@ fn query(request: &request::Request) -> Query {
     Query::parse(endpoint, request.query_string())
 }
 
-/// The id in the answer, a uuid: the client's if it sent one.
+/// Request id of the response, a uuid: the client's if it sent one.
 fn response_id(request: &request::Request) -> String {
     match Uuid::try_parse(request.request_id.as_str()) {
         Ok(id) => id.to_string(),
@@ -112,7 +112,8 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
     Ok(Response::json_bytes(StatusCode::OK, encoded))
 }
 
-/// Adds where the client is to what the request says of the person, whose own word counts.
+/// Adds the location of the client to the person properties of the request; those that it has
+/// take precedence.
 fn add_place(app: &App, client: IpAddr, asked: &mut Request) {
     let places = app.places.as_ref().filter(|_| !asked.geoip_disable && !asked.disable_flags);
     let Some(place) = places.and_then(|places| places.place(client)) else { return };
@@ -130,7 +131,7 @@ fn refused(error: RequestError) -> Problem {
     }
 }
 
-/// One request being answered.
+/// A request while it is answered.
 struct Answering {
     metadata: Arc<Snapshot>,
     query: Query,
@@ -147,16 +148,16 @@ impl Answering {
             None => self.response().encode(std::iter::empty()),
             Some(nanos) => {
                 let question = self.question();
-                let known = Knowledge::look_up(app, &self.metadata, &question).await?;
-                // A trace goes over each condition again.
+                let known = app.evaluator.load(&self.metadata, &question).await?;
+                // A trace evaluates each condition again.
                 let nanos = if self.query.detailed { nanos.saturating_mul(10) } else { nanos };
-                knowledge::evaluate(app, nanos, move || self.evaluate(&known)).await?
+                app.evaluator.run(nanos, move || self.evaluate(&known)).await?
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))
     }
 
-    /// The answer without flags.
+    /// The response without flags.
     fn response(&self) -> response::Response<'_> {
         response::Response {
             query: &self.query,
@@ -168,14 +169,14 @@ impl Answering {
         }
     }
 
-    fn evaluate(&self, known: &Knowledge) -> Result<Vec<u8>, serde_json::Error> {
+    fn evaluate(&self, known: &EvaluationContext) -> Result<Vec<u8>, serde_json::Error> {
         let mut response = self.response();
         let Some(flags) = self.metadata.flag_set(self.project) else {
             return response.encode(std::iter::empty());
         };
         let question = self.question();
         let (answers, traces) =
-            known.ask(&self.metadata, &question, self.now, |subject, cohorts| {
+            known.evaluate(&self.metadata, &question, self.now, |subject, cohorts| {
                 let answers = flags.evaluate(subject, &self.selection(), cohorts);
                 let traces = self.traces(flags, &answers, (subject, cohorts));
                 (answers, traces)
@@ -187,8 +188,8 @@ impl Answering {
             .encode(records.map(|(answer, conditions)| FlagRecord { conditions, ..record(answer) }))
     }
 
-    fn question(&self) -> Question<'_> {
-        Question {
+    fn question(&self) -> EvaluationRequest<'_> {
+        EvaluationRequest {
             project: self.project,
             distinct_id: &self.asked.distinct_id,
             anon_distinct_id: self.asked.anon_distinct_id.as_deref(),
@@ -200,7 +201,7 @@ impl Answering {
         }
     }
 
-    /// The steps of every answer, in their order; none unless they are asked for.
+    /// The evaluation steps of every flag, in their order; empty unless requested.
     fn traces(
         &self,
         flags: &FlagSet,

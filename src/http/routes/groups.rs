@@ -1,5 +1,5 @@
-//! Groups, such as companies: listed by type, found by key, and what is known of their properties.
-//! Most come into being by events.
+//! Groups, such as companies: list by type, find by key, properties and their values. Most are
+//! created by events.
 
 pub mod changes;
 
@@ -30,10 +30,10 @@ use crate::metadata::activity::Scope;
 use crate::query::groups::Counts;
 use crate::query::people::Part;
 
-/// Values of a property that are told.
+/// Most values in a response.
 const VALUES_MAX: usize = 20;
 
-/// A group as clients get it.
+/// A group as sent to clients.
 #[derive(Debug, Serialize)]
 struct GroupBody {
     group_type_index: u8,
@@ -42,17 +42,17 @@ struct GroupBody {
     created_at: String,
 }
 
-/// A type of groups as clients get it.
+/// A group type as sent to clients.
 #[derive(Debug, Serialize)]
 struct TypeBody {
     group_type: String,
     group_type_index: usize,
-    /// Null if nobody named them otherwise.
+    /// Null unless a user has set it.
     name_singular: Option<String>,
     name_plural: Option<String>,
 }
 
-/// A name or a value, and how many groups have it.
+/// A name or a value, with the number of groups that have it.
 #[derive(Debug, Serialize)]
 struct CountBody {
     name: String,
@@ -84,13 +84,13 @@ pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, group)))
 }
 
-/// `GET groups/activity/?group_type_index=&group_key=`: what operators did to a group.
+/// `GET groups/activity/?group_type_index=&group_key=`: changes of a group by operators.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (index, key, _) = find_one(app, call.asker.project.id, &call.request).await?;
     activity::of_item(app, call, Scope::Group, Some(group_item(index, &key))).await
 }
 
-/// The group that the query names, as of every event acknowledged so far.
+/// The group in the query, as of every event acknowledged so far.
 async fn find_one(
     app: &App,
     project: ProjectId,
@@ -102,7 +102,7 @@ async fn find_one(
     Ok((index, key, group))
 }
 
-/// The index of the type and the key of a group that the query has.
+/// The type index and the key of the group in the query.
 fn named(request: &Request) -> Result<(u8, String), Problem> {
     let index = type_index(request)?;
     let key = request.query("group_key").filter(|key| !key.is_empty());
@@ -147,8 +147,8 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &values))
 }
 
-/// `GET groups_types/`, in the order of their indexes: those that any event named in `$groups` or
-/// described by `$groupidentify`.
+/// `GET groups_types/`, in the order of their indexes: the types that an event has named in
+/// `$groups` or in `$groupidentify`.
 pub async fn types(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     types_of(app, call.asker.project.id).await
 }
@@ -170,7 +170,7 @@ async fn types_of(app: &App, project: ProjectId) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &bodies))
 }
 
-/// The type that the query names.
+/// The type index in the query.
 fn type_index(request: &Request) -> Result<u8, Problem> {
     let Some(text) = request.query("group_type_index").filter(|text| !text.is_empty()) else {
         return Err(missing("group_type_index"));
@@ -186,7 +186,7 @@ fn missing(name: &'static str) -> Problem {
     Problem::new(Kind::Invalid, "required", detail).with_attr(Attr::Name(name.into()))
 }
 
-/// The most frequent first; those of the same number by name.
+/// Ordered by count, the largest first; equal counts by name.
 fn ranked(counts: Counts) -> Vec<CountBody> {
     let mut bodies: Vec<_> =
         counts.into_iter().map(|(name, count)| CountBody { name, count }).collect();

@@ -1,4 +1,4 @@
-//! What proxies, orchestrators and Prometheus ask: alive, ready, metrics.
+//! Health probes and metrics, for proxies, orchestrators and Prometheus.
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -9,13 +9,14 @@ use crate::http::response::Response;
 use crate::ingest::IngestError;
 use crate::telemetry::metrics::Metrics;
 
-/// `/_liveness`: the process answers. Says nothing of disks: a restart would not mend them.
+/// `/_liveness`: the process responds. Does not check disks: a restart would not repair them.
 pub fn liveness() -> Response {
     Response::text(StatusCode::OK, "alive")
 }
 
-/// `/_readiness`: 200 if events are taken; else 503 with the reason, and the load balancer turns
-/// elsewhere. A replay of the log is no reason: events are taken meanwhile.
+/// `/_readiness`: 200 if events are accepted; else 503 with the reason, and the load balancer
+/// uses another server. A replay of the log is not a reason, because events are accepted
+/// meanwhile.
 pub fn readiness(taking: Result<(), IngestError>) -> Response {
     match taking {
         Ok(()) => Response::text(StatusCode::OK, "ready"),

@@ -1,4 +1,4 @@
-//! Ingestion warnings in the shape that PostHog's own page reads: one summary a kind.
+//! Ingestion warnings in the format of PostHog's user interface: one summary per kind.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::metadata::warnings::DayOfWarnings;
 
-/// Samples in the answer for one kind.
+/// Most samples of one kind in a response.
 const SAMPLES_MAX: usize = 50;
 
 /// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
-/// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the kind that was seen
-/// last first. Counts are of all that is kept; samples are a few of each day.
+/// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the most recent kind
+/// first. Counts cover all stored warnings; samples are a few of each day.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let days = app.metadata.warnings(call.asker.project.id).await;
     let days = days.map_err(|error| Problem::of(error.kind(), &error))?;
@@ -33,7 +33,7 @@ struct Summary {
     last_seen_at: UnixMicros,
 }
 
-/// `days` are those of one project, the last first.
+/// `days` belong to one project, the most recent first.
 fn summaries(days: Vec<DayOfWarnings>) -> Vec<Value> {
     let mut kinds: BTreeMap<String, Summary> = BTreeMap::new();
     for day in days {
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The shape is that of PostHog's `ingestion_warnings` endpoint.
+    /// The format of PostHog's `ingestion_warnings` endpoint.
     #[test]
     fn kinds_are_summed_up() {
         let days = vec![day("b", NOW + 1, 2), day("a", NOW, 3), day("a", NOW - DAY, 4)];

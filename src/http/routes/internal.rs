@@ -1,5 +1,5 @@
-//! What commands of the same user ask the server that runs on a data directory. They prove by the secret in
-//! the lock file, which only that user can read, that they may read the directory.
+//! Internal endpoints, for commands of the same user that find a running server on their data directory.
+//! The secret in the lock file, which only that user can read, proves their access to the directory.
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -11,19 +11,19 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
 
-/// What a command asks for.
+/// The internal endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Internal {
     /// `/_internal/query`: SQL, for `weir query`.
     Query,
-    /// `/_internal/flush`: everything into files, for `weir flush`.
+    /// `/_internal/flush`: flushes all events to files, for `weir flush`.
     Flush,
-    /// `/_internal/overview`: what is there, for `weir inspect`.
+    /// `/_internal/overview`: contents of the data directory, for `weir inspect`.
     Overview,
 }
 
 impl Internal {
-    /// What this path asks for; it may end in a slash. All are asked by POST.
+    /// The endpoint of this path, with or without a slash at the end. All take POST.
     pub fn find(path: &str) -> Option<Self> {
         match path.strip_suffix('/').unwrap_or(path).strip_prefix("/_internal/")? {
             "query" => Some(Self::Query),
@@ -43,11 +43,11 @@ impl Internal {
     }
 }
 
-/// Answers a command that has the secret.
+/// Answers a command that sends the secret.
 ///
 /// # Errors
 ///
-/// 401 without the secret; else as of what is asked for.
+/// 401 without the secret; else the errors of the endpoint.
 pub async fn internal(
     app: &App,
     secret: &str,
@@ -69,7 +69,7 @@ pub async fn internal(
     }
 }
 
-/// Compares without telling by the time it takes where the difference is.
+/// Constant-time comparison.
 fn is_same(given: &[u8], secret: &[u8]) -> bool {
     let differing = given.iter().zip(secret).fold(0, |acc, (a, b)| acc | (a ^ b));
     given.len() == secret.len() && differing == 0

@@ -1,5 +1,5 @@
-//! `/`: what this server is and where to go. HTML for a browser, JSON for whoever asks for it, and for all
-//! others the one word by which proxies of the SDKs know a capture server. Nothing secret: anybody may ask.
+//! `/`: landing page. HTML for browsers, JSON for clients that accept it, and for all others the one word
+//! by which proxies of the SDKs recognize a capture server. Contains no secrets: it is public.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ use crate::http::response::Response;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The sections of the README, where all else stands.
+/// Sections of the README that the page links to.
 const SECTIONS: [&str; 7] = [
     "Start",
     "Try",
@@ -32,7 +32,7 @@ const SECTIONS: [&str; 7] = [
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:2em auto;padding:0 1em}\
                      pre{overflow:auto;padding:1em;background:#8882}";
 
-/// What `Accept` asks for.
+/// Format of the response, by `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Html,
@@ -40,13 +40,13 @@ enum Form {
     Word,
 }
 
-/// The answer as JSON.
+/// The JSON response.
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     name: &'static str,
     version: &'static str,
     ready: bool,
-    /// Why not.
+    /// Reason if the server is not ready.
     reason: Option<&'a str>,
     schema: &'static str,
 }
@@ -58,7 +58,7 @@ pub fn landing(app: &App, request: &Request) -> Response {
     answer(form(request.header("accept").unwrap_or_default()), unready.as_deref(), &base)
 }
 
-/// The form that comes first in `accept`; weights are not looked at.
+/// The first supported format in `accept`; weights are ignored.
 fn form(accept: &str) -> Form {
     let media_types =
         accept.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
@@ -87,7 +87,7 @@ fn answer(form: Form, unready: Option<&str>, base: &str) -> Response {
         .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
 }
 
-/// A page that loads nothing: no script, and of styles only its own.
+/// A page that loads nothing: no script, and only inline styles.
 fn html(unready: Option<&str>, base: &str) -> Response {
     let content_type = HeaderValue::from_static("text/html; charset=utf-8");
     let style = STANDARD.encode(Sha256::digest(STYLE));
@@ -141,7 +141,7 @@ fn page(unready: Option<&str>, base: &str) -> String {
     )
 }
 
-/// `text` as text of HTML, also in quotes.
+/// `text` escaped for HTML, including attribute values.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

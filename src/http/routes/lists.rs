@@ -1,5 +1,5 @@
-//! What browser and mobile SDKs ask for besides flags: surveys, web experiments, product tours,
-//! early access features. This server has none of the first three and says so.
+//! Lists for browser and mobile SDKs: surveys, web experiments, product tours, early access features.
+//! The first three are always empty.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -17,10 +17,10 @@ use crate::http::routes::early_access_features::Summary;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
-/// The stage that is meant if none is asked for; also that of flags that no feature has.
+/// Default stage of a request; also the stage of flags without a feature.
 const DEFAULT_STAGE: &str = "beta";
 
-/// Which list is asked for.
+/// The requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// `/api/surveys`.
@@ -33,7 +33,7 @@ pub enum List {
     ProductTours,
 }
 
-/// Answers with the list of the project whose token the query has.
+/// Responds with the list of the project whose token is in the query.
 pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Problem> {
     let metadata = app.metadata.snapshot();
     let token = request.query("token").or_else(|| request.query("api_key"));
@@ -58,7 +58,7 @@ pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// The features of a project, and the flags that people may enrol in without that a feature has them.
+/// The features of a project, and the flags with enrolment that belong to no feature.
 fn features(metadata: &Snapshot, project: ProjectId) -> impl Iterator<Item = Summary<'_>> {
     let flags = metadata.flags(project);
     let made = metadata.features(project).iter().filter_map(|feature| {
@@ -69,12 +69,12 @@ fn features(metadata: &Snapshot, project: ProjectId) -> impl Iterator<Item = Sum
     made.chain(others.filter_map(|flag| implied(flag)))
 }
 
-/// What a flag offers that no feature has, if people may enrol in it.
+/// The summary of a flag with enrolment that belongs to no feature.
 fn implied(flag: &StoredFlag) -> Option<Summary<'_>> {
     let enrols = flag.filters.as_object().is_some_and(has_enrollment);
     let payload = flag.filters.get("payloads").and_then(|payloads| payloads.get("true"));
     (flag.active && enrols).then(|| Summary {
-        // The same on every server and after every restart.
+        // Deterministic: the same on every server and after every restart.
         id: Uuid::new_v5(
             &Uuid::NAMESPACE_OID,
             format!("early access feature {}", flag.id).as_bytes(),

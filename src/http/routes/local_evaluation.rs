@@ -1,5 +1,5 @@
-//! Definitions as servers load them to evaluate flags themselves, at three paths. The body and its
-//! tag are made once for each state of the project's flags; a client that has it gets a 304.
+//! Flag definitions for local evaluation, at three paths. The body and its tag are built once for
+//! each revision of the project's flags; a client that has it gets a 304.
 
 mod inline;
 
@@ -37,23 +37,23 @@ use crate::metadata::secrets::KeyHash;
 use crate::metadata::snapshot::Revision;
 use crate::metadata::snapshot::Snapshot;
 
-/// Clients keep the body, and ask each time whether it is still so.
+/// Clients cache the body and revalidate it on each use.
 const CACHE: &str = "private, must-revalidate";
 
 /// Longest chain of dependencies that is followed.
 const CHAIN_MAX: usize = 1000;
 
-/// What was made for the projects that were asked for. One entry for each at most.
+/// Cache of definitions. At most one entry per project.
 #[derive(Debug, Default)]
 pub struct Cache {
     made: Mutex<HashMap<ProjectId, Arc<Definitions>>>,
 }
 
-/// The definitions of a project in one state, each body made when it is first asked for. Who asks for
-/// one that is being made waits for it.
+/// The definitions of a project at one revision. Each body is built on first use; concurrent requests
+/// wait for it.
 #[derive(Debug)]
 struct Definitions {
-    /// The state.
+    /// The revision.
     revision: Option<Arc<Revision>>,
     with_cohorts: OnceCell<Tagged>,
     without_cohorts: OnceCell<Tagged>,
@@ -62,8 +62,8 @@ struct Definitions {
 /// A body, and its tag.
 type Tagged = (Bytes, Tag);
 
-/// `GET feature_flag/local_evaluation/`, `GET feature_flags/local_evaluation/` of a project, and
-/// `GET /flags/definitions`, which has cohorts whether asked for or not.
+/// `GET feature_flag/local_evaluation/`, `GET feature_flags/local_evaluation/` of a project, and `GET
+/// /flags/definitions`, which always contains cohorts.
 pub async fn definitions(
     app: &App,
     cache: &Cache,
@@ -79,7 +79,7 @@ pub async fn definitions(
         true => &definitions.with_cohorts,
         false => &definitions.without_cohorts,
     };
-    // All flags with all their filters: too much for a thread of sockets.
+    // Processes all filters of all flags: too slow for an async thread.
     let make = move || made(&snapshot, project, has_cohorts);
     let made = cell.get_or_try_init(|| app.cpu.run(make)).await;
     let (body, tag) = made.map_err(|error| Problem::of(error.kind(), &error))?;
@@ -109,9 +109,9 @@ pub fn remote_config(
     Ok(Response::json(StatusCode::OK, payload))
 }
 
-/// The project whose definitions the request may read: by the project's secret key, or by a personal
-/// key with the right to read flags. `named` is a number, `@current`, or empty, where the query has
-/// the project's token.
+/// The project whose definitions the request may read. Authenticated by the project's secret key, or
+/// by a personal key that grants reading flags. `named` is a number, `@current`, or empty, where the
+/// query contains the project's token.
 fn project_of(
     snapshot: &Snapshot,
     named: &str,
@@ -148,7 +148,7 @@ fn project_of_secret(
     project.ok_or_else(|| Problem::authentication_failed("Invalid project secret API key."))
 }
 
-/// What of a query matters here. Servers that poll send it every time, so it is read once.
+/// The query parameters used here. Polling servers send them every time, so the query is parsed once.
 #[derive(Debug, Default)]
 struct Query<'r> {
     token: Option<Cow<'r, str>>,
@@ -194,7 +194,8 @@ impl Cache {
     }
 }
 
-/// The definitions of a project. Who cannot take cohorts gets those that conditions can say.
+/// Builds the definitions of a project. Without `has_cohorts`, cohorts are inlined where conditions
+/// can express them.
 fn made(snapshot: &Snapshot, project: ProjectId, has_cohorts: bool) -> Tagged {
     let mut flags: Vec<&Arc<StoredFlag>> = snapshot.flags(project).iter().collect();
     flags.sort_by(|a, b| a.key.cmp(&b.key));
@@ -204,13 +205,13 @@ fn made(snapshot: &Snapshot, project: ProjectId, has_cohorts: bool) -> Tagged {
     let types: BTreeMap<String, &String> =
         types.map(|(index, name)| (index.to_string(), name)).collect();
     let all = snapshot.cohorts(project);
-    let mut room = Room::default();
+    let mut quota = Room::default();
     let items: Vec<Value> = flags
         .iter()
         .map(|flag| match has_cohorts {
             true => item(flag, &flag.filters, &by_id),
             false => {
-                let inlined = inline::inlined(&flag.filters, all, &mut room);
+                let inlined = inline::inlined(&flag.filters, all, &mut quota);
                 item(flag, inlined.as_ref().unwrap_or(&flag.filters), &by_id)
             }
         })
@@ -248,7 +249,7 @@ fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>
     })
 }
 
-/// The filters with dependencies by key instead of by id, each with the flags to evaluate before.
+/// The filters with dependencies by key instead of by id, each with the flags to evaluate first.
 fn with_keys(filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>) -> Value {
     let mut filters = filters.clone();
     let groups = filters.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten();
@@ -267,11 +268,11 @@ fn with_keys(filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>) -> Value {
     filters
 }
 
-/// The keys of the flag and of all that it depends on, each after those it needs. `None` if one is
-/// missing, waits for itself, or there are too many.
+/// The keys of the flag and of its dependencies in topological order. `None` if one is missing,
+/// depends on itself, or there are too many.
 fn chain(id: FlagId, by_id: &HashMap<FlagId, &StoredFlag>) -> Option<Vec<String>> {
     let (mut keys, mut done, mut open) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    // Each entry is left on the stack until all that it needs is done.
+    // An entry stays on the stack until all its dependencies are done.
     let mut stack = vec![id];
     while let Some(id) = stack.last().copied() {
         let flag = by_id.get(&id)?;
@@ -295,8 +296,8 @@ fn chain(id: FlagId, by_id: &HashMap<FlagId, &StoredFlag>) -> Option<Vec<String>
     Some(keys)
 }
 
-/// The rules of the cohorts that the flags need, and of those that these need. Lists are not told:
-/// whoever evaluates elsewhere has to ask.
+/// The rules of the cohorts that the flags need, directly or through other cohorts. Static cohorts
+/// are not included: for these, clients have to send a request to the server.
 fn cohorts(flags: &[&Arc<StoredFlag>], all: &[Arc<StoredCohort>]) -> Map<String, Value> {
     let mut waiting: Vec<i64> = flags.iter().flat_map(|flag| cohort_ids(&flag.filters)).collect();
     let mut rules = Map::new();

@@ -1,9 +1,9 @@
-//! OpenFeature's remote evaluation protocol: one flag, or all. The project's token stands in
-//! `X-API-Key`, or in `Authorization` as a bearer or alone; `targetingKey` is the distinct id, `groups`
-//! the groups, and everything else of the context a property of the person.
+//! OFREP, OpenFeature's remote evaluation protocol: one flag, or all. The project's token is in
+//! `X-API-Key`, or in `Authorization` as a bearer token or alone. `targetingKey` is the distinct id,
+//! `groups` the groups, and every other field of the context a property of the person.
 //!
 //! Every flag has a `variant`, which released providers require: the key of its variant, and `true` or
-//! `false` where there is none, as in `$feature_flag_response` and in the keys of payloads.
+//! `false` for a flag without variants, as in `$feature_flag_response` and in the keys of payloads.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::evaluation::EvaluationRequest;
 use crate::event::id::ProjectId;
 use crate::event::json;
 use crate::flags::definition::Definition;
@@ -24,32 +25,29 @@ use crate::flags::verdict::Verdict;
 use crate::http::auth;
 use crate::http::conditional;
 use crate::http::conditional::Tag;
-use crate::http::knowledge;
-use crate::http::knowledge::Knowledge;
-use crate::http::knowledge::Question;
 use crate::http::page::base_url;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::metadata::snapshot::Snapshot;
 
-/// Largest body, as for the other ways to ask for flags.
+/// Largest body, as for the other endpoints of flag evaluation.
 const BODY_MAX_BYTES: u64 = 2 << 20;
 
-/// How much longer an answer takes than one of `/flags`: each flag is a tree of JSON values.
+/// Cost factor of a response compared with `/flags`: each flag is a tree of JSON values.
 const SHOWING_FACTOR: u64 = 4;
 
-/// The answer is about one person, and may be another at any time.
+/// The response is about one person and may change at any time.
 const CACHE: &str = "private, must-revalidate";
 
-/// The variants of a flag without variants, and of one that is off.
+/// The variants of a flag without variants that is on, and of a flag that is off.
 const ON: &str = "true";
 const OFF: &str = "false";
 
-/// Time after which a client that hears nothing from the event stream connects again.
+/// Time after which a client reconnects if the event stream sends nothing.
 const INACTIVITY_SECONDS: u64 = 120;
 
-/// Whom a request asks about.
+/// Subject of a request.
 struct Context {
     distinct_id: String,
     groups: Map<String, Value>,
@@ -57,7 +55,7 @@ struct Context {
     empty: Map<String, Value>,
 }
 
-/// A request that is refused: `errorCode` and `errorDetails`.
+/// A refused request: `errorCode` and `errorDetails`.
 struct Refusal(&'static str, String);
 
 impl Context {
@@ -86,8 +84,8 @@ impl Context {
         Ok(Self { distinct_id, groups, properties, empty: Map::new() })
     }
 
-    fn question(&self, project: ProjectId) -> Question<'_> {
-        Question {
+    fn question(&self, project: ProjectId) -> EvaluationRequest<'_> {
+        EvaluationRequest {
             project,
             distinct_id: &self.distinct_id,
             anon_distinct_id: None,
@@ -133,18 +131,18 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
         let value = (!is_multivariate).then_some(Value::Bool(false));
         return Ok(Response::json(StatusCode::OK, &item(key, (value, OFF), "DISABLED")));
     }
-    let known = Knowledge::look_up(app, &snapshot, &context.question(project)).await?;
+    let known = app.evaluator.load(&snapshot, &context.question(project)).await?;
     // The flag may depend on all others.
     let nanos = flags.effort().nanos(body_bytes);
     let (keys, now) = ([key.to_owned()], app.clock.now());
     let evaluation = move || {
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
-        known.ask(&snapshot, &context.question(project), now, |subject, cohorts| {
+        known.evaluate(&snapshot, &context.question(project), now, |subject, cohorts| {
             let answers = flags.evaluate(subject, &selection, cohorts);
             answers.flags.first().map(|answer| shown(&flags, answer))
         })
     };
-    match knowledge::evaluate(app, nanos, evaluation).await? {
+    match app.evaluator.run(nanos, evaluation).await? {
         Some(Ok(item)) => Ok(Response::json(StatusCode::OK, &item)),
         Some(Err(refusal)) => refused(StatusCode::BAD_REQUEST, refusal),
         None => refused(
@@ -177,17 +175,17 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
     let (body, tag) = match snapshot.flag_set(project).cloned() {
         None => written(Vec::new()),
         Some(flags) => {
-            let known = Knowledge::look_up(app, &snapshot, &context.question(project)).await?;
+            let known = app.evaluator.load(&snapshot, &context.question(project)).await?;
             let nanos = flags.effort().nanos(body_bytes).saturating_mul(SHOWING_FACTOR);
             let now = app.clock.now();
             let evaluation = move || {
                 let question = context.question(project);
-                written(known.ask(&snapshot, &question, now, |subject, cohorts| {
+                written(known.evaluate(&snapshot, &question, now, |subject, cohorts| {
                     let answers = flags.evaluate(subject, &Selection::default(), cohorts);
                     answers.flags.iter().map(|answer| item_of(&flags, answer)).collect()
                 }))
             };
-            knowledge::evaluate(app, nanos, evaluation).await?
+            app.evaluator.run(nanos, evaluation).await?
         }
     };
     let response = || Response::json_bytes(StatusCode::OK, body);
@@ -205,15 +203,15 @@ fn event_stream(app: &App, snapshot: &Snapshot, project: ProjectId, request: &Re
     json!({"type": "sse", "url": url, "inactivityDelaySec": INACTIVITY_SECONDS})
 }
 
-/// One flag of many: as it is shown, or why it is not.
+/// One flag of the list: its evaluation, or its error.
 fn item_of(flags: &FlagSet, answer: &Answer<'_>) -> Value {
     shown(flags, answer).unwrap_or_else(|Refusal(code, details)| {
         json!({"key": answer.key, "errorCode": code, "errorDetails": details})
     })
 }
 
-/// One flag as OpenFeature reads it. A flag with variants that is off has no value, so that the
-/// program's own default counts.
+/// One flag in OpenFeature's format. A flag with variants that is off has no value, so that the
+/// program's default applies.
 fn shown(flags: &FlagSet, answer: &Answer<'_>) -> Result<Value, Refusal> {
     let verdict = answer.result.as_ref();
     let verdict =

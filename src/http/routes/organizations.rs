@@ -1,4 +1,4 @@
-//! The organization of a user, and its members with their levels. A user belongs to one.
+//! The organization of a user, and its members with their levels. A user belongs to one organization.
 
 use std::sync::Arc;
 
@@ -24,30 +24,30 @@ use crate::metadata::members::Level;
 use crate::metadata::members::NewMember;
 use crate::metadata::members::Organization;
 
-/// An organization as clients get it; the names are PostHog's.
+/// An organization as sent to clients; the names are PostHog's.
 #[derive(Debug, Serialize)]
 pub(super) struct OrganizationBody {
     id: String,
     name: String,
     created_at: String,
-    /// What the asker may do in it.
+    /// The caller's level in the organization.
     membership_level: i64,
 }
 
-/// A member as clients get it.
+/// A member as sent to clients.
 #[derive(Debug, Serialize)]
 struct MemberBody {
     id: String,
     user: UserBody,
     level: i64,
     joined_at: String,
-    /// The value of the key that a new member starts with; told once.
+    /// The first key of a new member; returned only on creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     personal_api_key: Option<String>,
 }
 
 impl OrganizationBody {
-    /// What someone of this level gets of `organization`.
+    /// `organization` as sent to a user of this level.
     pub(super) fn new(organization: &Organization, level: Level) -> Self {
         Self {
             id: organization.id.to_string(),
@@ -70,7 +70,7 @@ impl MemberBody {
     }
 }
 
-/// `GET /api/organizations/`: the one of the asker.
+/// `GET /api/organizations/`: the caller's organization.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
@@ -101,7 +101,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `GET /api/organizations/:organization/members/`, by the time of joining.
+/// `GET /api/organizations/:organization/members/`, ordered by the time of joining.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own(app, &call)?;
     let Call { rendering, request, .. } = call;
@@ -114,7 +114,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
 }
 
 /// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
-/// passwords and no mails: the answer has the key by which the member begins, this once.
+/// passwords and no mails: the response contains the member's first key, only here.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
@@ -146,7 +146,8 @@ pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
 }
 
-/// `DELETE /api/organizations/:organization/members/:uuid/`: the member's keys end. Everybody may leave.
+/// `DELETE /api/organizations/:organization/members/:uuid/`: revokes the member's keys. Members may
+/// remove themselves.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
     let (metadata, by, id) = (app.metadata.clone(), call.asker.user.id, member(app, &call)?);
@@ -158,7 +159,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// The organization that the path names, if it is the asker's.
+/// The organization in the path, if it is the caller's.
 pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
     let snapshot = app.metadata.snapshot();
     let not_found = || Problem::not_found("Organization not found.");
@@ -166,20 +167,20 @@ pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Pr
         CURRENT => call.asker.user.organization,
         text => Uuid::try_parse(text).map_err(|_| not_found())?,
     };
-    // Of others nothing is told, not even that they are there.
+    // The existence of other organizations is not disclosed.
     let organization =
         snapshot.organization(id).filter(|own| own.id == call.asker.user.organization);
     organization.cloned().ok_or_else(not_found)
 }
 
-/// As [`own`], for what only admins may do.
+/// As [`own`], for actions of admins only.
 pub(super) fn own_as_admin(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
     let organization = own(app, call)?;
     auth::require_level(&call.asker.key, Level::Admin)?;
     Ok(organization)
 }
 
-/// The member that the path names; `@me` is the asker.
+/// The member in the path; `@me` is the caller.
 fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
     if call.second_id() == "@me" {
         return Ok(call.asker.user.id);

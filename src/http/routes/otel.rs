@@ -1,5 +1,5 @@
-//! Traces of calls to models, from exporters of OpenTelemetry: the spans that are about AI become events
-//! ([`otlp`]) and take the same path as those of SDKs. Others are left out, which is no error.
+//! OpenTelemetry traces of calls to models: spans about AI become events ([`otlp`]) and take the same path
+//! as events of SDKs. Other spans are ignored without an error.
 //!
 //! [`otlp`]: crate::wire::otlp
 
@@ -22,8 +22,8 @@ use crate::wire::encoding::hints::Hints;
 use crate::wire::otlp;
 use crate::wire::otlp::Form;
 
-/// `POST /i/v0/ai/otel`: an `ExportTraceServiceRequest` as protobuf or JSON. The token stands in `?token=`
-/// or in `Authorization`, and is checked before the body is read. The answer has the form of the request.
+/// `POST /i/v0/ai/otel`: an `ExportTraceServiceRequest` as protobuf or JSON. The token is in `?token=` or
+/// in `Authorization`, and is checked before the body is read. The response has the format of the request.
 pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
     let named = |name| request.query(name).filter(|token| !token.trim().is_empty());
     let in_query = named("token").or_else(|| named("api_key"));

@@ -1,4 +1,4 @@
-//! Personal API keys of the user who asks. A value is told once, when its key is made.
+//! Personal API keys of the caller. The value of a key is returned only on creation.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::metadata::accounts::Grant;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 
-/// What scopes may be about: the objects of the endpoints, under PostHog's names, and others of
-/// PostHog's that scripts ask for besides, for which there are no endpoints.
+/// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
+/// scripts request, which have no endpoints.
 const OBJECTS: [&str; 24] = [
     "*",
     "action",
@@ -51,19 +51,19 @@ const OBJECTS: [&str; 24] = [
     "user",
 ];
 
-/// A key as clients get it; the names are PostHog's.
+/// A key as sent to clients; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct KeyBody<'a> {
     id: i64,
     label: &'a str,
-    /// Told once.
+    /// Returned only on creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     mask_value: &'a str,
     scopes: Vec<&'a str>,
     /// The projects that the key is limited to; empty for all of them. Clients require a list.
     scoped_teams: Vec<i64>,
-    /// Always empty: a key is for the one organization of its user.
+    /// Always empty: a key belongs to the one organization of its user.
     scoped_organizations: [&'a str; 0],
     created_at: String,
     last_used_at: Option<String>,
@@ -89,7 +89,7 @@ impl<'a> KeyBody<'a> {
     }
 }
 
-/// `GET /api/personal_api_keys/`: those that work, oldest first.
+/// `GET /api/personal_api_keys/`: valid keys, oldest first.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
@@ -124,7 +124,7 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
 }
 
-/// `PATCH /api/personal_api_keys/:id/`: the label. What a key may do never changes.
+/// `PATCH /api/personal_api_keys/:id/`: the label. The rights of a key never change.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let key = find(app, &call)?;
     let label = Fields::read(call.request).await?.text("label")?;
@@ -135,7 +135,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
 }
 
-/// `DELETE /api/personal_api_keys/:id/`: it ends at once and for good.
+/// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
 pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let (metadata, id) = (app.metadata.clone(), find(app, &call)?.id);
     let write = async move { metadata.revoke_key(id).await };
@@ -143,7 +143,7 @@ pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// The key that the path names, if it is the asker's own.
+/// The key in the path, if it is the caller's own.
 fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
     if call.id() == CURRENT {
         return Ok(Arc::clone(&call.asker.key));
@@ -154,7 +154,7 @@ fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
     own.ok_or_else(|| Problem::not_found("Not found."))
 }
 
-/// Whether there is such a scope: `*` for everything, or an object and an action, as in `person:read`.
+/// Whether this is a valid scope: `*` for everything, or an object and an action, as in `person:read`.
 pub fn is_scope(scope: &str) -> bool {
     let known = |(object, action): (&str, &str)| {
         OBJECTS.contains(&object) && ["read", "write"].contains(&action)
@@ -162,7 +162,7 @@ pub fn is_scope(scope: &str) -> bool {
     scope == "*" || scope.split_once(':').is_some_and(known)
 }
 
-/// Checks scopes: each exists, and the asker's key grants it. `*` alone is everything.
+/// Checks scopes: each exists, and the caller's key grants it. `*` alone grants everything.
 fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
     if scopes.is_empty() {
         return Err(refused("scopes", "empty", "This list may not be empty."));
@@ -178,8 +178,8 @@ fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Pro
     Ok(Some(scopes).filter(|scopes| !scopes.iter().any(|scope| scope == "*")))
 }
 
-/// Checks organizations that a key is to be limited to: there is only the asker's own, to which every
-/// key is limited anyway.
+/// Checks organizations that a key is to be limited to: only the caller's own exists for it, and every
+/// key is limited to that anyway.
 fn check_organizations(ids: &[String], asker: &Asker) -> Result<(), Problem> {
     let own = asker.user.organization;
     match ids.iter().find(|id| Uuid::try_parse(id) != Ok(own)) {
@@ -191,14 +191,14 @@ fn check_organizations(ids: &[String], asker: &Asker) -> Result<(), Problem> {
     }
 }
 
-/// Checks projects: each is the organization's, and the asker's key may use it.
+/// Checks projects: each belongs to the organization, and the caller's key may use it.
 fn projects(
     app: &App,
     projects: Option<Vec<i64>>,
     asker: &Asker,
 ) -> Result<Option<Vec<ProjectId>>, Problem> {
     let Some(projects) = projects.filter(|projects| !projects.is_empty()) else {
-        // A key makes no key that may more than itself.
+        // A new key has no more rights than the key that creates it.
         return Ok(asker.key.projects.clone());
     };
     let projects: Vec<ProjectId> = projects.into_iter().map(ProjectId).collect();

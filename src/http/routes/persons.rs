@@ -1,5 +1,5 @@
-//! Persons: listed, exported, retrieved. What answers a question is found in [`query::people`]; how
-//! a person looks is in `body`.
+//! Persons: list, export, retrieve. [`query::people`] finds the persons of a list; `body` is their
+//! JSON form.
 //!
 //! [`query::people`]: crate::query::people
 
@@ -39,19 +39,19 @@ use crate::identity::view::Flow;
 use crate::metadata::activity::Scope;
 use crate::query::people::Part;
 
-/// Distinct ids that a list shows of one person (PostHog's figure).
+/// Most distinct ids of one person in a list (PostHog's figure).
 const LISTED_IDS_MAX: usize = 1000;
 
-/// What `persons/` takes.
+/// Allowed methods of `persons/`.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// `GET persons/`: newest first. As CSV the whole list, whatever page was asked for.
+/// `GET persons/`: newest first. CSV contains the whole list, whatever page is requested.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let mut question = question::read(&request)?;
     question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
     if let Some(after) = question::updated_after(&request, app.clock.now())? {
-        // When records came is noted before they take effect.
+        // The arrival time of a record is stored before the record takes effect.
         app.engine.wait().await.map_err(query::problem)?;
         question.changed_since = Some(app.metadata.records_since(after).await.map_err(problem)?);
     }
@@ -76,7 +76,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
-/// `POST persons/`: refused in PostHog's words, which tell what to do instead.
+/// `POST persons/`: refused with PostHog's text, which names the alternative.
 pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let detail = "Creating persons via this API is not allowed. Please create persons by sending an \
                   $identify event.";
@@ -85,8 +85,8 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
 }
 
 /// `persons/funnel/`, `funnel/correlation/`, `lifecycle/`, `path/`, `retention/`, `stickiness/` and
-/// `trends/`: the persons behind a point of an insight. There are no insights here, which is told to
-/// whoever may read persons.
+/// `trends/`: the persons behind a data point of an insight. Weir has no insights: callers that may
+/// read persons get a 404.
 pub async fn insights(_app: &App, _call: Call<Principal>) -> Result<Response, Problem> {
     Err(Problem::not_found("Insights are not available."))
 }
@@ -98,7 +98,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `GET persons/cohorts/?person_id=`, by number or uuid: the cohorts that the person is in.
+/// `GET persons/cohorts/?person_id=`, by number or uuid: the cohorts that contain the person.
 pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require(&call.asker.key, "cohort:read")?;
     let project = call.asker.project.id;
@@ -115,8 +115,8 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(csv::render(StatusCode::OK, call.rendering, &json!({"results": own})))
 }
 
-/// `GET persons/activity/` and `persons/:id/activity/`: what operators did to persons. What became
-/// of deleted ones stands in the first alone.
+/// `GET persons/activity/` and `persons/:id/activity/`: changes of persons by operators. Only the
+/// first contains those of deleted persons.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let item = match call.parameters.is_empty() {
         true => None,
@@ -136,7 +136,7 @@ async fn find_one(
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
         (Ok(number), _) => view.person_by_number(project, number),
         (_, Ok(uuid)) => view.person_by_uuid(project, uuid),
-        // Nobody has a number as long as that.
+        // No person has a number that long.
         _ if is_integer(id) => Ok(None),
         _ => return Err(not_an_id()),
     };

@@ -1,4 +1,4 @@
-//! Projects: listed, created, changed; their public token rotated.
+//! Projects: list, create, change, rotate the public token.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::members::Level;
 
-/// A project as clients get it; the names are PostHog's.
+/// A project as sent to clients; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct ProjectBody<'a> {
     id: i64,
@@ -58,8 +58,8 @@ impl<'a> ProjectBody<'a> {
     }
 }
 
-/// `GET /api/projects/`: those of the asker's organization that the key may use. The same is
-/// `/api/organizations/:organization/projects/`, under PostHog's newer name.
+/// `GET /api/projects/`: the projects of the caller's organization that the key may use. An alias is
+/// `/api/organizations/:organization/projects/`, PostHog's newer name.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_organization(app, &call)?;
     let Call { asker, rendering, request, .. } = call;
@@ -93,7 +93,7 @@ pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Pro
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
 }
 
-/// `PATCH /api/projects/:project/`, and `PUT`, which requires no more.
+/// `PATCH /api/projects/:project/`, and `PUT`, which requires no more fields.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -115,7 +115,7 @@ pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Proble
     update(app, of_organization(app, call)?).await
 }
 
-/// If the path names an organization, it must be the asker's.
+/// If the path names an organization, it must be the caller's.
 fn check_organization(app: &App, call: &Call<Asker>) -> Result<(), Problem> {
     match call.parameters.is_empty() {
         true => Ok(()),
@@ -123,7 +123,7 @@ fn check_organization(app: &App, call: &Call<Asker>) -> Result<(), Problem> {
     }
 }
 
-/// The call of a project that the path names behind its organization.
+/// The call of a project that the path names after its organization.
 fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Problem> {
     organizations::own(app, &call)?;
     let project = call.second_id().to_owned();
@@ -132,8 +132,8 @@ fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Prob
     Ok(Call { asker, parameters, rendering, request })
 }
 
-/// `PATCH /api/projects/:project/reset_token/`: another public token. SDKs that send the old one are
-/// refused from then on.
+/// `PATCH /api/projects/:project/reset_token/`: a new public token. SDKs that send the previous one
+/// are refused from then on.
 pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require_level(&call.asker.key, Level::Admin)?;
     let (metadata, id) = (app.metadata.clone(), call.asker.project.id);
@@ -142,10 +142,10 @@ pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, P
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
-/// Reads a change of everything but the name.
+/// Reads a change of all fields except the name.
 fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
     let timezone = fields.text("timezone")?;
-    // Arrow reads offsets as well, which have no summer time and no name.
+    // Arrow also parses offsets, which have no daylight saving time and no name.
     let is_named = |zone: &str| zone.starts_with(char::is_alphabetic) && zone.parse::<Tz>().is_ok();
     if let Some(zone) = timezone.as_deref().filter(|zone| !is_named(zone)) {
         let detail = format!("\"{zone}\" is not a valid choice.");

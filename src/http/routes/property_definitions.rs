@@ -1,6 +1,6 @@
-//! Property definitions: listed, retrieved, edited, forgotten. They come into being by events alone.
-//! A list is a plan over the tables `property_definitions` and `event_properties`; how a definition
-//! looks is in `body`.
+//! Property definitions: list, retrieve, edit, delete. Only events create them. A list is a query
+//! plan over the tables `property_definitions` and `event_properties`; `body` is the JSON form of a
+//! definition.
 
 mod body;
 
@@ -41,16 +41,16 @@ use crate::http::routes::property_definitions::body::DefinitionBody;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::ingest::normalize::lifts::LIFTS;
-use crate::metadata::definition_notes::Notes;
-use crate::metadata::definition_notes::NotesPatch;
+use crate::ingest::normalize::auto_set::AUTO_SET;
+use crate::metadata::annotations::Notes;
+use crate::metadata::annotations::NotesPatch;
 use crate::metadata::properties::ValueType;
 use crate::metadata::property_edits::PropertyPatch;
 use crate::query::QueryError;
 use crate::query::View;
 use crate::query::rows::json_rows;
 
-/// Properties of events that lists leave out, since they are no use to those who choose filters.
+/// Event properties that lists omit, because they are of no use for filters.
 const HIDDEN: [&str; 14] = [
     "distinct_id",
     "$set",
@@ -68,28 +68,28 @@ const HIDDEN: [&str; 14] = [
     "$group_4",
 ];
 
-/// The same of properties that begin so.
+/// Prefix of further omitted properties.
 const HIDDEN_PREFIX: &str = "$session_entry_";
-/// Words of a search at most: each is one more step of a plan.
+/// Most words of a search: each is one more step of the plan.
 const TERMS_MAX: usize = 50;
 
-/// What keys of flags begin with.
+/// Prefix of the properties that contain flag values.
 const FLAG_PREFIX: &str = "$feature/";
 
-/// Events that one request may ask for together with a property.
+/// Most events that one request may name together with a property.
 const SEEN_MAX: usize = 1000;
 
-/// Name of the field that says whether a property was seen on the events that were named.
+/// Name of the field that says whether a property was seen on the named events.
 const IS_SEEN: &str = "is_seen_on_filtered_events";
 
-/// What people noted of the definitions of a project, by id.
+/// The annotations of all definitions of a project, by id.
 type AllNotes = HashMap<Uuid, Notes>;
 
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let notes = app.metadata.definition_notes(asker.project.id).await.map_err(problem)?;
+    let notes = app.metadata.annotations(asker.project.id).await.map_err(problem)?;
     let wanted = Wanted::of(&request, &notes)?;
     let (count, found) = find(app, &asker, &wanted, page).await.map_err(query::problem)?;
     let snapshot = app.metadata.snapshot();
@@ -107,14 +107,14 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// `PATCH property_definitions/:id/`, and `PUT`, which requires no more: a field that is absent
-/// stays as it was. The name is not one that can be changed.
+/// `PATCH property_definitions/:id/`, and `PUT`, which requires no more fields: an absent field
+/// keeps its value. The name cannot be changed.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     let Call { asker, request, .. } = call;
     app.engine.wait().await.map_err(query::problem)?;
     let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
-    // An unknown definition is told before a bad body.
+    // 404 for an unknown definition precedes 400 for a bad body.
     metadata.property_definition(project, id).await.map_err(problem)?;
     let patch = patch(Fields::read(request).await?)?;
     let write = async move { metadata.update_property_definition(project, id, patch, by).await };
@@ -123,7 +123,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `DELETE property_definitions/:id/`. It comes back when such a property arrives.
+/// `DELETE property_definitions/:id/`. The definition returns when such a property arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
     app.engine.wait().await.map_err(query::problem)?;
@@ -133,8 +133,8 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// `GET property_definitions/seen_together/?event_names=a&event_names=b&property_name=`: which of
-/// the events ever had the property. The names may also be one JSON list.
+/// `GET property_definitions/seen_together/?event_names=a&event_names=b&property_name=`: the named
+/// events that ever had the property. The names may also be one JSON list.
 pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let request = &call.request;
     let required = |name| refused(name, "required", "This field is required.");
@@ -157,12 +157,12 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     app.engine.wait().await.map_err(query::problem)?;
     let seen = app.metadata.seen_together(call.asker.project.id, &events, &property).await;
     let seen = seen.map_err(problem)?;
-    let told: Map<String, Value> =
+    let seen_by_name: Map<String, Value> =
         events.into_iter().map(|name| (name.clone(), seen.contains(&name).into())).collect();
-    Ok(Response::json(StatusCode::OK, &told))
+    Ok(Response::json(StatusCode::OK, &seen_by_name))
 }
 
-/// Reads a change. The first field that is wrong is the error.
+/// Reads a change. The first invalid field is the error.
 fn patch(mut fields: Fields) -> Result<PropertyPatch, Problem> {
     let types = ValueType::ALL.map(ValueType::name);
     let named = fields.nullable_choice("property_type", &types)?;
@@ -179,15 +179,15 @@ fn patch(mut fields: Fields) -> Result<PropertyPatch, Problem> {
     })
 }
 
-/// What a request asks for.
+/// Filters of a request.
 #[derive(Debug)]
 struct Wanted {
     filters: Vec<Expr>,
-    /// Names of events, if their properties are to be told from others.
+    /// Names of events; the response says which properties were seen on them.
     events: Option<Vec<String>>,
-    /// Whether others are left out.
+    /// Whether properties not seen on these events are omitted.
     only_seen: bool,
-    /// Ids of definitions that people vouched for, which come first.
+    /// Ids of verified definitions, which come first.
     verified: Vec<Expr>,
 }
 
@@ -228,8 +228,8 @@ impl Wanted {
     }
 }
 
-/// Whether a name has a term of a search in it. Of persons, a part of `latest` also finds what does
-/// not stand for the first visit (`initial`), as in PostHog.
+/// Whether a name contains a search term. For person properties, a prefix of `latest` also matches
+/// names that are not about the first visit (`initial`), as in PostHog.
 fn matches_term(term: &str, is_of_persons: bool) -> Expr {
     let has = |part: &str| {
         let name = datafusion::functions::expr_fn::lower(col("name"));
@@ -242,7 +242,7 @@ fn matches_term(term: &str, is_of_persons: bool) -> Expr {
     }
 }
 
-/// Filters by what the properties are properties of.
+/// Filters by the kind of object that has the properties.
 fn kind_filters(request: &Request) -> Result<Vec<Expr>, Problem> {
     let kind = request.query("type").unwrap_or_else(|| "event".into()).into_owned();
     if !matches!(kind.as_str(), "event" | "person" | "group" | "session") {
@@ -270,7 +270,7 @@ fn kind_filters(request: &Request) -> Result<Vec<Expr>, Problem> {
     }
     if boolean(request, "exclude_core_properties")? == Some(true) {
         filters.push(!starts_with("$"));
-        filters.push(!is_one_of(LIFTS.map(|(name, _)| name)));
+        filters.push(!is_one_of(AUTO_SET.map(|(name, _)| name)));
     }
     Ok(filters)
 }
@@ -287,8 +287,8 @@ fn invalid(code: &'static str, detail: String) -> Problem {
     Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Null)
 }
 
-/// The rows of a page, and how many there are in all: those seen on the named events first, then
-/// those that people vouched for, then by name.
+/// The rows of a page, and the total number of rows. Ordered: properties seen on the named events
+/// first, then verified ones, then by name.
 async fn find(
     app: &App,
     principal: &Principal,
@@ -312,14 +312,14 @@ async fn find(
     }
     order.push(col("name").sort(true, false));
     let count = first_number(&counted);
-    // A plan cannot say how far behind the last row a page may be.
+    // The offset of a plan must not lie behind the last row.
     let rows = definitions.sort(order)?.limit(page.offset.min(count), Some(page.limit))?;
     let (_, batches) = app.engine.collect(rows).await?;
     let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
     Ok((count, rows))
 }
 
-/// Adds the column [`IS_SEEN`], if events were named, and leaves out what was not seen, if asked.
+/// Adds the column [`IS_SEEN`] if events are named, and omits unseen properties if requested.
 async fn with_seen(
     view: &View,
     definitions: DataFrame,
@@ -342,7 +342,7 @@ async fn with_seen(
     Ok(joined.with_column(IS_SEEN, col("seen").is_not_null())?)
 }
 
-/// The one number of an aggregate without groups.
+/// The single number of an aggregate without groups.
 fn first_number(batches: &[RecordBatch]) -> usize {
     let column = batches.first().and_then(|batch| batch.columns().first());
     let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());

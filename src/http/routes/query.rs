@@ -1,4 +1,5 @@
-//! SQL in, rows out: as a text, or as a node such as PostHog's clients send, which has an answer of its own.
+//! SQL endpoint: the query as a text, or as a node like those of PostHog's clients, which has its own
+//! response format.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -19,7 +20,7 @@ use crate::query::QueryError;
 use crate::query::paging::page_of;
 use crate::query::rows::Format;
 
-/// How an answer can be written; the first unless the body says otherwise.
+/// Formats of a response; the first is the default.
 const FORMATS: [(&str, Format); 4] = [
     ("json", Format::Json),
     ("csv", Format::Csv),
@@ -27,17 +28,17 @@ const FORMATS: [(&str, Format); 4] = [
     ("parquet", Format::Parquet),
 ];
 
-/// Characters of a kind of queries that an error repeats.
+/// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;
 
-/// The body of a question.
+/// The body of a query.
 #[derive(Debug)]
 struct Question {
     /// The SQL text.
     query: String,
-    /// The project, for commands of the operator; requests with a key have it in the path.
+    /// The project, for commands of the operator; requests with a key have it in their path.
     project: Option<i64>,
-    /// How to write the answer; `None` for a node, whose answer has one form.
+    /// Format of the response; `None` for a node, whose response has a fixed format.
     format: Option<Format>,
 }
 
@@ -52,7 +53,7 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
 ///
 /// # Errors
 ///
-/// 404 if there is no such project; else as of [`query`].
+/// 404 for an unknown project; else the errors of [`query`].
 pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Problem> {
     let question = read(request).await?;
     let project = app.project(question.project.unwrap_or(1));
@@ -75,8 +76,8 @@ async fn read(request: Request) -> Result<Question, Problem> {
     Ok(Question { query, project, format: Some(format) })
 }
 
-/// The SQL of a node: of a `HogQLQuery`, or of the one that a `DataVisualizationNode` shows. Others ask for
-/// insights.
+/// The SQL of a node: of a `HogQLQuery`, or of the one in a `DataVisualizationNode`. Other nodes are
+/// insights, which are refused.
 fn sql_of(node: &Value) -> Result<String, Problem> {
     let kind = |node: &Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
     let (sql, kind) = match (kind(node), node.get("source")) {
@@ -114,13 +115,13 @@ async fn answer(app: &App, project: ProjectId, question: Question) -> Result<Res
     Ok(Response::bytes(StatusCode::OK, HeaderValue::from_static(content_type), body))
 }
 
-/// The answer to a node: columns, types and rows as lists, and whether there are more than its `LIMIT`.
-/// Without one it has all rows, or is refused if they are too many.
+/// The response to a node: columns, types and rows as lists, and whether there are more rows than its
+/// `LIMIT`. Without a `LIMIT` it has all rows, or is refused if there are too many.
 async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Response, Problem> {
     let page = page_of(query);
     let most = app.config.query.query_rows_max;
-    // One row more than is shown says whether there are more. Where so many may not be asked for, there
-    // may be more behind a full page, and who reads page by page finds the next one empty.
+    // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
+    // counts as having more, and a client that reads page by page gets an empty last page.
     let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(query)) {
         (Some(limit), Some(asked)) if limit < most => (asked, limit, limit + 1),
         (Some(limit), _) if limit == most => (query.to_owned(), limit, limit),
@@ -131,7 +132,8 @@ async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Respo
     let more = json!({
         "query": query, "limit": page.limit, "offset": page.offset, "error": null, "is_cached": false,
     });
-    // Both are objects: one goes on where the other ends. Two pieces, so that a large answer is not copied.
+    // Both are JSON objects: the first is continued by the second. Two pieces avoid a copy of a large
+    // response.
     rows.truncate(rows.len().saturating_sub(1));
     let more = Bytes::from(format!(",{}", more.to_string().trim_start_matches('{')));
     let size = rows.len().saturating_add(more.len());
@@ -141,10 +143,10 @@ async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Respo
     Ok(Response::sized_stream(StatusCode::OK, content_type, size, pieces))
 }
 
-/// The answer to a failed question.
+/// The response to a failed query.
 pub(super) fn problem(error: QueryError) -> Problem {
     match &error {
-        // An operator has to know the file, and nothing that the asker did is the cause.
+        // The operator has to know the file; the caller did nothing wrong.
         QueryError::Damaged(_) => {
             Problem::new(error.kind(), "data_file_damaged", error.to_string()).because(&error)
         }

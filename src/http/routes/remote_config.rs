@@ -1,5 +1,5 @@
-//! `/array/<token>/...`: what browsers and mobile SDKs load at their start. The settings as JSON
-//! and as a script, and the SDK itself with the settings in front of it.
+//! `/array/<token>/...`: files that browsers and mobile SDKs load at start. The settings as JSON
+//! and as a script, and the SDK itself with the settings prepended.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -17,13 +17,13 @@ use crate::http::routes::static_files::Script;
 use crate::wire::remote_config::Asker;
 use crate::wire::remote_config::RemoteConfig;
 
-/// Short, so that the first flag of a project is soon seen; the tag makes another look cheap.
+/// Short, so that the first flag of a project is visible soon; the tag makes revalidation cheap.
 const CACHE: &str = "public, max-age=60";
 
-/// The SDK in the directory of its scripts.
+/// File of the SDK in the directory of its scripts.
 const SDK: &str = "array.js";
 
-/// Which file of a project is asked for.
+/// The requested file of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
     /// `config`: the settings as JSON.
@@ -66,7 +66,7 @@ fn config(app: &App, token: &str) -> Result<RemoteConfig, Problem> {
     Ok(RemoteConfig { has_flags, asker: Asker::Current })
 }
 
-/// The settings come first, so that they are there when the SDK starts.
+/// The settings come first, so that the SDK finds them when it starts.
 async fn sdk(app: &App, config: String, request: &Request) -> Result<Response, Problem> {
     let path = static_files::directory(app)?.join(SDK);
     let script = Script::open(&path).await?.ok_or_else(|| static_files::missing(SDK))?;

@@ -1,5 +1,5 @@
-//! What members of an organization may do with every flag by default. `:organization` is `@current` or
-//! the uuid of the organization of who asks.
+//! Default access of an organization's members to all flags. `:organization` is `@current` or the uuid
+//! of the caller's organization.
 
 use hyper::StatusCode;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Roles of an organization and who has them. `:organization` is `@current` or the uuid of the
-//! organization of who asks.
+//! Roles of an organization and their members. `:organization` is `@current` or the uuid of the
+//! caller's organization.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own_as_admin(app, &call)?;
-    // An unknown role is told before a bad body.
+    // 404 for an unknown role precedes 400 for a bad body.
     let role = find(app, &call).await?.id;
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -136,7 +136,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-/// The role that the path names behind the asker's organization.
+/// The role in the path, in the caller's organization.
 async fn find(app: &App, call: &Call<Asker>) -> Result<Role, Problem> {
     let organization = own(app, call)?;
     app.metadata.role(organization.id, call.second_id()).await.map_err(problem)
@@ -152,7 +152,7 @@ fn level(fields: &mut Fields) -> Result<Option<i64>, Problem> {
     })
 }
 
-/// A role as clients get it: of its flags, those of `projects`, or all.
+/// A role as sent to clients, with its flags in `projects`, or in all projects.
 pub(super) async fn body(
     app: &App,
     snapshot: &Snapshot,

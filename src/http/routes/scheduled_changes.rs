@@ -1,6 +1,6 @@
-//! Changes of flags that are made at a time: list, create, retrieve, change, delete. When they are
-//! made is up to `maintenance`, what they do to `metadata`. Fields and errors are those of PostHog's
-//! API, but that a payload which says nothing is refused at once, and not when it is due.
+//! Scheduled changes of flags: list, create, retrieve, change, delete. `maintenance` triggers them,
+//! `metadata` applies them. Fields and errors are those of PostHog's API, except that a payload
+//! without a change is refused at once and not when it is due.
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -30,14 +30,14 @@ use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::schedules::Timing;
 use crate::metadata::snapshot::Snapshot;
 
-/// What can be changed; PostHog's name of it.
+/// PostHog's name of the model that can be changed.
 const MODEL: &str = "FeatureFlag";
 
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
 
-/// `GET scheduled_changes/`, in the order in which they were scheduled; `model_name` and `record_id`
-/// select.
+/// `GET scheduled_changes/`, in the order in which they were scheduled, filtered by `model_name` and
+/// `record_id`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -50,7 +50,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
             let found = app.metadata.scheduled_changes(project, flag, limit, offset).await;
             found.map_err(problem)?
         }
-        // What is no number is no flag's.
+        // A value that is not a number matches no flag.
         _ => (0, Vec::new()),
     };
     let bodies: Vec<Value> = changes.iter().map(|change| body(change, &snapshot)).collect();
@@ -110,7 +110,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
 
-/// `DELETE scheduled_changes/:id/`: what is not made yet will not be.
+/// `DELETE scheduled_changes/:id/`: a pending change will not be made.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = find(app, &call).await?.id;
     let (metadata, project, user) =
@@ -125,7 +125,7 @@ async fn find(app: &App, call: &Call<Principal>) -> Result<ScheduledChange, Prob
     app.metadata.scheduled_change(call.asker.project.id, id).await.map_err(problem)
 }
 
-/// The fields of a body, in the order in which PostHog looks at them.
+/// The fields of a body, in the order in which PostHog validates them.
 struct Given {
     record_id: Option<String>,
     patch: SchedulePatch,
@@ -176,7 +176,7 @@ fn text(
     Ok(Some(text))
 }
 
-/// A text; `Some(None)` for null and for one that is blank.
+/// A text; `Some(None)` for null and for a blank one.
 fn nullable_text(
     fields: &mut Fields,
     name: &'static str,
@@ -204,7 +204,7 @@ fn nullable_time(
     Ok(fields.time(name)?.map(Some))
 }
 
-/// A scheduled change as clients get it.
+/// A scheduled change as sent to clients.
 fn body(change: &ScheduledChange, snapshot: &Snapshot) -> Value {
     let time = |time: Option<UnixMicros>| time.map(UnixMicros::to_rfc3339);
     let timing = &change.timing;

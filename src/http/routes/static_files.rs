@@ -1,9 +1,9 @@
-//! `/static/...`: the scripts of posthog-js, from the directory that the operator set. This server
-//! has none of its own: they are released with the SDK, as the `dist` of its npm package.
+//! `/static/...`: the scripts of posthog-js, from the directory in `static-dir`. Weir contains no
+//! copy: the scripts are released with the SDK, as the `dist` of its npm package.
 //!
-//! A path is one plain file name, or a version and a file name; nothing else reaches the disk, so
-//! that no path leads out of the directory. Files are sent in pieces as they are read: memory does
-//! not depend on their size.
+//! A path is one plain file name, or a version and a file name. Nothing else reaches the disk, so
+//! there is no path traversal. Files are streamed in pieces, so memory does not depend on their
+//! size.
 
 use std::io;
 use std::path::Path;
@@ -26,20 +26,20 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 
-/// Scripts, as RFC 9239 calls them.
+/// Media type of scripts (RFC 9239).
 pub const SCRIPT: HeaderValue = HeaderValue::from_static("text/javascript; charset=utf-8");
 const SOURCE_MAP: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Largest file that is sent. The largest of posthog-js, a source map, has about 3 MB.
+/// Largest file served. The largest of posthog-js, a source map, has about 3 MB.
 const FILE_MAX_BYTES: u64 = 32 << 20;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A file under a name that stays when its contents change.
+/// `Cache-Control` of a file whose name stays when its contents change.
 const CACHE: &str = "public, max-age=300";
 
-/// A file of one released version: it never changes.
+/// `Cache-Control` of a file of one released version: it never changes.
 const CACHE_FOR_GOOD: &str = "public, max-age=31536000, immutable";
 
 /// Answers `/static/<path>`.
@@ -63,7 +63,7 @@ pub async fn file(app: &App, path: &str, request: &Request) -> Result<Response, 
 ///
 /// # Errors
 ///
-/// 404 if the operator has set none.
+/// 404 if `static-dir` is not set.
 pub fn directory(app: &App) -> Result<&Path, Problem> {
     app.config.http.static_dir.as_deref().ok_or_else(|| {
         Problem::not_found(
@@ -73,12 +73,12 @@ pub fn directory(app: &App) -> Result<&Path, Problem> {
     })
 }
 
-/// 404 for a file that the directory lacks.
+/// 404 for a file that does not exist.
 pub fn missing(file: &str) -> Problem {
     Problem::not_found(format!("The directory of static-dir has no file {file}."))
 }
 
-/// What a path names.
+/// A file of the directory, parsed from a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name<'p> {
     version: Option<&'p str>,
@@ -86,8 +86,8 @@ struct Name<'p> {
 }
 
 impl<'p> Name<'p> {
-    /// Reads `<file>` or `<version>/<file>`. Percent signs are refused with the rest: no file of
-    /// the SDK needs them.
+    /// Parses `<file>` or `<version>/<file>`. Percent signs are refused like other characters: no
+    /// file name of the SDK needs them.
     fn parse(path: &'p str) -> Option<Self> {
         let (version, file) = match path.split_once('/') {
             Some((version, file)) => (Some(version), file),
@@ -103,23 +103,23 @@ impl<'p> Name<'p> {
     }
 }
 
-/// A script that is open.
+/// An open script.
 #[derive(Debug)]
 pub struct Script {
     file: File,
-    /// Bytes of the file.
+    /// Length of the file.
     pub len: u64,
-    /// When it was last changed: nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     pub modified_nanos: u64,
     content_type: HeaderValue,
 }
 
 impl Script {
-    /// Opens the file at `path`; `None` if there is none, or one that is no script.
+    /// Opens the file at `path`; `None` if it does not exist or is not a script.
     ///
     /// # Errors
     ///
-    /// The file cannot be read: the operator has to look at it.
+    /// The file exists and cannot be read; an operator has to look at it.
     pub async fn open(path: &Path) -> Result<Option<Self>, Problem> {
         let failed = |error: io::Error| Problem::of(Kind::Internal, &error);
         let file = match File::open(path).await {
@@ -142,7 +142,7 @@ impl Script {
         }))
     }
 
-    /// The answer: `head`, and then the file.
+    /// The response: `head`, then the file.
     pub fn send(self, head: Bytes) -> Response {
         let length = self.len + u64::try_from(head.len()).unwrap_or(0);
         let head = futures::stream::iter((!head.is_empty()).then_some(Ok(head)));
@@ -155,7 +155,7 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The first `len` bytes of `file`. A file that got shorter breaks the answer off.
+/// The first `len` bytes of `file`. If the file has become shorter, the response is broken off.
 fn pieces(file: File, len: u64) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     futures::stream::try_unfold((file, len), |(mut file, left)| async move {
         if left == 0 {

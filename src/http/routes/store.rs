@@ -1,4 +1,4 @@
-//! How routes write to the metadata store, and what its errors are to a client.
+//! Writes of routes to the metadata store, and the mapping of its errors to responses.
 
 use std::future::Future;
 
@@ -8,8 +8,7 @@ use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::metadata::MetadataError;
 
-/// Runs `write` to its end, whatever becomes of the client. What its errors mean is for the caller
-/// to say.
+/// Runs `write` to its end even if the client disconnects. The caller maps the errors.
 pub(super) async fn attempt<T: Send + 'static>(
     app: &App,
     name: &'static str,
@@ -19,7 +18,7 @@ pub(super) async fn attempt<T: Send + 'static>(
     written.map_err(|error| Problem::of(error.kind(), &error))
 }
 
-/// As [`attempt`], with errors as [`problem`] tells them.
+/// As [`attempt`], with errors mapped by [`problem`].
 pub(super) async fn write<T: Send + 'static>(
     app: &App,
     name: &'static str,
@@ -28,7 +27,7 @@ pub(super) async fn write<T: Send + 'static>(
     attempt(app, name, write).await?.map_err(problem)
 }
 
-/// The answer to a failed look-up or write.
+/// The response to a failed look-up or write.
 pub(super) fn problem(error: MetadataError) -> Problem {
     match error {
         MetadataError::NotFound(_) => Problem::not_found("Not found."),

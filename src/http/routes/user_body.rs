@@ -1,4 +1,4 @@
-//! A user inside another object: [`UserBody`].
+//! A user embedded in another object: [`UserBody`].
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub(super) struct UserBody {
 }
 
 impl UserBody {
-    /// What others see of `user`.
+    /// The fields of `user` that other users may see.
     pub(super) fn new(user: &User) -> Self {
         Self {
             id: user.id.0,

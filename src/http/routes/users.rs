@@ -1,4 +1,4 @@
-//! The user behind a key: `/api/users/@me/`.
+//! The owner of a key: `/api/users/@me/`.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::metadata::accounts::User;
 use crate::metadata::members::UserPatch;
 use crate::metadata::snapshot::Snapshot;
 
-/// A user as the user gets it; the names are PostHog's.
+/// A user as sent to that user; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct MeBody<'a> {
     id: i64,
@@ -32,7 +32,7 @@ struct MeBody<'a> {
     organizations: Vec<OrganizationBody>,
 }
 
-/// The project that `@current` means; none if the key is not for it.
+/// The project of `@current`; none if the key may not use it.
 #[derive(Debug, Serialize)]
 struct TeamPart<'a> {
     id: i64,
@@ -43,7 +43,7 @@ struct TeamPart<'a> {
 }
 
 impl<'a> MeBody<'a> {
-    /// What is told of `user` to who has this key.
+    /// `user` as sent to the holder of this key.
     fn new(user: &'a User, key: &PersonalKey, snapshot: &'a Snapshot) -> Self {
         let own = snapshot.organization(user.organization);
         let own = || own.map(|organization| OrganizationBody::new(organization, user.level));
@@ -100,7 +100,7 @@ impl MeBody<'_> {
     }
 }
 
-/// Others are nobody's business.
+/// 404 for other users.
 fn check_own(call: &Call<Asker>) -> Result<(), Problem> {
     let own = call.asker.user.uuid.to_string();
     if call.id() == "@me" || call.id().eq_ignore_ascii_case(&own) {

@@ -1,4 +1,4 @@
-//! Paths find their lines, and no line hides another.
+//! Tests of the table: paths find their rows, and no row hides another.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::Run;
 use super::TABLE;
 use super::find;
 
-/// A path that the line's own pattern describes.
+/// A path that matches the pattern of a row.
 fn example(pattern: &str) -> String {
     let full =
         pattern.replace("P/", "/api/projects/1/").replace("O/", "/api/organizations/@current/");
@@ -83,7 +83,7 @@ fn what_may_cost_more_is_marked() {
         let endpoint = managed(method, path).endpoint;
         assert_eq!(endpoint.is_analytics(|_| None), expected, "{path}");
     }
-    // When flags were last called is told by events.
+    // The time of the last call of a flag comes from events.
     for (path, value, expected) in [
         ("/api/projects/1/feature_flags/", "stale", true),
         ("/api/feature_flag/", "STALE", true),

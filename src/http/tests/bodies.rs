@@ -1,4 +1,4 @@
-//! Bodies of requests: their framing, and how much of them is taken.
+//! Tests of request bodies: framing and limits.
 
 use super::*;
 
@@ -54,7 +54,7 @@ async fn too_large_a_body_gets_its_413_although_it_was_sent() {
     assert_eq!(answer.status, 413);
     assert!(answer.body.contains(r#""code":"payload_too_large""#), "{answer:?}");
 
-    // The connection is still good, and chunks announce no length.
+    // The connection still works, and chunks announce no length.
     let head = "POST /small HTTP/1.1\r\nhost: weir\r\ntransfer-encoding: chunked\r\n\r\n";
     client.send(format!("{head}4c4b40\r\n{body}\r\n0\r\n\r\n").as_bytes()).await;
     assert_eq!(client.answer().await.status, 413);
@@ -75,7 +75,8 @@ async fn all_bodies_together_are_bounded() {
     assert_eq!(client.answer().await.status, 200, "the memory is free again");
 }
 
-/// A head counts as it arrives, and as long as its request is under way; probes hear of it.
+/// A head counts against the budget from its first byte until its request ends; probes are
+/// answered under overload.
 #[tokio::test]
 async fn heads_and_answers_are_bounded_with_bodies() {
     let server = Server::start(Limits { requests_max_bytes: 40_000, ..limits() }).await;

@@ -1,4 +1,4 @@
-//! The life of a connection: time limits, hang-ups, the limit of their number, the shutdown.
+//! Tests of connections: time-outs, hang-ups, their limit, shutdown.
 
 use super::*;
 
@@ -51,8 +51,8 @@ async fn a_client_that_takes_no_bytes_is_let_go() {
     let quick = Limits { header_timeout: SHORT, body_timeout: SHORT, ..limits() };
     let server = Server::start(quick).await;
     let mut client = server.connect().await;
-    // More than both sides' socket buffers take (4 MiB of sending and 6 MiB of receiving, the
-    // kernel's defaults), so that the server cannot get rid of it.
+    // More than the socket buffers of both sides hold (4 MiB to send and 6 MiB to receive, the
+    // kernel's defaults), so that the server cannot write all of it.
     let request = post("/echo", &"x".repeat(10 << 20));
     for _ in 0..3 {
         let send = client.stream.write_all(request.as_bytes());
@@ -125,7 +125,7 @@ async fn connections_beyond_the_limit_wait_and_idle_ones_make_room() {
     assert!(early.is_err(), "the one permit is taken by a request");
     server.endpoints.gate.add_permits(1);
     assert_eq!(first.answer().await.body, "slow");
-    // The first stays open, idle, and is closed for the second after a second.
+    // The first is idle; after a second it is closed to make place for the second.
     assert_eq!(second.answer().await.body, "hello");
     assert!(first.is_closed().await);
 }

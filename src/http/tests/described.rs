@@ -1,9 +1,9 @@
-//! `schemas/openapi.json` against the tables of endpoints: it describes what there is, all of it and
-//! nothing else.
+//! Checks `schemas/openapi.json` against the tables of endpoints: it describes all endpoints and no
+//! others.
 //!
-//! A new endpoint goes there beside its kin: the path with its `parameters` in their order, an
-//! `operationId` of the words of the path and what is done (`list`, `retrieve`, `create`, `replace`,
-//! `update`, `delete`), `security` with the scope of its line, and `responses`: the success, 401, 403,
+//! A new endpoint goes next to related ones: the path with its `parameters` in their order, an
+//! `operationId` of the words of the path and the action (`list`, `retrieve`, `create`, `replace`,
+//! `update`, `delete`), `security` with the scope of its row, and `responses`: the success, 401, 403,
 //! 404, 406, 429 and 5XX always, 400 if the request can be wrong, 408, 413 and 415 if it has a body.
 
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use crate::http::public::PUBLIC;
 use crate::http::routes::description::OPENAPI;
 use crate::http::table::TABLE;
 
-/// What stands beside the methods of a path.
+/// Keys of a path that are not methods.
 const NO_METHODS: [&str; 2] = ["parameters", "$ref"];
 
 fn description() -> Value {
     serde_json::from_str(OPENAPI).unwrap()
 }
 
-/// A path of a table as the description writes it.
+/// A path of a table in the notation of OpenAPI.
 fn written(path: &str) -> String {
     let path = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
         (Some(rest), _) => format!("/api/projects/:project/{rest}"),
@@ -39,7 +39,7 @@ fn written(path: &str) -> String {
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
-/// What a `$ref` names, if `value` is one.
+/// The target of a `$ref`, if `value` is one.
 fn resolved<'d>(description: &'d Value, value: &'d Value) -> &'d Value {
     match value.get("$ref").and_then(Value::as_str) {
         Some(name) => {
@@ -64,7 +64,7 @@ fn operations(description: &Value) -> BTreeMap<(String, String), &Map<String, Va
     operations
 }
 
-/// Shows every object in `value` to `see`.
+/// Calls `see` for every object in `value`.
 fn walk<'v>(value: &'v Value, see: &mut impl FnMut(&'v Map<String, Value>)) {
     match value {
         Value::Object(fields) => {
@@ -76,7 +76,7 @@ fn walk<'v>(value: &'v Value, see: &mut impl FnMut(&'v Map<String, Value>)) {
     }
 }
 
-/// Another name of every path under `/api/projects/` is told in words.
+/// The description explains the alias of the paths under `/api/projects/` in its text.
 fn is_alias(path: &str) -> bool {
     path.starts_with("/api/environments/")
 }
@@ -113,7 +113,7 @@ fn scopes_and_forms_are_those_of_the_table() {
             let success = responses.iter().find(|(status, _)| status.starts_with('2'));
             let content =
                 success.and_then(|(_, answer)| resolved(&description, answer).get("content"));
-            // What answers nothing has no form.
+            // A response without content has no schema.
             let Some(content) = content else { continue };
             let has_csv = content.get("text/csv").is_some();
             let expected = line.renderings != Renderings::Json;

@@ -1,4 +1,4 @@
-//! HTTP/2 with prior knowledge.
+//! Tests of HTTP/2 with prior knowledge.
 
 use http_body_util::BodyExt;
 use http_body_util::Full;
@@ -13,12 +13,12 @@ async fn http2(server: &Server) -> Http2 {
     let io = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
     let (client, connection) = handshake.await.unwrap();
-    // Not among the server's tasks: the wait for those must not wait for the client.
+    // Not among the server's tasks, whose end must not wait for the client.
     drop(Handle::current().spawn(connection));
     client
 }
 
-/// Status, announced length and body of the answer on a stream of its own.
+/// Status, announced length and body of the response on a new stream.
 async fn ask_http2(
     client: &Http2,
     method: &str,
@@ -74,7 +74,7 @@ async fn http2_streams_are_dropped_alone_and_drained_together() {
     assert_eq!(answer.unwrap().2, "slow");
 }
 
-/// Status of a request with `fields` fields besides its own.
+/// Status of a request with `fields` additional header fields.
 async fn ask_with_fields(client: &Http2, path: &str, fields: usize) -> u16 {
     let mut request = hyper::Request::builder().uri(format!("http://weir{path}"));
     for number in 0..fields {
@@ -91,7 +91,7 @@ async fn heads_are_bounded_in_fields_and_in_all() {
     for (fields, status) in [(100, 200), (101, 431), (400, 431)] {
         assert_eq!(ask_with_fields(&client, "/hello", fields).await, status, "{fields}");
     }
-    // Half of the memory is for one connection; 90 fields take more than 20,000 bytes.
+    // One connection may use half of the memory; 90 fields take more than 20,000 bytes.
     let all = (0..30).map(|_| ask_with_fields(&client, "/slow", 90));
     let ended = async {
         while !server.metric("weir_http_requests_total{route=\"other\",status=\"503\"} 24") {
@@ -107,7 +107,7 @@ async fn heads_are_bounded_in_fields_and_in_all() {
     assert_eq!(ask_with_fields(&client, "/hello", 90).await, 200, "the memory is free again");
 }
 
-/// The window of a stream is the client's: it may open none for the answer.
+/// The client sets the window of a stream and may open none for the response.
 #[tokio::test]
 async fn a_client_that_opens_no_window_is_let_go() {
     for path in ["/large", "/hello", "/stream"] {

@@ -1,10 +1,10 @@
-//! The line of the log that every request leaves.
+//! Tests of the log line of each request.
 
 use parking_lot::Mutex;
 
 use super::*;
 
-/// What a subscriber wrote.
+/// Output of a subscriber.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -19,13 +19,13 @@ impl std::io::Write for Lines {
     }
 }
 
-/// The test's runtime has one thread, the test's own, so that a subscriber of this thread sees the
-/// server's tasks and no other test's.
+/// The runtime of the test has one thread, so a subscriber of this thread sees the tasks of this
+/// server and of no other test.
 #[tokio::test]
 async fn every_request_has_one_line_in_the_log() {
-    // A line of the program that logs asks once whether anybody listens. While there is one subscriber
-    // alone, the thread that comes there first answers for all, and that may be another test's, which
-    // has none.
+    // `tracing` caches per call site whether a subscriber is interested. With a single subscriber, the
+    // first thread to get there decides for all threads, and it may be that of another test, which has
+    // none.
     let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let lines = Lines::default();
     let writer = lines.clone();

@@ -1,4 +1,4 @@
-//! One request and its answer: methods, heads, origins, panics, streams.
+//! Tests of requests and responses: methods, heads, origins, panics, streams.
 
 use super::*;
 
@@ -104,7 +104,7 @@ async fn malformed_heads_are_refused() {
         (&long_header, 431),
     ] {
         let mut client = server.connect().await;
-        // The server may close before it has everything.
+        // The server may close before it has read everything.
         let _ = client.stream.write_all(request.as_bytes()).await;
         let shown = &request[..request.len().min(60)];
         assert_eq!(client.answer().await.status, status, "{shown}");

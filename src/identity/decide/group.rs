@@ -1,4 +1,4 @@
-//! The rules of groups, as PostHog has them: indexes of types, and properties.
+//! Rules of groups, as in PostHog: indexes of types, and properties.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -19,11 +19,11 @@ pub enum TypeSlot {
     Known(u8),
     /// It is new and gets this index.
     New(u8),
-    /// All indexes are taken, or the name cannot be one.
+    /// All indexes are taken, or the name is not allowed.
     None,
 }
 
-/// Finds the index of a group type: 0 to 4, given out at first sight, never taken back.
+/// Finds the index of a group type: 0 to 4, assigned when the type is first seen, never reassigned.
 pub fn type_slot(types: &[String], name: &str) -> TypeSlot {
     if !is_group_name(name) {
         return TypeSlot::None;
@@ -42,8 +42,8 @@ pub fn is_group_name(name: &str) -> bool {
     !name.is_empty() && name.chars().nth(GROUP_NAME_MAX_CHARS).is_none()
 }
 
-/// Merges the properties of a `$groupidentify` into those of its group, shallowly; or what an operator
-/// sets and removes. False, and no change, if the group would become too large.
+/// Merges the properties of a `$groupidentify`, or of an operator's change, shallowly into those of
+/// the group. Returns false, and changes nothing, if the group would become too large.
 pub fn merge_group(
     properties: &mut Map<String, Value>,
     set: &Map<String, Value>,

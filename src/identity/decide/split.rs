@@ -1,8 +1,8 @@
-//! The rule by which one person becomes several: the way back from a merge.
+//! The rule of a split: one person becomes several, which undoes a merge.
 //!
-//! Which person is which follows from the distinct ids alone, as everywhere: the uuid of a person is
-//! made from one of the ids it has. So the person keeps its uuid only if it keeps that id; otherwise
-//! the uuid goes with the id, and the person takes the uuid of the id that it keeps.
+//! The uuids follow from the distinct ids alone, as everywhere: the uuid of a person is made from
+//! one of its ids. So the person keeps its uuid only if it keeps that id. Otherwise the uuid goes
+//! with the id, and the person gets the uuid of an id that it keeps.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,23 +14,23 @@ use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::identity::change::Keep;
 
-/// Distinct ids of a person by position, that is in the order in which persons got them.
+/// Distinct ids of a person by position, the order in which persons got them.
 pub type Ids = BTreeMap<i64, Box<str>>;
 
-/// What becomes of the person. Each of the other ids gets a person with the uuid made from it.
+/// The part that the person keeps. Each other id gets a person with the uuid made from the id.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Positions of the ids that stay; at least one.
+    /// Positions of the ids that the person keeps; at least one.
     pub kept: BTreeSet<i64>,
     /// The person's uuid afterwards, made from one of them.
     pub uuid: Uuid,
 }
 
-/// There is no such split: an id that was named is not one of the person's, or none would stay.
+/// The split is impossible: a named id is not one of the person's, or no id would be kept.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Impossible;
 
-/// Decides who keeps what. `None` if everything stays as it is.
+/// Decides which ids the person keeps. `None` if it keeps all.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Every rule of creation, update and merge as a row. Expectations are written by hand from
-//! descriptions of what PostHog does.
+//! All rules of creation, update and merge as tables. Expectations are written by hand from
+//! descriptions of PostHog's behaviour.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -21,14 +21,14 @@ use super::object_bytes_max;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::identity::auto_set;
+use crate::identity::auto_set::Names;
 use crate::identity::change::Force;
 use crate::identity::change::Occasion;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::identity::change::WarningKind;
-use crate::identity::lifted;
-use crate::identity::lifted::Names;
 use crate::identity::person::Person;
 
 const PROJECT: ProjectId = ProjectId(1);
@@ -45,7 +45,7 @@ fn update(set: Value, set_once: Value, unset: &[&str]) -> Update {
         set: object(set),
         set_once: object(set_once),
         unset: unset.iter().map(|key| (*key).to_owned()).collect(),
-        lifted: [None, None],
+        auto_set: [None, None],
         occasion: Occasion::PersonEvent,
     }
 }
@@ -121,7 +121,7 @@ fn personless_events_are_remembered_only_without_a_person() {
     assert_eq!(change(State::Known(&someone)), Change::Nothing);
 }
 
-/// What describes a new person and never changes one; what changes one and never makes one.
+/// Updates that apply only to a new person; updates that apply only to an existing person.
 #[test]
 fn some_events_only_create_and_some_only_change() {
     let given = update(json!({"a": 2}), json!({"b": 2}), &["c"]);
@@ -143,51 +143,57 @@ fn some_events_only_create_and_some_only_change() {
     assert_eq!(revised(&someone, &decision), Some(json!({"a": 2, "b": 2})));
 }
 
-/// Rows: properties, the lifted property, `$set`, `$set_once`, properties after or null.
+/// Rows: properties, the auto-set property, `$set`, `$set_once`, properties after or null.
 #[test]
-fn lifted_properties_are_set_and_set_once() {
+fn auto_set_properties_are_set_and_set_once() {
     const NAMES: Names = ("plan", "$initial_plan");
-    let lift = |key: bool, initial: bool, value: Value| {
-        lifted::tests::lifted(&[(&NAMES, key, initial, value)])
+    let property = |key: bool, initial: bool, value: Value| {
+        auto_set::tests::auto_set(&[(&NAMES, key, initial, value)])
     };
-    for (before, lifted, set, once, after) in [
+    for (before, auto_set, set, once, after) in [
         (
             json!({}),
-            lift(true, true, json!("x")),
+            property(true, true, json!("x")),
             json!({}),
             json!({}),
             json!({"plan": "x", "$initial_plan": "x"}),
         ),
         (
             json!({"plan": "w", "$initial_plan": "w"}),
-            lift(true, true, json!("x")),
+            property(true, true, json!("x")),
             json!({}),
             json!({}),
             json!({"plan": "x", "$initial_plan": "w"}),
         ),
-        (json!({}), lift(true, false, json!(null)), json!({}), json!({}), json!({"plan": null})),
-        // A value to set wins over one to set once, wherever each comes from.
         (
             json!({}),
-            lift(true, true, json!("x")),
+            property(true, false, json!(null)),
+            json!({}),
+            json!({}),
+            json!({"plan": null}),
+        ),
+        // `$set` wins over `$set_once`, whichever of them is auto-set.
+        (
+            json!({}),
+            property(true, true, json!("x")),
             json!({"$initial_plan": "own"}),
             json!({"plan": "once"}),
             json!({"plan": "x", "$initial_plan": "own"}),
         ),
         (
             json!({"plan": "x", "$initial_plan": "x"}),
-            lift(true, true, json!("x")),
+            property(true, true, json!("x")),
             json!({}),
             json!({}),
             json!(null),
         ),
     ] {
         let someone = person(1, before.clone());
-        let given = Update { lifted: [lifted.clone(), None], ..update(set, once, &[]) };
+        let given = Update { auto_set: [auto_set.clone(), None], ..update(set, once, &[]) };
         let op = op("a", OpKind::Update(given));
         let decision = decide(PROJECT, &op, State::Known(&someone), State::Unknown);
         let after = Some(after).filter(|after| !after.is_null());
-        assert_eq!(revised(&someone, &decision), after, "{before} {lifted:?}");
+        assert_eq!(revised(&someone, &decision), after, "{before} {auto_set:?}");
     }
 }
 
@@ -318,7 +324,7 @@ fn merging_with_an_id_without_person_attaches_it() {
     }
 }
 
-/// One side has a person, with an identified person that gains an id: not a case of refusal.
+/// One side has a person that is identified and gains an id: not rejected.
 #[test]
 fn an_identified_person_gains_ids_without_force() {
     let identified = Person { is_identified: true, ..person(3, json!({"new": 1})) };
@@ -330,7 +336,8 @@ fn an_identified_person_gains_ids_without_force() {
     assert_eq!(decision.warnings, []);
 }
 
-/// No side has a person. Rows: state of target and other, the id that lends the uuid, the other one.
+/// No side has a person. Rows: state of target and other, the id that the uuid is made from, the
+/// other one.
 #[test]
 fn merging_two_ids_without_persons_creates_one() {
     for (target, other, primary, secondary) in [
@@ -404,7 +411,7 @@ fn only_an_identified_source_is_refused_and_only_without_force() {
     }
 }
 
-/// The event's changes see the merged properties.
+/// The event's changes apply to the merged properties.
 #[test]
 fn a_merging_event_updates_the_merged_person() {
     let target = person(1, json!({"t": 1}));

@@ -1,4 +1,4 @@
-//! What operators' operations do, as it is told before it is done.
+//! Effects of operators' operations, as passed to `note` before they are committed.
 
 use super::*;
 use crate::identity::change::Difference;
@@ -30,7 +30,7 @@ fn object(value: Value) -> Map<String, Value> {
     value.as_object().expect("an object").clone()
 }
 
-/// Goal: every effect says what was before, and is told of what happened alone.
+/// Goal: every effect contains the previous values, and only of what changed.
 #[test]
 fn effects_are_what_operations_did() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -72,7 +72,7 @@ fn effects_are_what_operations_did() {
     identities.apply_noting(&records, again, drop).expect("skips");
 }
 
-/// Goal: groups are made and changed as they were found, and what changes nothing is none.
+/// Goal: groups are created and changed as expected, and an operation without a change has no effect.
 #[test]
 fn groups_are_made_and_changed() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -86,7 +86,7 @@ fn groups_are_made_and_changed() {
     let plan = |plan: &str| json!({"plan": plan});
     let long = "x".repeat(401);
     let records = [
-        // There is no such type yet.
+        // The type does not exist yet.
         record(1, vec![groups("acme", true, plan("free"), &[])]),
         record(2, vec![op("", OpKind::GroupTypes(vec!["team".into(), "company".into()]))]),
         record(
@@ -133,9 +133,9 @@ fn groups_are_made_and_changed() {
     }
 }
 
-/// Goal: what is not written down is not done, and is told again the same, as after a crash.
+/// Goal: an effect that is not recorded is not applied, and is passed again unchanged, as after a crash.
 #[test]
-fn what_is_not_noted_is_not_done() {
+fn effects_that_are_not_recorded_are_not_applied() {
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
     identities.apply(&[record(1, vec![set("a", json!({"plan": "free"}))])]).expect("applies");
@@ -160,8 +160,8 @@ fn what_is_not_noted_is_not_done() {
     assert!(told.len() == 3 && told[0] == told[1] && told[1] == told[2], "{told:?}");
 }
 
-/// Goal: an effect has the same place, and so the same entry, whether its record is applied at once or in
-/// parts, and the events that it deletes are marked by the same place.
+/// Goal: an effect has the same index, and so the same entry, whether its record is applied at once
+/// or in parts. The events that it deletes are marked with the same index.
 #[test]
 fn effects_have_their_places_in_any_parts() {
     let delete =

@@ -1,4 +1,4 @@
-//! Random histories against the model: through replays, restarts and power cuts.
+//! Random histories against the model, with replays, restarts and power cuts.
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +27,8 @@ use super::op;
 use super::open;
 use super::record;
 use crate::clock::UnixMicros;
+use crate::identity::auto_set;
+use crate::identity::auto_set::Names;
 use crate::identity::change::Force;
 use crate::identity::change::GroupChange;
 use crate::identity::change::Keep;
@@ -35,8 +37,6 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
-use crate::identity::lifted;
-use crate::identity::lifted::Names;
 use crate::identity::store::Identities;
 use crate::identity::tests::model::Model;
 use crate::identity::tests::model::uuid_of;
@@ -64,21 +64,21 @@ fn updates() -> impl Strategy<Value = Update> {
         4 => Just(Occasion::OtherEvent),
         1 => Just(Occasion::Creation),
     ];
-    let lifted = proptest::option::of((values(), any::<bool>(), any::<bool>()));
-    (objects(), objects(), unset, lifted, occasion).prop_map(
-        |(set, set_once, unset, lifted, occasion)| {
-            // What the sender says itself is not lifted.
+    let auto_set = proptest::option::of((values(), any::<bool>(), any::<bool>()));
+    (objects(), objects(), unset, auto_set, occasion).prop_map(
+        |(set, set_once, unset, auto_set, occasion)| {
+            // Keys that the sender sets itself are not auto-set.
             const NAMES: Names = ("$os", "z");
-            let lifted = lifted.and_then(|(value, sets, sets_once)| {
+            let auto_set = auto_set.and_then(|(value, sets, sets_once)| {
                 let sets = sets && !set.contains_key(NAMES.0);
                 let sets_once = sets_once && !set_once.contains_key(NAMES.1);
-                lifted::tests::lifted(&[(&NAMES, sets, sets_once, value)])
+                auto_set::tests::auto_set(&[(&NAMES, sets, sets_once, value)])
             });
             Update {
                 set,
                 set_once,
                 unset: unset.into_iter().map(str::to_owned).collect(),
-                lifted: [lifted, None],
+                auto_set: [auto_set, None],
                 occasion,
             }
         },
@@ -105,12 +105,12 @@ fn kinds() -> impl Strategy<Value = OpKind> {
         3 => Just(OpKind::Personless),
         4 => updates().prop_map(OpKind::Update),
         1 => updates().prop_map(OpKind::UpdateExisting),
-        // Of the first project: in the other there is no such person.
+        // Of the first project: the other one has no such person.
         2 => (one_of(&IDS), keeps()).prop_map(|(id, keep)| {
             OpKind::Split { person: uuid_of(PROJECTS[0], &id), keep }
         }),
         6 => (one_of(&IDS), force, updates()).prop_map(|(other, force, update)| {
-            // A merge is always said outright.
+            // A merge event is always a person event.
             let update = Update { occasion: Occasion::PersonEvent, ..update };
             OpKind::Merge { other, force, update }
         }),
@@ -153,8 +153,8 @@ enum Between {
     Flush,
 }
 
-/// Goal: the state and the warnings are those of the model, however the records are cut into calls,
-/// whatever is cached, and with restarts, flushes and replays between the calls.
+/// Goal: state and warnings equal the model, however the records are split into calls, whatever is
+/// cached, and with restarts, flushes and replays between the calls.
 #[test]
 fn equals_the_model_for_any_batching_and_with_restarts() {
     let mut runner =
@@ -195,10 +195,10 @@ fn equals_the_model_for_any_batching_and_with_restarts() {
         .expect("equal");
 }
 
-/// Goal: after a power cut that loses any tail of what was written, rows and applied sequence are
-/// those of one moment. Method: cut the database's journal at many lengths.
+/// Goal: after a power cut that loses any tail of the writes, rows and applied sequence are
+/// consistent. Method: truncate the database's journal at many lengths.
 #[test]
-fn every_cut_of_the_journal_leaves_a_state_that_was_there() {
+fn every_cut_of_the_journal_leaves_a_consistent_state() {
     let directory = tempfile::tempdir().expect("a directory");
     let set = |value: u64| {
         let set = json!({"x": value, "long": "z".repeat(40)});
@@ -230,7 +230,7 @@ fn every_cut_of_the_journal_leaves_a_state_that_was_there() {
         copy_tree(directory.path(), copy.path());
         let cut = fs::File::options().write(true).open(copy.path().join(&journal));
         let cut = cut.expect("a journal");
-        // What was lost reads as zeros, as in a file that was allocated ahead.
+        // The lost part reads as zeros, as in a preallocated file.
         cut.set_len(length * part / 24).expect("cuts");
         cut.set_len(length + 4096).expect("extends");
         let identities = open(copy.path());
@@ -245,10 +245,10 @@ fn every_cut_of_the_journal_leaves_a_state_that_was_there() {
     assert!(seen.len() > 15, "{seen:?}");
 }
 
-/// Goal: the same where the process ends in the middle of a record: the replay of it goes on where it
-/// ended, and no op is carried out twice or left out.
+/// Goal: the same if the process ends in the middle of a record: the replay continues there, and no
+/// op is applied twice or skipped.
 #[test]
-fn every_cut_within_a_record_is_gone_on_from() {
+fn replay_continues_after_every_cut_within_a_record() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut records = Vec::new();
     for sequence in 1..10 {
@@ -279,7 +279,7 @@ fn every_cut_within_a_record_is_gone_on_from() {
         let identities = parts(copy.path());
         let counters = identities.view().counters().expect("reads");
         within += usize::from(counters.progress.ops > 0);
-        // The rest of what is warned of was told before the cut.
+        // The other warnings were returned before the cut.
         let rest = identities.apply(&records).expect("replays").warnings;
         assert!(warnings.ends_with(&rest));
         assert_same(&identities, &model);

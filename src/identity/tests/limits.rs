@@ -1,4 +1,4 @@
-//! What bounds the work of one record and the memory of many.
+//! Limits on the work of one record and on memory.
 
 use super::*;
 use crate::identity::change::Extent;
@@ -16,8 +16,8 @@ fn kinds(applied: &Applied) -> Vec<WarningKind> {
     applied.warnings.iter().map(|warning| warning.kind).collect()
 }
 
-/// Goal: a person with very many ids is not merged away, whether its rows are stored or new; nothing else
-/// of the event is lost, and the person still takes others in.
+/// Goal: a person with very many ids is not merged away, whether its rows are stored or new. The
+/// rest of the event is applied, and other persons can be merged into it.
 #[test]
 fn a_person_with_too_many_ids_stays() {
     for is_stored in [false, true] {
@@ -43,8 +43,8 @@ fn a_person_with_too_many_ids_stays() {
     }
 }
 
-/// Goal: a person with very many ids is neither deleted nor split, which would take memory for all of
-/// them at once; one id less and it is.
+/// Goal: a person with very many ids is neither deleted nor split, which would need memory for all
+/// of them at once.
 #[test]
 fn a_person_with_too_many_ids_is_not_operated_on() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -67,14 +67,14 @@ fn a_person_with_too_many_ids_is_not_operated_on() {
     let count = |most| identities.view().count_ids(PROJECTS[0], number, most).expect("counts");
     assert_eq!((count(usize::MAX), count(most), count(5)), (most, most, 5));
     assert!(identities.deletions().is_empty());
-    // Another operation gets rid of one.
+    // The uuid made from a merged id names no person.
     let other = OpKind::Delete { person: uuid_of(PROJECTS[0], "id-7"), extent: Extent::Both };
     let applied = identities.apply(&[record(3, vec![op("", other)])]).expect("applies");
     assert_eq!(kinds(&applied), [WarningKind::PersonGone], "it is the same person");
 }
 
-/// Goal: persons that come and go one by one leave nothing in memory; of one that others were merged
-/// into, the ids are remembered.
+/// Goal: persons that are created and deleted one by one leave nothing in memory. Of a person that
+/// others were merged into, the ids are remembered.
 #[test]
 fn deletions_of_persons_with_one_id_leave_no_splits() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -90,8 +90,8 @@ fn deletions_of_persons_with_one_id_leave_no_splits() {
     assert!(identities.overrides().has_splits(PROJECTS[0]));
 }
 
-/// Goal: a chain of merges, each of which would move all ids of before, ends within one record, and the
-/// next record goes on with merges.
+/// Goal: a chain of merges, each of which moves all previous ids, is limited within one record, and
+/// merges continue with the next record.
 #[test]
 fn a_chain_of_merges_is_bounded_by_record() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -113,7 +113,7 @@ fn a_chain_of_merges_is_bounded_by_record() {
     assert_eq!(ids(&identities, "last"), ids(&identities, "id-0"));
 }
 
-/// Goal: records about persons that take much memory are applied in several changes, and all are.
+/// Goal: records that need much memory are applied in several batches, and completely.
 #[test]
 fn records_about_large_persons_are_applied_one_after_the_other() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,5 @@
-//! The same state again, the plain way: lists of everything, one event at a time, each rule as one
-//! `if`, from the description of PostHog's person processing. Shares no code with the store but the
-//! input types.
+//! A simple model of the store: lists of everything, one event at a time, each rule as one `if`, from the
+//! description of PostHog's person processing. Shares no code with the store but the input types.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::auto_set::AutoSet;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::GroupChange;
@@ -21,12 +21,11 @@ use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::change::Warning;
 use crate::identity::change::WarningKind;
-use crate::identity::lifted::Lifted;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
 
-/// Whether an id may be merged: not blank, not one of those that clients send by mistake, bare or
-/// in quotes.
+/// Whether an id may be merged: not blank, and not one that clients send by mistake, with or
+/// without quotes.
 fn is_legal(id: &str) -> bool {
     let mut bare = id;
     for quote in ["\"", "'"] {
@@ -44,7 +43,7 @@ fn is_legal(id: &str) -> bool {
         && !as_it_is.contains(&bare)
 }
 
-/// Whether a new value of this property alone is no news of a person.
+/// Whether a new value of this property alone does not change a person.
 fn is_noise(key: &str) -> bool {
     let all = "$current_url $pathname $referrer $referring_domain $screen_height $screen_width \
                $viewport_height $viewport_width $browser $browser_version $device_type \
@@ -56,10 +55,10 @@ fn is_noise(key: &str) -> bool {
     place || all.split(' ').any(|noise| noise == key)
 }
 
-/// What an update says outright and what was lifted, as two objects.
+/// The properties that an update sets and sets once, auto-set ones included, as two objects.
 fn spoken(update: &Update) -> (Map<String, Value>, Map<String, Value>) {
     let (mut set, mut once) = (update.set.clone(), update.set_once.clone());
-    for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+    for (key, initial, value) in update.auto_set.iter().flatten().flat_map(AutoSet::read) {
         if let Some(key) = key {
             set.entry(key).or_insert(value.clone());
         }
@@ -81,10 +80,10 @@ pub(super) struct Model {
     pub(super) warnings: Vec<Warning>,
     /// Events of a distinct id before this record are deleted.
     pub(super) deleted: BTreeMap<(ProjectId, String), u64>,
-    /// Whose events were deleted, and when that was asked for.
+    /// The persons whose events were deleted, and the time of the request.
     pub(super) deletions: Vec<(ProjectId, Uuid, UnixMicros)>,
     personless: Vec<(ProjectId, String)>,
-    /// Number of the person that was born last.
+    /// Number of the newest person.
     pub(super) born: i64,
 }
 
@@ -110,7 +109,7 @@ impl Model {
         self.ids.iter().filter(|(_, _, n)| *n == number).map(|(_, id, _)| id.clone()).collect()
     }
 
-    /// What the overrides must say: every id's own uuid leads to its person.
+    /// The expected overrides: every id's own uuid maps to its person.
     pub(super) fn overrides(&self) -> BTreeMap<(ProjectId, Uuid), Uuid> {
         let all = self.ids.iter().map(|(project, id, _)| {
             let person = self.person_of(*project, id).expect("every id has a person");
@@ -206,7 +205,7 @@ impl Model {
         }
         self.persons.remove(place);
         self.ids.retain(|(_, _, own)| *own != number);
-        // Without their events the ids are as if they had never been there.
+        // Without their events the ids become unknown.
         self.personless.retain(|(p, id)| *p != project || !ids.contains(id));
         if extent == Extent::Person {
             self.personless.extend(ids.into_iter().map(|id| (project, id)));
@@ -261,7 +260,7 @@ impl Model {
 
     fn ordinary(&mut self, project: ProjectId, op: &Op, update: &Update) {
         match self.person_of(project, &op.distinct_id) {
-            Some(person) => self.edit(person.number, |p| overlay(&mut p.properties, update)),
+            Some(person) => self.edit(person.number, |p| write_set(&mut p.properties, update)),
             None => {
                 self.birth(project, op, &op.distinct_id, update);
             }
@@ -292,7 +291,7 @@ impl Model {
                     }
                 }
                 self.edit(target.number, |p| {
-                    overlay(&mut p.properties, update);
+                    write_set(&mut p.properties, update);
                     p.is_identified = true;
                 });
             }
@@ -302,7 +301,7 @@ impl Model {
     fn gain(&mut self, project: ProjectId, number: i64, id: &str, update: &Update) {
         self.ids.push((project, id.to_owned(), number));
         self.edit(number, |p| {
-            overlay(&mut p.properties, update);
+            write_set(&mut p.properties, update);
             p.is_identified = true;
         });
         let applied = self.applied;
@@ -311,7 +310,7 @@ impl Model {
         }
     }
 
-    /// Every id that does not stay gets a person of its own; who has the id that the uuid was made
+    /// Every id that is not kept gets a new person; the person with the id that the uuid was made
     /// from has the uuid.
     fn split(&mut self, project: ProjectId, op: &Op, uuid: Uuid, keep: &Keep) {
         let found = self.persons.iter().find(|(p, person)| *p == project && person.uuid == uuid);
@@ -373,7 +372,7 @@ impl Model {
                 }
             }
             let everything = Update { occasion: Occasion::PersonEvent, ..update.clone() };
-            overlay(&mut p.properties, &everything);
+            write_set(&mut p.properties, &everything);
             p.created_at = p.created_at.min(source.created_at);
             p.is_identified = true;
             p.version = target.version.max(source.version) + 1;
@@ -381,7 +380,7 @@ impl Model {
     }
 }
 
-fn overlay(properties: &mut Map<String, Value>, update: &Update) {
+fn write_set(properties: &mut Map<String, Value>, update: &Update) {
     if update.occasion == Occasion::Creation {
         return;
     }

@@ -1,5 +1,5 @@
-//! The state is opened again as of an earlier record, as after a disk that was full: nobody sees what
-//! never was.
+//! Reopens of the state at an earlier record, as after a full disk: readers never see an
+//! inconsistent state.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -30,10 +30,10 @@ fn twins(records: &[Record]) -> (tempfile::TempDir, Identities, std::path::PathB
     (directory, identities, saved)
 }
 
-/// Goal: who replaces a person is as of the record that the state went back to, and not told to who
-/// looked at what was lost.
+/// Goal: overrides are as of the record that the state went back to, and not returned to readers
+/// that saw the lost records.
 #[test]
-fn survivors_of_what_was_lost_are_forgotten() {
+fn overrides_of_lost_records_are_evicted() {
     let (project, [a, b, c]) = (PROJECTS[0], ["a", "b", "c"].map(|id| uuid_of(PROJECTS[0], id)));
     let (_directory, identities, saved) =
         twins(&[record(1, vec![merge("a", "b"), op("c", OpKind::Touch)])]);
@@ -50,15 +50,15 @@ fn survivors_of_what_was_lost_are_forgotten() {
     assert_eq!(identities.overrides().get(project, b).expect("reads"), Some(c));
 }
 
-/// Goal: deletions and the record that they are of are of one moment, also while that goes back.
+/// Goal: deletions and their record match, also while the state goes back.
 #[test]
-fn deletions_are_of_the_record_that_they_are_said_to_be_of() {
+fn deletions_match_their_record() {
     let (_directory, identities, saved) = twins(&[record(1, vec![op("a", OpKind::Touch)])]);
     let person = uuid_of(PROJECTS[0], "a");
     let deletion = record(2, vec![op("", OpKind::Delete { person, extent: Extent::Events })]);
     let deletion = std::slice::from_ref(&deletion);
     let (ends, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
-    // Waits until the reader has come by.
+    // Waits until the reader has read once.
     let is_seen = |requests: usize| {
         let before = seen[requests].load(Ordering::Relaxed);
         while seen[requests].load(Ordering::Relaxed) == before {

@@ -1,7 +1,7 @@
 //! Many short sequences of events over few distinct ids, against the model: in one batch, one by
 //! one, in any batches with restarts between them, and in parts of records with restarts after any
-//! part. The databases are shared, a project to each
-//! sequence, because opening one takes longer than all that is asked of it here.
+//! part. All sequences share the databases, with one project each, because opening a database takes
+//! longer than the test of a sequence.
 
 use rand::Rng;
 use rand::SeedableRng;
@@ -18,6 +18,8 @@ use super::model::Model;
 use super::model::uuid_of;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::identity::auto_set;
+use crate::identity::auto_set::Names;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
 use crate::identity::change::Keep;
@@ -29,18 +31,16 @@ use crate::identity::change::Update;
 use crate::identity::change::Warning;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Origin;
-use crate::identity::lifted;
-use crate::identity::lifted::Names;
 use crate::identity::person::Person;
 use crate::identity::store::Identities;
 
-/// Sequences of an ordinary run.
+/// Sequences of a normal run.
 const SEQUENCES: u64 = 6_000;
 
 /// Sequences after which a database with restarts is closed and opened.
 const RESTART_EVERY: u64 = 500;
 
-/// Few, so that they meet; two of them may not be merged, and so may a third be written.
+/// Few ids, so that they collide; two of them may not be merged, and a third may be written like them.
 const IDS: [&str; 6] = ["a", "b", "c", "d", "null", "'Anonymous'"];
 
 fn object(random: &mut StdRng) -> Map<String, Value> {
@@ -54,34 +54,35 @@ fn object(random: &mut StdRng) -> Map<String, Value> {
     object
 }
 
-/// Noise and what is none.
-static LIFTS: [Names; 3] = [
+/// A noise property and a normal one.
+static AUTO_SET: [Names; 3] = [
     ("$browser", "$initial_browser"),
     ("$os", "$initial_os"),
     ("utm_source", "$initial_utm_source"),
 ];
 
 fn update(random: &mut StdRng) -> Update {
-    // Most events say nothing outright.
+    // Half of the updates have no `$set` and `$set_once`.
     let (set, set_once) = match random.random_bool(0.5) {
         true => (object(random), object(random)),
         false => Default::default(),
     };
-    let mut lifts = Vec::new();
-    for names in &LIFTS {
+    let mut auto_sets = Vec::new();
+    for names in &AUTO_SET {
         if random.random_bool(0.3) {
             let value = json!(random.random_range(0..3));
-            lifts.push((names, !set.contains_key(names.0), true, value));
+            auto_sets.push((names, !set.contains_key(names.0), true, value));
         }
     }
-    let place = lifts.pop_if(|_| random.random_bool(0.2));
-    let lifted = [lifted::tests::lifted(&lifts), lifted::tests::lifted(place.as_slice())];
+    let place = auto_sets.pop_if(|_| random.random_bool(0.2));
+    let auto_set =
+        [auto_set::tests::auto_set(&auto_sets), auto_set::tests::auto_set(place.as_slice())];
     let unset = ["plan", "$browser"].into_iter().filter(|_| random.random_bool(0.15));
     let unset = unset.map(str::to_owned).collect();
     let occasions =
         [Occasion::PersonEvent, Occasion::OtherEvent, Occasion::OtherEvent, Occasion::Creation];
     let occasion = *occasions.choose(random).expect("some");
-    Update { set, set_once, unset, lifted, occasion }
+    Update { set, set_once, unset, auto_set, occasion }
 }
 
 fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
@@ -116,7 +117,7 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
     }
 }
 
-/// The records of one sequence; now and then an earlier event comes again, as SDKs retry.
+/// The records of one sequence; sometimes an earlier event is repeated, as when SDKs retry.
 fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let mut sizes = StdRng::seed_from_u64(random.random());
@@ -140,7 +141,7 @@ fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> 
 /// Stored events: distinct ids, and the person that each was stored or folded with.
 type Events = Vec<(String, Uuid)>;
 
-/// Does to stored events what a compaction does: writes the survivors of now.
+/// Rewrites stored events as compaction does, with the current survivors.
 fn fold(identities: &Identities, project: ProjectId, events: &mut Events) {
     let overrides = identities.overrides();
     for (id, person) in events {
@@ -210,8 +211,8 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
     }
 }
 
-/// Goal: persons, warnings, and the persons of stored events are those of the model, however the
-/// log is cut into calls, and wherever the process ends in between.
+/// Goal: persons, warnings, and the persons of stored events equal the model, however the log is
+/// split into calls, and wherever the process ends in between.
 #[test]
 fn every_batching_gives_the_persons_of_the_model() {
     let seed = std::env::var_os("WEIR_SEQUENCES_SEED")
@@ -267,7 +268,7 @@ fn every_batching_gives_the_persons_of_the_model() {
                 if at == 2 && restart && records.len() - rest.len() >= cut {
                     drop(store.take());
                     *store = Some(open(at));
-                    // A replay begins earlier than it has to.
+                    // The replay begins earlier than necessary.
                     store
                         .as_ref()
                         .expect("open")

@@ -1,8 +1,8 @@
-//! The road from bytes to rows with the power cut at every operation of the disk: what was
-//! acknowledged is there once, whatever else happened, and a client that heard nothing may send
+//! The path from bytes to rows, with the power cut at every operation of the disk: what was
+//! acknowledged is stored once, whatever else happened, and a client without a response may send
 //! again. The log thread's commits, the publisher, the memtables, flushes and the log's truncation
-//! are the real ones; the replay is driven here, as the real one needs the metadata's database (it is in
-//! `replayed`).
+//! are the real ones; the replay is driven here, because the real one needs the metadata's database
+//! (it is in `replayed`).
 
 mod replayed;
 
@@ -46,15 +46,15 @@ use crate::event::time::partition_of;
 use crate::geoip::Places;
 use crate::ingest::budget::Budget;
 use crate::ingest::dedup::Window;
-use crate::ingest::derive::Derivation;
 use crate::ingest::disk_room::DiskRoom;
-use crate::ingest::envelope::Envelope;
 use crate::ingest::health::Health;
+use crate::ingest::log_record::LogRecord;
 use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
 use crate::ingest::prepare::ProjectFacts;
 use crate::ingest::prepare::Protocol;
 use crate::ingest::prepare::Received;
+use crate::ingest::projector::Projection;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
@@ -82,7 +82,7 @@ use crate::wire::encoding::hints::Hints;
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 const TABLE: &str = "/data/events";
 const PROJECT: ProjectId = ProjectId(7);
-/// Requests of a life, and events of each.
+/// Requests of one run, and events of each.
 const REQUESTS: u32 = 8;
 const EVENTS: u32 = 3;
 
@@ -123,11 +123,11 @@ fn prepared(body: &Bytes, received: &Received) -> Prepared {
 struct Node {
     log: LogThread,
     store: Store,
-    /// Kept, so that the publisher can send.
-    _derivations: mpsc::Receiver<Derivation>,
+    /// Kept so that the publisher's channel stays open.
+    _derivations: mpsc::Receiver<Projection>,
 }
 
-/// Starts a node: table, log, replay. `None` if the power goes meanwhile.
+/// Starts a node: table, log, replay. `None` if the power is cut meanwhile.
 fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     let clock = Clock::test(NOW);
     let store = runtime.block_on(open_store(disk, &clock))?;
@@ -136,7 +136,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     let (wal, recovered) =
         Wal::open(Arc::new(disk.clone()), settings, Elsewhere::up_to(flushed), 7).ok()?;
     assert!(recovered.last >= flushed, "the log goes on behind the files");
-    let (derivations, inbox) = mpsc::channel(1000);
+    let (projections, inbox) = mpsc::channel(1000);
     let mut window = Window::new(1000);
     for (project, key) in runtime.block_on(recent_keys(&store, 1000)) {
         window.insert(project, key);
@@ -148,7 +148,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
         store.clone(),
         window,
         last,
-        derivations,
+        projections,
         Arc::clone(&metrics),
         Arc::clone(&health),
     );
@@ -191,12 +191,12 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Option<Store> {
     Some(Store::new(table, (layout, partitioning), "node/1".to_owned(), settings, clock.clone()))
 }
 
-/// What the replay's thread does, without metadata: everything behind `flushed` that is durable.
+/// As the replay thread, without metadata: publishes everything durable after `flushed`.
 fn replay(wal: &Wal, publisher: &Arc<Mutex<Publisher>>, flushed: Sequence) {
     let mut reader = wal.files().reader(flushed);
     while let Ok(Some(item)) = reader.next(wal.last_durable()) {
         let Item::Record { sequence, payload } = item else { continue };
-        let envelope = Envelope::decode(payload).expect("a record of ours");
+        let envelope = LogRecord::decode(payload).expect("a record of ours");
         let prepared = prepared(&envelope.body, &envelope.received);
         let missing = Missing { rows: true, persons: true };
         publisher.lock().publish(sequence, prepared, missing);
@@ -209,7 +209,7 @@ impl Node {
         self.send_changed(numbers, |_, _| ())
     }
 
-    /// The same, with something wrong with what was made of them.
+    /// As `send`, with prepared bodies that `change` has changed.
     fn send_changed(
         &mut self,
         numbers: Range<u32>,
@@ -229,7 +229,7 @@ impl Node {
             };
             let body = body(number);
             let prepared = prepared(&body, &received);
-            let envelope = Envelope {
+            let envelope = LogRecord {
                 project: PROJECT,
                 received,
                 anonymize_ips: false,
@@ -238,10 +238,10 @@ impl Node {
                 body,
             };
             let (head, body) = envelope.encode();
-            let share = budget.share(1).expect("room");
+            let permit = budget.admit(1).expect("room");
             let (reply, answer) = oneshot::channel();
             answers.push((number, answer));
-            let mut commit = Commit { head, body, prepared, share, reply };
+            let mut commit = Commit { head, body, prepared, permit, reply };
             change(number, &mut commit);
             commit
         };
@@ -254,7 +254,7 @@ impl Node {
         answers.into_iter().filter_map(told).collect()
     }
 
-    /// Writes what is in memory into files and cuts the log.
+    /// Flushes memory to files and truncates the log.
     fn flush(&self, runtime: &Runtime) -> bool {
         self.store.freeze();
         match runtime.block_on(self.store.flush(Sequence(u64::MAX), &|_| None)) {
@@ -264,7 +264,7 @@ impl Node {
         }
     }
 
-    /// How often each event is there, in files and in memory.
+    /// How often each event is stored, in files and in memory.
     fn counts(&self, runtime: &Runtime) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
         let mut ids = runtime.block_on(ids_in_files(&self.store)).expect("readable files");
@@ -291,8 +291,8 @@ async fn ids_in_files(store: &Store) -> Option<Vec<String>> {
     Some(ids)
 }
 
-/// A life: requests alone and in groups, flushes with more in memory and with none, and a restart.
-/// Returns what was acknowledged, and whether the life reached its end.
+/// One run: requests alone and in groups, flushes with and without rows left in memory, and a restart.
+/// Returns what was acknowledged, and whether the run reached its end.
 fn live(runtime: &Runtime, disk: &SimDisk) -> (BTreeSet<u32>, bool) {
     let mut acknowledged = BTreeSet::new();
     let Some(mut node) = start(runtime, disk) else { return (acknowledged, false) };
@@ -301,7 +301,7 @@ fn live(runtime: &Runtime, disk: &SimDisk) -> (BTreeSet<u32>, bool) {
     if !node.flush(runtime) {
         return (acknowledged, false);
     }
-    // A retry of what is in files, with something new behind it.
+    // A retry of requests that are in files, followed by a new one.
     acknowledged.extend(node.send(3..6));
     drop(node);
     let Some(mut node) = start(runtime, disk) else { return (acknowledged, false) };
@@ -316,8 +316,8 @@ fn ids_of(request: u32) -> impl Iterator<Item = String> {
         .map(move |index| Uuid::from_u128(u128::from(request * EVENTS + index + 1)).to_string())
 }
 
-/// Goal: a bug may keep an acknowledged record out of the tables, and never out of the log: no flush
-/// and no cut passes it, and a program without the bug has all of it and of what came after.
+/// Goal: a bug may keep an acknowledged record out of the tables, but never out of the log: no flush and
+/// no truncation passes it, and a program without the bug has all of it and of the later records.
 #[test]
 fn a_record_that_cannot_be_published_stays_in_the_log() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -326,14 +326,14 @@ fn a_record_that_cannot_be_published_stays_in_the_log() {
     assert_eq!(node.send(0..2).len(), 2);
     let acknowledged = node.send_changed(2..5, |number, commit| {
         if number == 3 {
-            // Keys of events that are not there, twice, so that rows are to be left out.
+            // Keys of events that do not exist, twice, so that rows are dropped as duplicates.
             commit.prepared.keys.extend([EventKey::new(Uuid::max(), "", ""); 2]);
         }
     });
     assert_eq!(acknowledged.len(), 3, "they are durable");
     assert!(node.log.health.is_publication_failed());
     for request in 5..REQUESTS {
-        // Those that were under way. Each is in a segment of its own.
+        // Requests in flight. Each is in a segment of its own.
         node.send(request..request + 1);
     }
     let counted: BTreeSet<String> = node.counts(&runtime).into_keys().collect();
@@ -351,7 +351,7 @@ fn a_record_that_cannot_be_published_stays_in_the_log() {
     assert_eq!(node.counts(&runtime), expected);
 }
 
-/// Goal: a request that no log can take is its sender's matter alone.
+/// Goal: a request that is too large for the log affects only its sender.
 #[test]
 fn a_record_that_is_too_large_does_not_stop_the_log() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -366,7 +366,7 @@ fn a_record_that_is_too_large_does_not_stop_the_log() {
     assert_eq!(node.send(3..4).len(), 1);
 }
 
-/// A log, and who keeps its stock.
+/// A log, and the creator of its spare.
 fn stocked(disk: &SimDisk) -> (Wal, Stock) {
     let settings = WalSettings { dir: "/data/wal".into(), segment_max_bytes: 1500 };
     let opened = Wal::open(Arc::new(disk.clone()), settings, Elsewhere::up_to(Sequence(0)), 7);
@@ -375,7 +375,7 @@ fn stocked(disk: &SimDisk) -> (Wal, Stock) {
     (wal, Stock { files, segment_bytes: 3 << 20, health })
 }
 
-/// Goal: a spare is made for the syncs that it helps, which are small ones.
+/// Goal: a spare is created only for small syncs, which benefit from it.
 #[test]
 fn the_stock_is_kept_for_small_syncs() {
     for (bytes, is_made) in [(None, false), (Some(100), true), (Some(100_000), false)] {
@@ -395,7 +395,7 @@ fn the_stock_is_kept_for_small_syncs() {
     }
 }
 
-/// Goal: a disk without room for a spare is left alone for a while.
+/// Goal: after a failure on a full disk the next attempt waits longer.
 #[test]
 fn the_keeper_of_the_stock_waits_longer_after_a_failure() {
     let disk = SimDisk::new();
@@ -411,7 +411,7 @@ fn the_keeper_of_the_stock_waits_longer_after_a_failure() {
         }
         pauses.len() < 9
     });
-    // Three attempts fail; the fourth makes three pieces.
+    // Three attempts fail; the fourth writes three pieces.
     assert_eq!(pauses, [1000, 60_000, 60_000, 60_000, 10, 10, 10, 1000, 1000]);
 }
 
@@ -430,7 +430,7 @@ fn a_log_that_failed_is_known_to_those_who_ask() {
 #[test]
 fn what_was_acknowledged_is_there_once_after_a_power_cut() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    // The table is made beforehand: its creation has tests of its own.
+    // The table is created beforehand: its creation has tests of its own.
     let before = SimDisk::new();
     assert!(start(&runtime, &before).is_some());
     let before = before.power_on(Survival::Keep);
@@ -456,7 +456,7 @@ fn what_was_acknowledged_is_there_once_after_a_power_cut() {
                 );
             }
             partial += usize::from(counts.len() < ids_of(0).count() * 8 && !counts.is_empty());
-            // Clients that heard nothing send again, and so do some that did.
+            // Clients without a response send again, and so do some that got one.
             assert_eq!(node.send(0..REQUESTS).len(), 8, "{context}");
             assert!(node.flush(&runtime), "{context}");
             let counts = node.counts(&runtime);

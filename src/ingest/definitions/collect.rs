@@ -1,9 +1,9 @@
-//! What one batch of events says about definitions: [`Collector`] gathers it event by event,
+//! Collects the definitions in one batch of events: [`Collector`] gathers them event by event,
 //! [`Observed`] is the result. Pure.
 //!
-//! An event has some 30 properties and the whole road costs some 20 microseconds for it, so a
-//! property costs a bit here if its key is in the key table, and one look-up if not; its type is
-//! looked at only as long as the batch has none for the key. Nothing is copied before the end.
+//! An event has about 30 properties and takes about 20 us on the whole write path. So a property costs
+//! one bit here if its key is in the key table, and one look-up if not. The type of a value is detected
+//! only until the batch has one for its key. Nothing is copied before the end.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,30 +20,30 @@ use crate::ingest::tape::Value;
 use crate::metadata::flag_rules::KEY_MAX_CHARS;
 use crate::metadata::properties::ValueType;
 
-/// Keys that have a bit of their own.
+/// Keys of the key table that are tracked by a bit, at most.
 pub const SLOTS: usize = 128;
 
-/// Definitions and pairs that one event may touch; one with more is left out altogether.
+/// Limit of definitions and pairs in one event; an event with more is ignored here.
 const EVENT_UPDATES_MAX: usize = 10_000;
 
-/// Names that one batch may tell of; further ones wait for another batch.
+/// Limit of event names that one batch reports; further ones are left to later batches.
 const BATCH_NAMES_MAX: usize = 10_000;
 
-/// Keys outside of the key table that one batch may tell of; further ones wait for another batch.
+/// Limit of keys outside of the key table that one batch reports; the rest is left to later batches.
 const BATCH_KEYS_MAX: usize = 10_000;
 
-/// Pairs that one batch may tell of one by one.
+/// Limit of pairs that one batch reports singly, without a bit.
 const BATCH_PAIRS_MAX: usize = 100_000;
 
 /// Prefixes of keys that get a definition but no pairs: nearly every event has every flag.
 const UNPAIRED: [&str; 2] = ["$feature/", "$feature_enrollment/"];
 
-/// Flags of which one batch may tell that they were called.
+/// Limit of called flags that one batch reports.
 const BATCH_FLAGS_MAX: usize = 10_000;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// How a key is kept track of.
+/// How a key is tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Track {
     /// By a bit.
@@ -51,19 +51,19 @@ pub enum Track {
     /// By name.
     #[default]
     Name,
-    /// Not at all: it is no property to anyone who asks.
+    /// Not at all: it is not a property in the definitions.
     Never,
 }
 
 /// Set of slots.
 pub type Slots = u128;
 
-/// The set of one slot.
+/// The set of a single slot.
 pub fn bit(slot: u8) -> Slots {
     1_u128.checked_shl(slot.into()).unwrap_or(0)
 }
 
-/// The slots in a set.
+/// Iterates over the slots in a set.
 pub fn slots(mut set: Slots) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let slot = u8::try_from(set.trailing_zeros()).ok().filter(|_| set != 0)?;
@@ -72,36 +72,36 @@ pub fn slots(mut set: Slots) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Gathers what a batch says. Call [`Collector::property`] for each property of an event, then
+/// Collects definitions of a batch. Call [`Collector::property`] for each property of an event, then
 /// [`Collector::commit`] or [`Collector::abandon`].
 #[derive(Debug)]
 pub struct Collector<'a> {
     now: UnixMicros,
     names: HashMap<Cow<'a, str>, usize, Hasher>,
-    /// Which slots the events of each name had; in the order of first sight.
+    /// Slots that the events of each name had, in the order of first occurrence.
     events: Vec<Slots>,
     keys: HashTable<usize>,
     entries: Vec<Entry<'a>>,
-    /// Pairs with names beyond those that [`Entry::events`] has bits for.
+    /// Pairs with event names for which [`Entry::events`] has no bit.
     pairs: HashSet<(usize, usize), Hasher>,
     seen: Slots,
     typed: Slots,
     types: [Option<ValueType>; SLOTS],
-    /// Flags that were called, and when last.
+    /// Called flags, and the time of the last call.
     flags: HashMap<&'a str, UnixMicros, Hasher>,
     event: Current,
 }
 
-/// A key that is kept track of by name.
+/// A key that is tracked by name.
 #[derive(Debug)]
 struct Entry<'a> {
     key: &'a str,
     hash: u64,
     value_type: Option<ValueType>,
     is_paired: bool,
-    /// Whether an event had it that was taken.
+    /// Whether a committed event had it.
     is_seen: bool,
-    /// Which of the first names had it.
+    /// Bit per event name, for the first 64 names: which of them had it.
     events: u64,
 }
 
@@ -120,7 +120,7 @@ enum Place {
 }
 
 impl<'a> Collector<'a> {
-    /// Nothing seen yet. `now` is when the batch was received.
+    /// Starts an empty collection. `now` is when the batch was received.
     pub fn new(now: UnixMicros) -> Self {
         Self {
             now,
@@ -137,7 +137,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes a property of the current event. `hash` is that of `key`, always by the same hasher.
+    /// Adds a property of the current event. `hash` is that of `key`, always by the same hasher.
     pub fn property(&mut self, (key, hash): (&'a str, u64), track: Track, value: Value<'a>) {
         match track {
             Track::Slot(slot) => {
@@ -185,8 +185,8 @@ impl<'a> Collector<'a> {
         Some(index)
     }
 
-    /// Takes note that an event says that the flag `key` was called at a time; none is called later than
-    /// it is said.
+    /// Records that an event reports a call of the flag `key` at a time. A time after the receive time
+    /// counts as the receive time.
     pub fn called(&mut self, key: &'a str, at: UnixMicros) {
         let is_full = self.flags.len() >= BATCH_FLAGS_MAX && !self.flags.contains_key(key);
         if is_full || key.len() > KEY_MAX_CHARS {
@@ -197,14 +197,14 @@ impl<'a> Collector<'a> {
         *last = at.max(*last);
     }
 
-    /// Forgets the current event.
+    /// Discards the current event.
     pub fn abandon(&mut self) {
         self.event.slots = 0;
         self.event.entries.clear();
         self.event.types.clear();
     }
 
-    /// Counts the current event in, which has this name.
+    /// Adds the current event, which has this name.
     pub fn commit(&mut self, name: Cow<'a, str>) {
         let slots = usize::try_from(self.event.slots.count_ones()).unwrap_or(SLOTS);
         let updates = 1 + 2 * (slots + self.event.entries.len());
@@ -212,7 +212,7 @@ impl<'a> Collector<'a> {
         {
             return self.abandon();
         }
-        // Of these only the properties of the group count, which are no properties of the event.
+        // The properties of this event describe a group; none of them are properties of the event.
         if name == "$groupidentify" {
             self.abandon();
         }
@@ -261,7 +261,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Everything that was counted in.
+    /// The definitions of all committed events.
     pub fn finish(self) -> Observed {
         let mut observed = Observed {
             slots: self.seen,
@@ -277,7 +277,7 @@ impl<'a> Collector<'a> {
                 *event = Event { name, slots };
             }
         }
-        // Numbers of entries move, since those of dropped events are left out.
+        // Entries of discarded events are left out, so the numbers of the others shift.
         let mut numbers = Vec::with_capacity(self.entries.len());
         for entry in self.entries {
             numbers.push(observed.keys.len());
@@ -298,20 +298,20 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// What a batch of events says about definitions.
+/// The definitions in a batch of events.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// All names and keys, one behind the other.
+    /// All names and keys, concatenated.
     text: String,
     events: Vec<Event>,
     keys: Vec<Key>,
-    /// Pairs of numbers of an event and of a key, beyond those of [`Key::events`].
+    /// Pairs of event number and key number, other than those of [`Key::events`].
     pairs: Vec<(usize, usize)>,
-    /// Keys of flags that were called, and when last.
+    /// Keys of called flags, and the time of the last call.
     flags: Vec<(Range<usize>, UnixMicros)>,
-    /// Keys of the key table that were seen.
+    /// Slots of the key table that occurred.
     pub(super) slots: Slots,
-    /// Those of them of which a value told the type.
+    /// The slots among them whose type is known.
     pub(super) typed: Slots,
     types: [Option<ValueType>; SLOTS],
 }
@@ -344,19 +344,19 @@ struct Key {
     events: u64,
 }
 
-/// A key that is kept track of by name.
+/// A key that is tracked by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeySeen<'o> {
     /// The key.
     pub(super) key: &'o str,
-    /// Its type, if a value told it.
+    /// Its type, if a value has one.
     pub(super) value_type: Option<ValueType>,
-    /// Bits of the first 64 names: which had it.
+    /// Bit per event name, for the first 64 names: which of them had it.
     pub(super) events: u64,
 }
 
 impl Observed {
-    /// Memory that it keeps.
+    /// Memory that it uses.
     pub fn memory_bytes(&self) -> usize {
         self.text.capacity()
             + self.events.capacity() * size_of::<Event>()
@@ -378,12 +378,12 @@ impl Observed {
         self.text.get(range.clone()).unwrap_or_default()
     }
 
-    /// Names of the events, each once, in the order of first sight.
+    /// Names of the events, each once, in the order of first occurrence.
     pub fn event_names(&self) -> impl Iterator<Item = &str> {
         self.events.iter().map(|event| self.text(&event.name))
     }
 
-    /// Names of the events, in the same order, and the slots that each had.
+    /// Names of the events, in the same order, and the slots that each of them had.
     pub(super) fn events(&self) -> impl Iterator<Item = (&str, Slots)> {
         self.events.iter().map(|event| (self.text(&event.name), event.slots))
     }
@@ -397,7 +397,7 @@ impl Observed {
         })
     }
 
-    /// The keys of flags that were called, and when last.
+    /// Keys of called flags, and the time of the last call.
     pub(super) fn flags(&self) -> impl Iterator<Item = (&str, UnixMicros)> {
         self.flags.iter().map(|(key, at)| (self.text(key), *at))
     }
@@ -412,7 +412,7 @@ impl Observed {
         self.keys.get(number).map(|seen| self.text(&seen.key))
     }
 
-    /// Number of an event and number of a key, for the events beyond the first 64.
+    /// Pairs of event number and key number, for events beyond the first 64.
     pub(super) fn pairs(&self) -> &[(usize, usize)] {
         &self.pairs
     }

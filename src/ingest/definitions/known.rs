@@ -1,5 +1,5 @@
-//! What was said about definitions before: [`Known`] tells from each batch what is new. Bounded, and
-//! only a cache: what it forgot is written once more, which changes nothing.
+//! Cache of definitions that were already written, to skip repeated upserts: [`Known`] finds what is new
+//! in each batch. At most 200,000 entries; after an eviction an upsert is repeated, without effect.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
+use crate::identity::auto_set::AutoSet;
 use crate::identity::change::GroupChange;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
-use crate::identity::lifted::Lifted;
 use crate::ingest::definitions::NAME_MAX_BYTES;
 use crate::ingest::definitions::collect::Observed;
 use crate::ingest::definitions::collect::Slots;
@@ -29,42 +29,42 @@ use crate::metadata::properties::PropertyKind;
 use crate::metadata::properties::PropertySeen;
 use crate::metadata::properties::ValueType;
 
-/// Names, keys and pairs that are remembered, over all projects: some tens of megabytes at worst.
+/// Limit of cached names, keys and pairs, over all projects: tens of MB at most.
 const ENTRIES_MAX: usize = 200_000;
 
-/// Keys of persons, and as many of groups, of which one record may tell something new; further ones
-/// wait for another record. Were it more than is remembered, the same body would be news each time.
+/// Limit of new keys of persons, and of groups, that one record reports; further ones are left to later
+/// records. It has to be below [`ENTRIES_MAX`], or the same body would be new each time.
 const RECORD_KEYS_MAX: usize = 10_000;
 
-/// How long a stored `last_seen_at` may lag behind. All that lag are written at once, so this is
+/// How long a stored `last_seen_at` may lag behind. All lagging ones are written at once, so this is
 /// also the time between two such writes.
 pub(in crate::ingest) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
 
-/// What one log record says about definitions, besides its persons and groups.
+/// The definitions in one log record, and its ops on persons and groups.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ingest) struct Said<'s> {
-    /// Whose events.
+    /// The project of the events.
     pub(in crate::ingest) project: ProjectId,
-    /// When they were received.
+    /// When the events were received.
     pub(in crate::ingest) at: UnixMicros,
-    /// What they said.
+    /// The definitions in the events.
     pub(in crate::ingest) observed: &'s Observed,
-    /// What they do to persons and groups.
+    /// Ops of the events on persons and groups.
     pub(in crate::ingest) ops: &'s [Op],
     /// The group types of the project.
     pub(in crate::ingest) group_types: &'s [String],
 }
 
-/// What the metadata store has been told.
+/// The definitions that the metadata store has.
 #[derive(Debug)]
 pub(in crate::ingest) struct Known {
     /// Keys of the key table by slot.
     slot_names: Vec<&'static str>,
     projects: HashMap<ProjectId, Project>,
     entries: usize,
-    /// By a clock that never steps back.
+    /// When lagging times were last written, by a clock that never steps back.
     last_seen_written: Option<Duration>,
-    /// Whether an event was seen, or a flag called, after its last write.
+    /// Whether an event occurred, or a flag was called, after its last write.
     lags: bool,
 }
 
@@ -74,16 +74,16 @@ struct Project {
     slots: Slots,
     typed: Slots,
     keys: HashMap<String, Key>,
-    /// Numbers of event and key.
+    /// Pairs of event number and key number.
     pairs: HashSet<(u32, u32)>,
-    /// Flags that were called.
+    /// Called flags.
     flags: HashMap<String, Last>,
     /// Keys of persons, and whether they have a type.
     persons: HashMap<String, bool>,
-    /// Keys that were lifted from the properties of events and are in `persons` with a type, by
-    /// number: those that are set, and 64 slots behind them those that are set once.
-    lifted: Slots,
-    /// The same as of persons of groups, by index of their type.
+    /// Auto-set keys that are in `persons` with a type, by number: those of `$set`, and 64 slots higher
+    /// those of `$set_once`.
+    auto_set: Slots,
+    /// Keys of groups, by index of their type, and whether they have a type of value.
     groups: [HashMap<String, bool>; GROUP_TYPES_MAX],
 }
 
@@ -94,7 +94,7 @@ struct Event {
     last: Last,
 }
 
-/// When something was last seen.
+/// When an event or a flag last occurred, and which time was last written.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     seen: UnixMicros,
@@ -108,13 +108,13 @@ struct Key {
 }
 
 impl Known {
-    /// Knows nothing yet. `slot_names` are the keys of the key table by slot.
+    /// Starts empty. `slot_names` are the keys of the key table by slot.
     pub(in crate::ingest) fn new(slot_names: Vec<&'static str>) -> Self {
         let projects = HashMap::new();
         Self { slot_names, projects, entries: 0, last_seen_written: None, lags: false }
     }
 
-    /// Adds to `due` what `said` has that was not said before.
+    /// Adds to `due` the definitions of `said` that are not cached.
     pub(in crate::ingest) fn fold(&mut self, said: &Said<'_>, due: &mut Sightings) {
         if self.entries > ENTRIES_MAX {
             self.put_last_seen(due);
@@ -133,7 +133,7 @@ impl Known {
         self.lags |= new.lags;
     }
 
-    /// Adds to `due` what was last seen after its last write, if that is due at `now`, which is
+    /// Adds the lagging times to `due`, if they are due at `now`, which is
     /// [`Clock::monotonic`](crate::clock::Clock::monotonic): the wall clock may step back by hours.
     pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: Duration, due: &mut Sightings) {
         let is_due = |written| now.saturating_sub(written) >= LAST_SEEN_LAG;
@@ -143,7 +143,7 @@ impl Known {
         }
     }
 
-    /// Adds to `due` the events that were seen, and the flags that were called, after their last write.
+    /// Adds to `due` the events that occurred, and the flags that were called, after their last write.
     pub(in crate::ingest) fn put_last_seen(&mut self, due: &mut Sightings) {
         self.lags = false;
         for (project, known) in &mut self.projects {
@@ -158,7 +158,7 @@ impl Known {
         }
     }
 
-    /// Whether an event was seen, or a flag called, after its last write.
+    /// Whether an event occurred, or a flag was called, after its last write.
     pub(in crate::ingest) fn lags(&self) -> bool {
         self.lags
     }
@@ -169,7 +169,7 @@ impl Last {
         Self { seen: at, written: at }
     }
 
-    /// Takes note of a time. Whether there is a later one than was written.
+    /// Records a time. Returns whether the last one is later than the one that was written.
     fn note(&mut self, at: UnixMicros) -> bool {
         self.seen = self.seen.max(at);
         self.lags()
@@ -179,21 +179,21 @@ impl Last {
         self.seen > self.written
     }
 
-    /// What there is to write; it counts as written.
+    /// Returns the time to write and counts it as written.
     fn write(&mut self) -> UnixMicros {
         self.written = self.seen;
         self.seen
     }
 }
 
-/// Where what is new goes.
+/// Receives the definitions that are not cached.
 struct New<'n, 's> {
     said: &'n Said<'s>,
     due: &'n mut Sightings,
     entries: usize,
-    /// Keys of persons that were told of.
+    /// Keys of persons that this record has reported.
     persons: usize,
-    /// Keys of groups that were told of.
+    /// Keys of groups that this record has reported.
     groups: usize,
     lags: bool,
 }
@@ -224,7 +224,7 @@ impl Project {
         }
     }
 
-    /// Returns the numbers here of the keys of the batch.
+    /// Returns the cached numbers of the keys of the batch.
     fn keys(&mut self, new: &mut New<'_, '_>) -> Vec<u32> {
         let observed = new.said.observed;
         let mut numbers = Vec::new();
@@ -250,7 +250,7 @@ impl Project {
         numbers
     }
 
-    /// Returns the numbers here of the names of the batch.
+    /// Returns the cached numbers of the event names of the batch.
     fn events(&mut self, slot_names: &[&'static str], new: &mut New<'_, '_>) -> Vec<u32> {
         let Said { project, at, observed, .. } = *new.said;
         let mut numbers = Vec::new();
@@ -294,7 +294,7 @@ impl Project {
         }
     }
 
-    /// The key need not be a flag's, or not yet: the store knows.
+    /// The key may be no flag's, or not yet: the metadata store decides.
     fn flags(&mut self, new: &mut New<'_, '_>) {
         let Said { project, observed, .. } = *new.said;
         for (key, at) in observed.flags() {
@@ -309,7 +309,7 @@ impl Project {
         }
     }
 
-    /// What a person or group gets is a property of theirs, whatever the event.
+    /// Properties that are set on a person or group get a definition, whatever the event.
     fn persons_and_groups(&mut self, new: &mut New<'_, '_>) {
         let Said { ops, group_types, .. } = *new.said;
         for op in ops {
@@ -321,7 +321,11 @@ impl Project {
                     for (key, value) in update.set.iter().chain(&update.set_once) {
                         note(&mut self.persons, PropertyKind::Person, (key, value), new);
                     }
-                    update.lifted.iter().flatten().for_each(|lifted| self.lifted(lifted, new));
+                    update
+                        .auto_set
+                        .iter()
+                        .flatten()
+                        .for_each(|auto_set| self.auto_set(auto_set, new));
                 }
                 OpKind::GroupUpdate { group_type, set, .. }
                 | OpKind::ChangeGroup(GroupChange { group_type, set, .. }) => {
@@ -343,26 +347,27 @@ impl Project {
         }
     }
 
-    /// Page views set these on every person, so it must cost next to nothing that they are known.
-    fn lifted(&mut self, lifted: &Lifted, new: &mut New<'_, '_>) {
-        for lift in lifted.iter() {
-            let (key, initial) = *lift.names;
-            for (slot, key, applies) in
-                [(lift.number, key, lift.sets), (lift.number + 64, initial, lift.sets_once)]
-            {
-                if !applies || self.lifted & bit(slot) != 0 {
+    /// Page views set these properties on every person, so that they are cached must be cheap to find out.
+    fn auto_set(&mut self, auto_set: &AutoSet, new: &mut New<'_, '_>) {
+        for property in auto_set.iter() {
+            let (key, initial) = *property.names;
+            for (slot, key, applies) in [
+                (property.number, key, property.sets),
+                (property.number + 64, initial, property.sets_once),
+            ] {
+                if !applies || self.auto_set & bit(slot) != 0 {
                     continue;
                 }
-                let Some(value) = lifted.value(lift) else { continue };
+                let Some(value) = auto_set.value(property) else { continue };
                 if note(&mut self.persons, PropertyKind::Person, (key, &value), new) {
-                    self.lifted |= bit(slot);
+                    self.auto_set |= bit(slot);
                 }
             }
         }
     }
 }
 
-/// Takes note of a property that is set on a person or a group. Whether its type is known now.
+/// Records a property that is set on a person or a group. Returns whether its type is known now.
 fn note(
     known: &mut HashMap<String, bool>,
     kind: PropertyKind,
@@ -378,11 +383,12 @@ fn note(
     }
     let value_type = detect(key, value.into(), new.said.at);
     if before.is_none() || value_type.is_some() {
-        let told = if kind == PropertyKind::Person { &mut new.persons } else { &mut new.groups };
-        if *told >= RECORD_KEYS_MAX {
+        let reported =
+            if kind == PropertyKind::Person { &mut new.persons } else { &mut new.groups };
+        if *reported >= RECORD_KEYS_MAX {
             return false;
         }
-        *told += 1;
+        *reported += 1;
         new.entries += usize::from(before.is_none());
         known.insert(key.to_owned(), value_type.is_some());
         new.property(kind, &storable(key), value_type);

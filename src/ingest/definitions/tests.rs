@@ -127,7 +127,7 @@ fn group_types() -> Vec<String> {
     vec!["company".to_owned(), "project".to_owned()]
 }
 
-/// What a metadata store has in the end.
+/// The final contents of a metadata store.
 #[derive(Debug, Default, PartialEq)]
 struct Stored {
     events: BTreeSet<String>,
@@ -136,7 +136,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// The rules of the store: each once, the first type stays.
+    /// The store's rules: each definition once, and its first type stays.
     fn upsert(&mut self, due: Sightings) {
         self.events.extend(due.events.into_iter().map(|seen| seen.name));
         for seen in due.properties {
@@ -156,7 +156,7 @@ impl Stored {
         let empty = serde_json::Map::new();
         let object = |value: &Json| value.as_object().unwrap_or(&empty).clone();
         let properties = object(&event["properties"]);
-        // What a person gets is a property of persons, whatever the event.
+        // Properties that are set on a person get a definition, whatever the event.
         for set in ["$set", "$set_once"] {
             for (key, value) in object(properties.get(set).unwrap_or(&Json::Null)) {
                 self.sent(PropertyKind::Person, &key, &value);
@@ -197,7 +197,7 @@ impl Stored {
     }
 }
 
-/// What comes out when events arrive in batches that end at `cuts`.
+/// The definitions after events arrive in batches that end at `cuts`.
 fn store(events: &[Json], cuts: &[usize]) -> Stored {
     let mut known = Known::new(KeyTable::slot_names());
     let mut stored = Stored::default();
@@ -211,7 +211,7 @@ fn store(events: &[Json], cuts: &[usize]) -> Stored {
         let prepared = prepare(batch);
         assert_eq!(prepared.rows, batch.len(), "{:?}", prepared.drops);
         stored.upsert(fold(&mut known, &prepared, NOW));
-        // What was said is not said again.
+        // The same batch again has nothing new.
         assert_eq!(fold(&mut known, &prepared, NOW), Sightings::default());
     }
     stored
@@ -285,10 +285,9 @@ fn definitions_of_a_batch() {
     assert_eq!(stored.pairs, pairs.into());
 }
 
-/// What normalisation makes of the properties of an event, a person has too; by both roads that
-/// there are.
+/// Auto-set properties and properties in `$set` both get definitions as properties of persons.
 #[test]
-fn lifted_properties_are_properties_of_persons() {
+fn auto_set_properties_are_properties_of_persons() {
     let events = [
         event("$pageview", json!({"$browser": null, "$os_name": "Linux", "utm_name": 5})),
         event("$pageview", json!({"$browser": "Firefox", "$os_name": "Linux"})),
@@ -349,7 +348,7 @@ fn an_event_of_ten_thousand_properties_is_left_out() {
     assert_eq!(stored.properties.len(), 1);
 }
 
-/// What is more than one record may tell of waits for another one, and is told by it.
+/// Keys over the limit of one record are left to another record, which reports them.
 #[test]
 fn a_record_tells_of_ten_thousand_at_most() {
     let keys = |prefix: &str| -> Json {
@@ -375,7 +374,7 @@ fn a_record_tells_of_ten_thousand_at_most() {
         assert!(stored.events.contains("$set") && stored.events.contains("e9997"));
     }
     assert!(fold(&mut known, &prepared, NOW).is_empty());
-    // A name that waited comes with its own batch.
+    // A name over the limit is reported with its own batch.
     stored.upsert(fold(&mut known, &prepare(&events[11_000..]), NOW));
     assert!(stored.events.contains("e11999"));
 }
@@ -388,11 +387,11 @@ fn the_last_time_is_written_now_and_then() {
     let first = fold(&mut known, &prepared, second(0));
     assert_eq!(first.events[0].seen_at, second(0));
     let mut due = Sightings::default();
-    // The time of the process, which goes on whatever the wall clock does.
+    // Monotonic time, which is independent of the wall clock.
     let elapsed = Duration::from_secs;
     known.put_last_seen_if_due(elapsed(0), &mut due);
     assert!(due.is_empty() && !known.lags());
-    // Half a minute of events is one write.
+    // Half a minute of events causes one write.
     for n in 1..30_u32 {
         assert!(fold(&mut known, &prepared, second(n.into())).is_empty());
         known.put_last_seen_if_due(elapsed(n.into()), &mut due);
@@ -401,7 +400,7 @@ fn the_last_time_is_written_now_and_then() {
     known.put_last_seen_if_due(elapsed(30), &mut due);
     assert_eq!(due.events.iter().map(|seen| seen.seen_at).collect::<Vec<_>>(), [second(29)]);
     assert!(!known.lags());
-    // Older events, as in a replay, move nothing.
+    // Older events, as in a replay, change nothing.
     assert!(fold(&mut known, &prepared, second(5)).is_empty() && !known.lags());
 }
 
@@ -433,7 +432,7 @@ fn calls_of_flags_are_told_at_once_and_then_now_and_then() {
     let due = fold(&mut known, &prepared, second(0));
     let first = vec![("a".to_owned(), second(-10)), ("b".to_owned(), second(0))];
     assert_eq!(told(&due), first, "none is called later than it is said");
-    // The same again is no news, a later time is written with all that lags.
+    // The same again is not new; a later time is written together with all that lag.
     assert!(fold(&mut known, &prepared, second(0)).is_empty() && !known.lags());
     let later = prepare(&[call(called, json!("a"), "2026-11-21T07:59:55Z")]);
     assert!(fold(&mut known, &later, second(0)).is_empty() && known.lags());
@@ -491,8 +490,8 @@ fn sent_event() -> impl Strategy<Value = Json> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever the batches, the outcome is that of the rules applied event by event; above all,
-    /// the first type stays.
+    /// For any batches, the outcome is that of the rules applied event by event; above all, the first
+    /// type stays.
     #[test]
     fn batches_make_no_difference(
         events in prop::collection::vec(sent_event(), 1..30),

@@ -1,7 +1,7 @@
-//! The type of a property, told from its key and one value. Pure.
+//! Type detection for property definitions: from a key and one value. Pure.
 //!
-//! It is meant for people who choose filters, so it says what a value is likely to be: a text that
-//! looks like a date is one. Texts of digits stay text.
+//! The types are for people who build filters, so the likely type counts: a string that looks like a
+//! date is a date. Strings of digits stay strings.
 
 use chrono::DateTime;
 
@@ -9,13 +9,13 @@ use crate::clock::UnixMicros;
 use crate::ingest::tape;
 use crate::metadata::properties::ValueType;
 
-/// Whole numbers from so long ago on are times if the key says so: half a year, in seconds.
+/// Age up to which a whole number counts as a time, if the key indicates one: half a year, in seconds.
 const RECENT_SECONDS: i64 = 15_768_000;
 
-/// Parts of a key that say that its numbers are times.
+/// Parts of a key that indicate a time.
 const TIME_WORDS: [&str; 6] = ["time", "date", "_at", "-at", "createdat", "updatedat"];
 
-/// As much of a value as its type depends on.
+/// The part of a value that its type depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape<'v> {
     /// Text.
@@ -54,7 +54,7 @@ impl<'v> From<&'v serde_json::Value> for Shape<'v> {
     }
 }
 
-/// The type that a value under `key` tells, as of `now`; `None` if it tells none.
+/// The type of a value under `key`, as of `now`; `None` if the value has none.
 pub fn detect(key: &str, value: Shape<'_>, now: UnixMicros) -> Option<ValueType> {
     if is_always_text(key) {
         return Some(ValueType::String);
@@ -72,8 +72,8 @@ pub fn detect(key: &str, value: Shape<'_>, now: UnixMicros) -> Option<ValueType>
     })
 }
 
-/// Keys whose first value would often mislead: campaigns that are called by a number, flags that
-/// are off at first.
+/// Keys whose first value is often misleading: campaigns with a number as name, flags that are off at
+/// first.
 fn is_always_text(key: &str) -> bool {
     let starts = |prefix: &str| {
         key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
@@ -86,8 +86,8 @@ fn is_always_text(key: &str) -> bool {
                 || starts("$survey_response"))
 }
 
-/// Whether `number` is half a year ago or later, taken as seconds since 1970. Milliseconds are far
-/// beyond that, and so are times as well.
+/// Whether `number`, as seconds since 1970, is at most half a year ago. Milliseconds are far in the
+/// future as seconds, and so count as times as well.
 fn is_recent(number: u64, now: UnixMicros) -> bool {
     let since = now.0 / 1_000_000 - RECENT_SECONDS;
     i64::try_from(number).map_or(true, |number| number >= since)
@@ -100,7 +100,7 @@ fn names_time(key: &str) -> bool {
         .any(|word| key.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes())))
 }
 
-/// RFC 3339, RFC 2822, or what begins with a date of digits and goes on with a time or not at all.
+/// RFC 3339, RFC 2822, or text that begins with a numeric date, alone or followed by a time.
 fn is_likely_date(text: &str) -> bool {
     match text.as_bytes() {
         [b'0'..=b'9', ..] => {
@@ -108,7 +108,7 @@ fn is_likely_date(text: &str) -> bool {
                 || DateTime::parse_from_rfc3339(text).is_ok()
                 || DateTime::parse_from_rfc2822(text).is_ok()
         }
-        // Of RFC 2822: a day of the week.
+        // RFC 2822 with a day of the week.
         [_, _, _, b',', ..] => DateTime::parse_from_rfc2822(text).is_ok(),
         _ => false,
     }
@@ -122,8 +122,8 @@ fn begins_with_date(text: &[u8]) -> bool {
     rest.is_empty() || after(rest, b" 29:69:69").is_some_and(|rest| !rest.contains(&b'\n'))
 }
 
-/// What follows in `text` behind a start of this form: a digit stands for all up to it, `/` for `-`
-/// too, and a space for `T` too.
+/// The rest of `text` after a prefix of this form. In `form` a digit matches all digits up to it, `/`
+/// matches `-` too, and a space matches `T` too.
 fn after<'t>(text: &'t [u8], form: &[u8]) -> Option<&'t [u8]> {
     let (start, rest) = text.split_at_checked(form.len())?;
     let fits = |(byte, place): (&u8, &u8)| match place {

@@ -1,25 +1,25 @@
-//! `$elements` of old SDKs as the chain that current ones send: `tag.class:key="value"...`, one for
-//! each element, innermost first, separated by `;`.
+//! Converts `$elements` of old SDKs to the chain that current ones send: `tag.class:key="value"...`,
+//! one for each element, innermost first, separated by `;`.
 //!
 //! Source: `elements-chain.ts` of PostHog's ingestion, whose chains the product's filters read.
-//! Values of types that it would fail on are left out, or written as JSON.
+//! Values of types at which it would fail are left out, or written as JSON.
 
 use std::cmp::Ordering;
 
 use serde_json::Map;
 use serde_json::Value;
 
-/// Longest text of an element, in characters.
+/// Limit of an element's text, in characters.
 const TEXT_MAX_CHARS: usize = 400;
 
-/// Longest link, in characters. The attribute itself is kept as it is.
+/// Limit of a link, in characters. The attribute itself is kept in full.
 const HREF_MAX_CHARS: usize = 2048;
 
 /// ASCII that is neither letter nor digit, in the order of the Unicode collation, by which the
 /// attributes are sorted; digits and letters come after it.
 const PUNCTUATION: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
 
-/// The chain of an array of elements; items that are no objects are left out.
+/// The chain of an array of elements; items that are not objects are left out.
 pub(super) fn chain(elements: &[Value]) -> String {
     let elements = elements.iter().filter_map(Value::as_object);
     elements.map(element).collect::<Vec<_>>().join(";")
@@ -58,7 +58,7 @@ fn element(element: &Map<String, Value>) -> String {
     out
 }
 
-/// The classes of an element, sorted: an array of them, or one text with spaces between.
+/// The classes of an element, sorted: from an array, or from one string separated by spaces.
 fn classes(element: &Map<String, Value>) -> Vec<String> {
     let mut classes = match element.get("attr__class") {
         Some(Value::Array(classes)) => classes.iter().filter_map(text).collect(),
@@ -71,7 +71,7 @@ fn classes(element: &Map<String, Value>) -> Vec<String> {
     classes
 }
 
-/// A value as JavaScript writes it, but for objects; `None` for null.
+/// A value as JavaScript converts it to a string, except for objects; `None` for null.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -84,7 +84,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A value as text, if JavaScript takes it for true.
+/// A value as a string, if it is truthy in JavaScript.
 fn truthy(value: &Value) -> Option<String> {
     let is_falsy = match value {
         Value::Null | Value::Bool(false) => true,
@@ -95,14 +95,14 @@ fn truthy(value: &Value) -> Option<String> {
     text(value).filter(|_| !is_falsy)
 }
 
-/// Orders names as a reader would: punctuation, digits, letters of either case together.
+/// Collation of names: punctuation, digits, letters without regard to case.
 fn collate(left: &str, right: &str) -> Ordering {
     let weight = |character: char| match PUNCTUATION.find(character) {
         Some(place) => (0, u32::try_from(place).unwrap_or(u32::MAX)),
         None => (1, u32::from(character.to_ascii_lowercase())),
     };
     let alike = left.chars().map(weight).cmp(right.chars().map(weight));
-    // Of equals the one in small letters is first.
+    // Among equal names lower case is first.
     alike.then_with(|| right.cmp(left))
 }
 

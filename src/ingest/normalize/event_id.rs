@@ -1,4 +1,4 @@
-//! The id of an event: as it was given, or made.
+//! Event id: the sender's uuid, or a generated one.
 
 use uuid::Uuid;
 
@@ -11,7 +11,8 @@ use crate::ingest::tape::Value;
 
 impl<'a> Batch<'a, '_> {
     /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the
-    /// request's seed and the row, so that a replay gives it again. True if it was malformed.
+    /// request's seed, the row and the timestamp, so that a replay generates it again. Returns whether it
+    /// was malformed.
     pub(super) fn event_id(
         &mut self,
         fields: &Fields<'a>,
@@ -36,12 +37,12 @@ impl<'a> Batch<'a, '_> {
     }
 }
 
-/// Whether a value is neither text nor nothing.
+/// Whether a value is neither a string nor null.
 fn is_wrong(value: Value<'_>) -> bool {
     !matches!(value, Value::String(_) | Value::Null)
 }
 
-/// Whether `text` is how a uuid is written into columns: 36 characters, lower case, hyphens.
+/// Whether `text` has the form in which columns store a uuid: 36 characters, lower case, hyphens.
 fn is_canonical(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(index, byte)| match index {
@@ -50,7 +51,7 @@ fn is_canonical(text: &str) -> bool {
         })
 }
 
-/// A version 7 uuid of the event's time and of bits that depend on the seed and the row alone.
+/// A version 7 uuid of the event's time and of bits that depend only on the seed and the row.
 fn made_id(seed: u64, row: usize, timestamp: UnixMicros) -> Uuid {
     let row = u64::try_from(row).unwrap_or(u64::MAX);
     let high = mix(seed ^ mix(row));
@@ -62,7 +63,7 @@ fn made_id(seed: u64, row: usize, timestamp: UnixMicros) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
-/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): every input bit moves every output bit.
+/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): every input bit affects every output bit.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Groups: those an event belongs to, and what `$groupidentify` says of one.
+//! Groups: the groups of an event, and the group update of `$groupidentify`.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
 
-/// Where the keys of an event's groups stand in the body, by the index of their types.
+/// Ranges of the keys of an event's groups in the body, by index of the group type.
 pub(super) type GroupKeys = [Option<Range<usize>>; GROUP_TYPES_MAX];
 
 impl<'a> Batch<'a, '_> {
@@ -64,7 +64,7 @@ impl<'a> Batch<'a, '_> {
     }
 
     fn unknown_group_type(&mut self, name: &str, event: &Accepted<'a, '_>) {
-        // Who skips it in one place and not in another shifts the numbers of all after it.
+        // Every place has to skip the same names, or the indexes of all later group types would differ.
         if !is_group_name(name) {
             return self.warn(Kind::InvalidGroupType, event);
         }
@@ -79,7 +79,7 @@ impl<'a> Batch<'a, '_> {
         }
     }
 
-    /// The group that a `$groupidentify` describes; `None` if it names none.
+    /// The group update of a `$groupidentify`; `None` if it has no group.
     pub(super) fn group_update(
         &mut self,
         cursor: Cursor<'a>,

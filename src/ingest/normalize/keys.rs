@@ -1,4 +1,4 @@
-//! The table of property names that the server does something with.
+//! Key table: the property names that the server handles, and what it does with each.
 
 use std::hash::BuildHasher;
 
@@ -14,12 +14,12 @@ use crate::ingest::capture::Meaning;
 use crate::ingest::definitions::collect::SLOTS;
 use crate::ingest::definitions::collect::Track;
 use crate::ingest::normalize::Hasher;
-use crate::ingest::normalize::lifts::LIFTS;
-use crate::ingest::normalize::lifts::noise;
+use crate::ingest::normalize::auto_set::AUTO_SET;
+use crate::ingest::normalize::auto_set::noise;
 
-/// Keys that are no properties to those who ask for definitions: they change persons or groups, or
-/// have a column instead. Source: the list of PostHog's service for property definitions, and what
-/// its ingestion takes out of the properties before.
+/// Keys that get no definition: they change persons or groups, or have a column instead. Source: the
+/// list of PostHog's service for property definitions, and the properties that its ingestion removes
+/// before.
 const UNTRACKED: [&str; 14] = [
     "$set",
     "$set_once",
@@ -37,29 +37,29 @@ const UNTRACKED: [&str; 14] = [
     "$override_feature_flag_payloads",
 ];
 
-/// What the server does with a property, by name.
+/// How the server handles properties, by name.
 #[derive(Debug)]
 pub(in crate::ingest) struct KeyTable {
     uses: HashMap<&'static str, KeyUse, Hasher>,
-    /// Positions in [`LIFTS`] by the names with `$initial_`.
+    /// Indexes in [`AUTO_SET`] by the names with `$initial_`.
     initials: HashMap<&'static str, usize, Hasher>,
     /// Columns of `$os` and `$process_person_profile`.
     pub(super) os_column: Option<usize>,
     pub(super) profile_column: Option<usize>,
-    /// Bits of those of [`LIFTS`] whose new values alone are not worth a write.
+    /// Bits of the properties in [`AUTO_SET`] whose new values alone do not justify a write.
     pub(super) noise: u64,
 }
 
-/// What the server does with one property.
+/// How the server handles one property.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyUse {
     pub(super) meaning: Option<Meaning>,
     pub(super) column: Option<(usize, PropertyType)>,
-    /// Whether its column of text takes truth values and numbers as they are written.
+    /// Whether its text column takes booleans and numbers as they are written.
     pub(super) takes_scalars: bool,
-    /// Its position in [`LIFTS`].
+    /// Its index in [`AUTO_SET`].
     pub(super) lift: Option<usize>,
-    /// How its definition is kept track of.
+    /// How its definition is tracked.
     pub(super) track: Track,
 }
 
@@ -78,7 +78,7 @@ impl KeyTable {
         for (key, _) in geoip::NAMES {
             uses.entry(key).or_default().meaning = Some(Meaning::Place);
         }
-        for (index, (key, _)) in LIFTS.iter().enumerate() {
+        for (index, (key, _)) in AUTO_SET.iter().enumerate() {
             uses.entry(key).or_default().lift = Some(index);
         }
         for key in UNTRACKED {
@@ -87,7 +87,7 @@ impl KeyTable {
         for (slot, key) in (0_u8..).zip(Self::slot_names()) {
             uses.entry(key).or_default().track = Track::Slot(slot);
         }
-        let initials = LIFTS.iter().enumerate().map(|(index, (_, initial))| (*initial, index));
+        let initials = AUTO_SET.iter().enumerate().map(|(index, (_, initial))| (*initial, index));
         let column = |key| Some(uses.get(key)?.column?.0);
         Self {
             initials: initials.collect(),
@@ -103,7 +103,7 @@ impl KeyTable {
         let mut names: Vec<&'static str> = Vec::with_capacity(SLOTS);
         let promoted = PROMOTED.into_iter().map(|(key, _)| key);
         let meant = Meaning::ALL.into_iter().map(|(key, _)| key);
-        for key in promoted.chain(meant).chain(LIFTS.iter().map(|(key, _)| *key)) {
+        for key in promoted.chain(meant).chain(AUTO_SET.iter().map(|(key, _)| *key)) {
             if names.len() < SLOTS && !names.contains(&key) && !UNTRACKED.contains(&key) {
                 names.push(key);
             }
@@ -115,34 +115,34 @@ impl KeyTable {
         self.uses.get(key).copied().unwrap_or_default()
     }
 
-    /// The position in [`LIFTS`] of a name with `$initial_`.
+    /// The index in [`AUTO_SET`] of a name with `$initial_`.
     pub(super) fn initial(&self, key: &str) -> Option<usize> {
         self.initials.get(key).copied()
     }
 
-    /// The hash under which a key is kept track of by name.
+    /// The hash by which a key is tracked by name.
     pub(super) fn hash(&self, key: &str) -> u64 {
         self.hasher().hash_one(key)
     }
 
-    /// Seeded against crafted collisions, and the same one for the life of the process.
+    /// Seeded against crafted collisions; the seed stays the same for the life of the process.
     pub(super) fn hasher(&self) -> &Hasher {
         self.uses.hasher()
     }
 }
 
-/// Keys of one body that [`Memo`] keeps; further ones are looked up each time.
+/// Limit of keys of one body that [`Memo`] keeps; further ones are looked up each time.
 const MEMO_MAX_KEYS: usize = 4096;
 
-/// What was looked up for the keys of one body. Events of one SDK have their keys in much the same
-/// order, so the key that followed last time is tried first.
+/// Cache of the look-ups of one body. Events of one SDK have their keys in nearly the same order, so the
+/// key that followed last time is tried first.
 #[derive(Debug, Default)]
 pub(super) struct Memo<'a> {
     keys: Vec<Looked<'a>>,
     by_hash: HashTable<usize>,
     /// Number of the first key of the last event.
     first: usize,
-    /// Number of the key before the next one; `None` at the beginning of an event.
+    /// Number of the previous key; `None` at the beginning of an event.
     before: Option<usize>,
 }
 
@@ -151,7 +151,7 @@ struct Looked<'a> {
     key: &'a str,
     hash: u64,
     known: KeyUse,
-    /// Number of the key that followed.
+    /// Number of the key that followed last time.
     next: usize,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Memo<'a> {
         self.before = None;
     }
 
-    /// What the server does with the next property of the event, and the hash of its key.
+    /// How the server handles the next property of the event, and the hash of its key.
     pub(super) fn look_up(&mut self, key: &'a str, table: &KeyTable) -> (KeyUse, u64) {
         let before = self.before.and_then(|before| self.keys.get(before));
         let guess = before.map_or(self.first, |before| before.next);

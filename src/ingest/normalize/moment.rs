@@ -1,4 +1,4 @@
-//! When an event happened, by what its sender says of it. The arithmetic is in `event::time`.
+//! Timestamp of an event, from the claims of its sender. The arithmetic is in `event::time`.
 
 use crate::clock::UnixMicros;
 use crate::event::time;
@@ -12,7 +12,7 @@ use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
 
 impl<'a> Batch<'a, '_> {
-    /// The time to store the event under, and what the sender should hear of it.
+    /// The timestamp to store, and a warning for the sender.
     pub(super) fn timestamp(&self, fields: &Fields<'a>) -> (UnixMicros, Option<Kind>) {
         if let Some(decided) = fields.decided {
             return (decided.at, decided.warning);
@@ -33,7 +33,7 @@ impl<'a> Batch<'a, '_> {
     }
 }
 
-/// What the sender should hear of a time.
+/// The ingestion warning for a time warning.
 pub(super) fn warning(warning: TimeWarning) -> Kind {
     match warning {
         TimeWarning::Unreadable => Kind::InvalidTimestamp,
@@ -42,8 +42,8 @@ pub(super) fn warning(warning: TimeWarning) -> Kind {
     }
 }
 
-/// When the sender says it sent the request, if that tells an error of its clock. Within the dead
-/// zone the difference to the time of arrival is taken for the way of the request.
+/// The sender's `sent_at`, if it shows a clock skew. A difference to the time of arrival of at most
+/// `skew_ignored_millis` counts as network delay.
 pub(super) fn sent_at(given: Option<Value<'_>>, received: &Received) -> Option<UnixMicros> {
     let sent_at = given.and_then(instant).or_else(|| received.sent_at())?;
     let error_micros = sent_at.0.abs_diff(received.at.0);
@@ -51,7 +51,7 @@ pub(super) fn sent_at(given: Option<Value<'_>>, received: &Received) -> Option<U
     (error_micros > ignored_micros).then_some(sent_at)
 }
 
-/// An instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.
+/// Parses an instant as SDKs write it: text in many forms, or a number of seconds or milliseconds.
 fn instant(value: Value<'_>) -> Option<UnixMicros> {
     match value {
         Value::String(text) => time::parse_timestamp(text),

@@ -1,5 +1,5 @@
-//! Names as text: of events, of persons (distinct ids), of groups. What is no text, too long or
-//! holds a NUL becomes text that can be stored.
+//! Names of events, persons (distinct ids) and groups as text that can be stored: other types are
+//! converted, long names are cut, NUL is replaced.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::ingest::capture::Raw;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
-/// Longest event name and distinct id, in characters; longer ones are cut (PostHog's limit).
+/// Limit of an event name and of a distinct id, in characters; longer ones are cut (PostHog's limit).
 const NAME_MAX_CHARS: usize = 200;
 
-/// Longest key of a group, in characters; longer ones are no groups (PostHog's limit).
+/// Limit of a group key, in characters; a longer one is no group (PostHog's limit).
 const GROUP_KEY_MAX_CHARS: usize = 400;
 
 /// A name, and whether it had to be cut to [`NAME_MAX_CHARS`].
@@ -59,7 +59,7 @@ impl<'a> DistinctId<'a> {
         Some(Cut { name, is_cut })
     }
 
-    /// The key of a group: as a distinct id, but not cut, lest two groups become one.
+    /// The key of a group: as a distinct id, but never cut, because two groups might become one.
     pub(super) fn group_key(raw: &Raw<'a>, cursor: Cursor<'a>) -> GroupKey<'a> {
         match Self::uncut(raw, cursor) {
             None => GroupKey::None,
@@ -96,14 +96,14 @@ impl<'a> DistinctId<'a> {
     }
 }
 
-/// What became of the key of a group.
+/// The result of reading a group key.
 #[derive(Debug)]
 pub(super) enum GroupKey<'a> {
     /// It is null or blank.
     None,
     /// It is longer than [`GROUP_KEY_MAX_CHARS`].
     TooLong,
-    /// It names a group.
+    /// It identifies a group.
     Some(DistinctId<'a>),
 }
 

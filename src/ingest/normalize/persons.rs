@@ -1,4 +1,4 @@
-//! What an event says about its person.
+//! Effects of an event on its person: which op it becomes.
 
 use crate::event::columns::View;
 use crate::event::id::PersonId;
@@ -20,7 +20,7 @@ use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
 
-/// What this batch already knows of a distinct id.
+/// What this batch has already recorded for a distinct id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Person {
     id: View,
@@ -46,7 +46,7 @@ impl<'a> Batch<'a, '_> {
         Ok(view)
     }
 
-    /// What the event says about persons and groups.
+    /// Adds the ops of the event on persons and groups.
     pub(super) fn person_ops(
         &mut self,
         cursor: Cursor<'a>,
@@ -59,19 +59,19 @@ impl<'a> Batch<'a, '_> {
         if matches!(kind, OpKind::Merge { .. }) {
             self.forget_news();
         }
-        if !self.is_said(event, &kind) {
+        if !self.is_redundant(event, &kind) {
             self.ops.push(op(event, kind));
         }
         self.ops.extend(group.map(|kind| op(event, kind)));
     }
 
-    /// Whether an earlier event of the same person in this batch has said as much as `kind` does.
-    fn is_said(&mut self, event: &Accepted<'a, '_>, kind: &OpKind) -> bool {
+    /// Whether an earlier op for the same distinct id in this batch has all effects of `kind`.
+    fn is_redundant(&mut self, event: &Accepted<'a, '_>, kind: &OpKind) -> bool {
         let DistinctId::Borrowed(text) = event.distinct_id else { return false };
         let Some(seen) = self.persons.get_mut(text) else { return false };
         match kind {
             OpKind::Personless => std::mem::replace(&mut seen.personless, true),
-            // Either the id has a person, or it is remembered as one without.
+            // Either the id has a person, or it is recorded as one without a person.
             OpKind::UpdateExisting(update) if update.is_empty() => {
                 seen.touched || std::mem::replace(&mut seen.personless, true)
             }
@@ -87,7 +87,8 @@ impl<'a> Batch<'a, '_> {
         }
     }
 
-    /// What the event does to its person. Every event with a person makes sure that there is one.
+    /// The op of the event on its person. It creates a missing person, unless the event is personless or
+    /// only reports a flag call.
     fn op_kind(
         &mut self,
         cursor: Cursor<'a>,
@@ -111,7 +112,7 @@ impl<'a> Batch<'a, '_> {
         update.map_or(OpKind::Touch, OpKind::Update)
     }
 
-    /// The id that a merge event names beside its own.
+    /// The second id of a merge event.
     fn other_id(
         &mut self,
         cursor: Cursor<'a>,
@@ -123,7 +124,7 @@ impl<'a> Batch<'a, '_> {
             "$create_alias" | "$merge_dangerously" => fields.inner.alias.as_ref(),
             _ => None,
         }?;
-        // A number is an id that lost its quotes; what else there may be was never anybody's id.
+        // A number is an id that lost its quotes; a value of another type was never an id.
         if !matches!(raw.value, Value::String(_) | Value::Integer(_) | Value::Number(_)) {
             if raw.value != Value::Null {
                 self.warn(Kind::InvalidMergeId, event);
@@ -133,8 +134,8 @@ impl<'a> Batch<'a, '_> {
         DistinctId::read(raw, cursor).map(|other| other.name)
     }
 
-    /// `$set`, `$set_once` and `$unset` of an event, top level over properties, and what its
-    /// properties say.
+    /// `$set`, `$set_once` and `$unset` of an event, where its top level overrides its properties, and its
+    /// auto-set properties.
     fn update(
         &mut self,
         fields: &Fields<'a>,
@@ -152,13 +153,14 @@ impl<'a> Batch<'a, '_> {
         if is_invalid {
             self.warn(Kind::InvalidSet, event);
         }
-        let said = [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
-        let is_silent = said.iter().all(|part| part.is_none()) && inner.unset.is_none();
-        let news = self.news(event);
-        if is_silent && !self.lifts.any() && news.is_none() {
+        let given_parts =
+            [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
+        let is_silent = given_parts.iter().all(|part| part.is_none()) && inner.unset.is_none();
+        let located = self.news(event);
+        if is_silent && !self.auto_sets.any() && located.is_none() {
             return None;
         }
-        let place = news.and_then(|place| place.lifted.clone());
+        let place = located.and_then(|place| place.auto_set.clone());
         let merged = |top: &Option<Raw<'_>>, below: &Option<Raw<'_>>| {
             let mut map = below.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default();
             map.extend(top.as_ref().and_then(|raw| object(raw, body)).unwrap_or_default());
@@ -170,13 +172,13 @@ impl<'a> Batch<'a, '_> {
             set: merged(&fields.set, &inner.set),
             set_once: merged(&fields.set_once, &inner.set_once),
             unset,
-            lifted: [self.lifts.lifted(self.body, self.keys), place],
+            auto_set: [self.auto_sets.auto_set(self.body, self.keys), place],
             occasion: occasion(event.name),
         })
     }
 }
 
-/// What kind of event one with this name is to a person.
+/// The occasion of a person update by an event with this name.
 pub(super) fn occasion(name: &str) -> Occasion {
     match name {
         "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Occasion::PersonEvent,
@@ -185,8 +187,8 @@ pub(super) fn occasion(name: &str) -> Occasion {
     }
 }
 
-/// Whether the event only says that a flag was asked for, which makes nobody a person: servers ask
-/// for ids that no event ever has. Unless it says so, or belongs to a group.
+/// Whether the event only reports a flag call, which creates no person: servers evaluate flags for ids
+/// that never have an event. Not if the event asks for a person profile or belongs to a group.
 fn is_flag_check(fields: &Fields<'_>, event: &Accepted<'_, '_>) -> bool {
     event.name == FLAG_CALLED
         && fields.inner.process_person_profile != Some(Value::Boolean(true))

@@ -1,10 +1,10 @@
-//! Where an event comes from: the address of its sender, and the place that a database of the
-//! operator knows of it.
+//! GeoIP properties of an event: the sender's address, and the place of that address in the operator's
+//! database.
 //!
-//! Source: PostHog's ingestion sets `$ip` where an event has none, its GeoIP transformation adds
-//! what it knows to the event, to `$set` and to `$set_once`, and at last the address goes if the
-//! project wants that. Here an event that names a place itself keeps it: two places would be mixed
-//! otherwise. What is the same for all events of an address is made once per body.
+//! Source: PostHog's ingestion sets `$ip` if an event has none. Its GeoIP transformation adds the place
+//! to the event, to `$set` and to `$set_once`. The address is removed last, if the project wants that.
+//! Here an event that contains a place keeps it, so that two places are not mixed. The parts that
+//! are equal for all events of an address are built once per body.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,83 +18,83 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::geoip::NAMES;
 use crate::geoip::Place;
+use crate::identity::auto_set::AutoSet;
+use crate::identity::auto_set::AutoSetProperty;
 use crate::identity::decide::is_noise;
-use crate::identity::lifted::Lift;
-use crate::identity::lifted::Lifted;
 use crate::ingest::capture::Fields;
 use crate::ingest::normalize::Accepted;
 use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::FLAG_CALLED;
 use crate::ingest::normalize::Hasher;
-use crate::ingest::normalize::lifts::LIFTS;
+use crate::ingest::normalize::auto_set::AUTO_SET;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 
-/// The address of the server's own events; short enough to stand in a view.
+/// The address of the server's own events; short enough to be stored inline in a view.
 const INTERNAL: &str = "127.0.0.1";
 
-/// Addresses of one body that are looked up; further ones have no place. Nearly every body has one,
-/// and the log keeps all of them.
+/// Limit of addresses of one body that are looked up; further ones get no place. Nearly every body has
+/// one address, and the log record stores all of them.
 const PLACES_MAX: usize = 1024;
 
-// The numbers of all lifted properties are below 64.
-const _: () = assert!(LIFTS.len() + NAMES.len() <= 64, "too many lifted properties");
+// The numbers of all auto-set properties are below 64.
+const _: () = assert!(AUTO_SET.len() + NAMES.len() <= 64, "too many auto_set properties");
 
 /// The addresses of one body.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// The client's, as text and as a value of a column.
+    /// The client's address, as text and as a value of a column.
     client: Option<(Rc<str>, View)>,
     places: HashMap<IpAddr, Option<Rc<Located>>, Hasher>,
-    /// The place that was said of a person last.
-    last_said: Option<Rc<Located>>,
-    /// Who was said to be at `last_said` has this number. It grows when that may not hold any more.
+    /// The place that was last recorded for a person.
+    last_recorded: Option<Rc<Located>>,
+    /// `Person::place_epoch` of persons at `last_recorded`. Incremented when a person may have left.
     epoch: u32,
 }
 
 impl Addresses {
-    /// The places that were found.
+    /// The places that were found, for the log record.
     pub(super) fn places(self) -> Vec<(IpAddr, Place)> {
         let found = self.places.into_iter();
         found.filter_map(|(address, place)| Some((address, place?.place.clone()))).collect()
     }
 }
 
-/// What becomes of the address of one event.
+/// What happens to the address of one event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Address {
-    /// `$ip` is added with this value, which needs no escapes.
+    /// The value of `$ip` to add; it needs no escapes.
     pub(super) added: Option<Rc<str>>,
-    /// `$ip` is taken out.
+    /// Whether `$ip` is removed.
     pub(super) goes: bool,
-    /// The place, if it is known and wanted.
+    /// The place, if it is known and not disabled.
     pub(super) place: Option<Rc<Located>>,
 }
 
-/// What every event of one place gets.
+/// What every event at one place gets.
 #[derive(Debug)]
 pub(super) struct Located {
     place: Place,
-    /// Members for the properties, with commas between.
+    /// Members for the properties, separated by commas.
     pub(super) event: Vec<u8>,
-    /// What it says of a person: null for what is not known, so that nothing of an earlier place is
-    /// left.
-    pub(super) lifted: Option<Lifted>,
-    /// Columns of the properties that have one.
+    /// Auto-set properties of the person: null for unknown parts, so that no part of a previous place
+    /// remains.
+    pub(super) auto_set: Option<AutoSet>,
+    /// Values of the properties that have columns.
     columns: Vec<(usize, View)>,
 }
 
 impl Accepted<'_, '_> {
-    /// The place, if the event says it of its person too.
+    /// The place, if the event sets it on its person too.
     pub(super) fn place_of_person(&self) -> Option<&Rc<Located>> {
-        let tells = !self.says_nothing() && self.name != "$snapshot";
-        self.address.place.as_ref().filter(|_| tells)
+        let applies = !self.says_nothing() && self.name != "$snapshot";
+        self.address.place.as_ref().filter(|_| applies)
     }
 }
 
 impl<'a> Batch<'a, '_> {
-    /// Notes the address that the request came from.
+    /// Stores the address that the request came from.
     pub(super) fn client_address(&mut self) {
         let Some(client) = self.received.client_ip else { return };
         let text: Rc<str> = client.to_string().into();
@@ -102,7 +102,7 @@ impl<'a> Batch<'a, '_> {
         self.addresses.client = view.map(|view| (text, view));
     }
 
-    /// Sets the columns of the event's address and of its place. What becomes of both in its
+    /// Sets the columns of the event's address and of its place. Returns what happens to both in its
     /// properties.
     pub(super) fn address(
         &mut self,
@@ -124,7 +124,7 @@ impl<'a> Batch<'a, '_> {
             && !inner.geoip_disable
         {
             if names_place(fields, cursor.body()) {
-                // The person may be told to be elsewhere.
+                // The event may set another place on the person.
                 self.addresses.epoch += 1;
             } else {
                 place = self.place(address)?;
@@ -137,7 +137,7 @@ impl<'a> Batch<'a, '_> {
             return Ok(Address { added: None, goes: true, place });
         }
         self.columns.set_text(column::IP, view);
-        // What is neither a text nor false stays, though it is no address.
+        // A value of `$ip` that is neither a string nor falsy stays, though it is not an address.
         let added = added.filter(|_| !inner.has_odd_ip);
         Ok(Address { goes: added.is_some(), added, place })
     }
@@ -165,43 +165,43 @@ impl<'a> Batch<'a, '_> {
         }
         Ok(Located {
             event: members(place.known().map(|((key, _), value)| (key, value))),
-            lifted: self.lifted(&place),
+            auto_set: self.auto_set(&place),
             columns,
             place,
         })
     }
 
-    /// The same for the identity store.
-    fn lifted(&self, place: &Place) -> Option<Lifted> {
+    /// The same place as auto-set properties, for the identity store.
+    fn auto_set(&self, place: &Place) -> Option<AutoSet> {
         let mut text = Vec::new();
-        let mut lifts = Vec::with_capacity(NAMES.len());
+        let mut auto_sets = Vec::with_capacity(NAMES.len());
         for (index, (names, (_, value))) in NAMES.iter().zip(place.all()).enumerate() {
             let start = u32::try_from(text.len()).ok()?;
             serde_json::to_writer(&mut text, value).ok()?;
-            lifts.push(Lift {
+            auto_sets.push(AutoSetProperty {
                 names,
-                // Behind those of the properties, so that each has a number of its own.
-                number: u8::try_from(LIFTS.len() + index).ok()?,
+                // After the numbers of `AUTO_SET`, so that each number is unique.
+                number: u8::try_from(AUTO_SET.len() + index).ok()?,
                 sets: true,
                 sets_once: !value.is_null(),
                 is_noise: is_noise(names.0),
                 value: start..u32::try_from(text.len()).ok()?,
             });
         }
-        Some(Lifted::new(Buffer::from_vec(text), lifts.into(), self.keys.hasher()))
+        Some(AutoSet::new(Buffer::from_vec(text), auto_sets.into(), self.keys.hasher()))
     }
 
-    /// The place that the event has to tell of its person: none if an earlier event of the body has
-    /// told it, and nothing was said since that could have changed it.
+    /// The place that the event sets on its person: `None` if an earlier event of the body has set it, and
+    /// nothing since could have changed it.
     pub(super) fn news(&mut self, event: &Accepted<'a, '_>) -> Option<Rc<Located>> {
         let place = event.place_of_person()?;
-        // These change no person, or none that is new, so that it may have to be told again.
+        // The first two change no existing person, a flag call creates none: the place may be needed again.
         if matches!(event.name, "$exception" | "$$heatmap" | FLAG_CALLED) {
             return Some(Rc::clone(place));
         }
         let addresses = &mut self.addresses;
-        if addresses.last_said.as_ref().is_none_or(|last| !Rc::ptr_eq(last, place)) {
-            addresses.last_said = Some(Rc::clone(place));
+        if addresses.last_recorded.as_ref().is_none_or(|last| !Rc::ptr_eq(last, place)) {
+            addresses.last_recorded = Some(Rc::clone(place));
             addresses.epoch += 1;
         }
         if let DistinctId::Borrowed(text) = event.distinct_id
@@ -213,23 +213,23 @@ impl<'a> Batch<'a, '_> {
         Some(Rc::clone(place))
     }
 
-    /// Persons become one: what was said of the one may not hold for both.
+    /// After a merge: the place that was set on one of the persons may not be that of the merged one.
     pub(super) fn forget_news(&mut self) {
         self.addresses.epoch += 1;
     }
 }
 
-/// Whether the sender tells a place, of the event or of the person. A text that looks like it counts
-/// too, rather than that all objects are read again.
+/// Whether the sender gives a place, of the event or of the person. Text that only looks like such a key
+/// counts too, which saves parsing all objects again.
 fn names_place(fields: &Fields<'_>, body: &[u8]) -> bool {
     let inner = &fields.inner;
-    let said = [&fields.set, &fields.set_once, &inner.set, &inner.set_once];
+    let given = [&fields.set, &fields.set_once, &inner.set, &inner.set_once];
     let names = |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
         text.contains("\"$geoip_") || text.contains("\"$initial_geoip_")
     };
-    let mut said = said.into_iter().flatten().filter_map(|raw| body.get(raw.range.clone()));
-    inner.has_place || said.any(names)
+    let mut given = given.into_iter().flatten().filter_map(|raw| body.get(raw.range.clone()));
+    inner.has_place || given.any(names)
 }
 
 /// Members of a JSON object, without its braces. The keys need no escapes.

@@ -1,9 +1,9 @@
-//! The stored `properties`: the object as it was written, or what must be written instead.
+//! The stored `properties`: the JSON object as it was sent, or a rewritten copy.
 //!
-//! Most events are written anew, because the address of the sender is added. What stays is copied in
-//! one piece from member to member that goes; what comes is copied from where it stands in the body.
-//! What the properties say of the person is not added to `$set` and `$set_once`, as PostHog does:
-//! every value stands in the properties already, and three of each would be half of what is stored.
+//! Most events are rewritten, because the sender's address is added. The text between two removed
+//! members is copied in one piece; added values are copied from their range in the body. PostHog adds
+//! auto-set properties to `$set` and `$set_once`. Here they are not added: every value is in the
+//! properties already, and three copies of each would be half of what is stored.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 
-/// A property in the body that may have to go: from the key's quote to the value's end.
+/// A property in the body that may be removed: from the key's quote to the value's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) meaning: Meaning,
@@ -32,8 +32,8 @@ pub(super) struct Member {
 }
 
 impl<'a> Batch<'a, '_> {
-    /// Sets the properties column: the object as it was written, unless something must come out
-    /// of it or go into it.
+    /// Sets the properties column: to the object as it was sent, unless members are to be removed or
+    /// added.
     pub(super) fn properties(
         &mut self,
         cursor: Cursor<'a>,
@@ -65,15 +65,15 @@ struct Rewrite<'w, 'a> {
     /// The object that was sent.
     sent: Option<Range<usize>>,
     personless: bool,
-    /// Whether what would change a person is taken out.
+    /// Whether the members that would change a person are removed.
     says_nothing: bool,
-    /// Whether the elements have a column.
+    /// Whether the elements are in a column.
     has_chain: bool,
-    /// Where the value of `$os` stands, if it is added.
+    /// Range of the value of `$os`, if it is added.
     os: Option<Range<usize>>,
     groups: GroupKeys,
     address: Address,
-    /// `$set`, `$set_once` and `$unset`, if they are written anew.
+    /// `$set`, `$set_once` and `$unset`, if they are rewritten.
     parts: [Option<Part<'w, 'a>>; 3],
 }
 
@@ -116,7 +116,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             || members.iter().any(|member| self.goes(member))
     }
 
-    /// Whether a member is left out, or stands elsewhere.
+    /// Whether a member is removed, here or because it is written elsewhere.
     fn goes(&self, member: &Member) -> bool {
         let [set, set_once, unset] = &self.parts;
         match member.meaning {
@@ -124,7 +124,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             Meaning::Set => self.says_nothing || set.is_some(),
             Meaning::SetOnce => self.says_nothing || set_once.is_some(),
             Meaning::Unset => self.says_nothing || unset.is_some(),
-            // True is what everybody has.
+            // `true` is the default.
             Meaning::ProcessPersonProfile => !self.personless,
             Meaning::GroupIndex(index) => {
                 self.personless || self.groups.get(index).is_some_and(Option::is_some)
@@ -171,7 +171,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         out.push(b'}');
     }
 
-    /// Copies whole members, without what separates them from others.
+    /// Copies whole members, without the separators around them.
     fn copy(&self, out: &mut Vec<u8>, empty: usize, piece: Range<usize>) {
         let is_between = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
         let text = self.body.get(piece).unwrap_or_default();
@@ -202,18 +202,18 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     }
 }
 
-/// A part of an event that stands at its top, and maybe in its properties.
+/// A member at the top level of an event that may also be in its properties.
 struct Part<'w, 'a> {
     key: &'static str,
     top: &'w Raw<'a>,
     below: Option<&'w Raw<'a>>,
-    /// Whether it is a list of names, or an object as good as one.
+    /// Whether it is `$unset`: a list of names, or an object whose keys count.
     is_names: bool,
 }
 
 impl Part<'_, '_> {
-    /// What stands at the top of an event over what stands in its properties: objects member by
-    /// member, names as one list unless both are objects. `None` if there is only the one.
+    /// The top level of an event merged over its properties: objects member by member, names as one list
+    /// unless both are objects. `None` if only the top level counts.
     fn merged(&self, body: &[u8]) -> Option<Json> {
         let below = self.below?;
         if self.top.is_object() && below.is_object() {
@@ -226,27 +226,27 @@ impl Part<'_, '_> {
     }
 }
 
-/// A comma, unless nothing was written since `empty`.
+/// Writes a comma, unless nothing was written since `empty`.
 fn separate(out: &mut Vec<u8>, empty: usize) {
     if out.len() > empty {
         out.push(b',');
     }
 }
 
-/// A key of ours, which needs no escapes.
+/// Writes a key that needs no escapes.
 fn write_key(out: &mut Vec<u8>, key: &str) {
     out.push(b'"');
     out.extend_from_slice(key.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-/// An object of the body.
+/// Parses an object of the body.
 pub(super) fn object(raw: &Raw<'_>, body: &[u8]) -> Option<Map<String, Json>> {
     raw.is_object().then_some(())?;
     json::read(body.get(raw.range.clone())?).ok()
 }
 
-/// Any value of the body.
+/// Parses any value of the body.
 pub(super) fn value(cursor: Cursor<'_>, range: &Range<usize>) -> Option<Json> {
     Some(match cursor.value() {
         Value::Null => Json::Null,
@@ -258,7 +258,7 @@ pub(super) fn value(cursor: Cursor<'_>, range: &Range<usize>) -> Option<Json> {
     })
 }
 
-/// Names in `$unset`: an array of them, or an object whose keys they are.
+/// The names in `$unset`: the strings of an array, or the keys of an object.
 pub(super) fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
     let value = raw.and_then(|raw| json::read(body.get(raw.range.clone())?).ok());
     match value {
@@ -270,7 +270,7 @@ pub(super) fn names(raw: Option<&Raw<'_>>, body: &[u8]) -> Vec<String> {
     }
 }
 
-/// Puts `members` behind those of the object that `out` ends with.
+/// Adds `members` to the object at the end of `out`.
 fn inject(out: &mut Vec<u8>, members: &[u8]) {
     if members.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Capture v1, where its rules differ: what v0 mends costs an event its place here, the time of an
-//! event follows the clock in the header, and members of the envelope become properties.
+//! Capture v1 rules, where they differ from v0: events that v0 repairs are dropped, the time of an event
+//! is corrected by the clock in the header, and members of the envelope become properties.
 //!
 //! Source: `rust/capture/src/v1/analytics` of PostHog.
 
@@ -22,7 +22,7 @@ use crate::ingest::normalize::Batch;
 use crate::ingest::normalize::moment;
 use crate::ingest::normalize::names::cut;
 use crate::ingest::normalize::properties::Member;
-use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::EventOutcome;
 use crate::ingest::prepare::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
@@ -33,8 +33,8 @@ use crate::wire::capture_v1::Sdk;
 /// Longest event name and distinct id, in bytes; events with longer ones are dropped.
 const NAME_MAX_BYTES: usize = 200;
 
-/// Ids that stand for nobody: an event with one says nothing of persons. In any case of letters.
-const NOBODY: [&str; 20] = [
+/// Placeholder ids, in any letter case: an event with one has no effect on persons.
+const PLACEHOLDER_IDS: [&str; 20] = [
     "0",
     "00000000-0000-0000-0000-000000000000",
     "[object object]",
@@ -59,18 +59,18 @@ const NOBODY: [&str; 20] = [
 
 const PROFILE: &str = "$process_person_profile";
 
-/// What v1 has decided about an event before the rules for all events are asked.
+/// Decisions of v1 about an event, made before the rules that all events share.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ingest) struct Decided {
-    /// When it happened.
+    /// The timestamp.
     pub(super) at: UnixMicros,
-    /// What the sender should hear of that.
+    /// The warning for the sender about the timestamp.
     pub(super) warning: Option<Kind>,
-    /// Whether it says nothing of persons, whatever its properties ask for.
+    /// Whether it has no effect on persons, whatever its properties contain.
     pub(super) personless: bool,
 }
 
-/// What goes into every event of a body.
+/// Additions to every event of a body.
 #[derive(Debug, Default)]
 pub(in crate::ingest) struct Additions {
     /// `$lib` and `$lib_version` as members of the properties.
@@ -82,11 +82,11 @@ pub(in crate::ingest) struct Additions {
 }
 
 impl<'a> Batch<'a, '_> {
-    /// Prepares what goes into every event, and where the events of the server itself come from.
+    /// Prepares the additions to every event of the body.
     ///
     /// # Errors
     ///
-    /// There is no room for text.
+    /// [`PrepareError::TooLarge`]: the columns cannot hold more text.
     pub(in crate::ingest) fn additions(
         &mut self,
         sdk: Option<&Sdk>,
@@ -107,16 +107,16 @@ impl<'a> Batch<'a, '_> {
         self.keys.get(key).column.filter(|(_, kind)| *kind == PropertyType::Text).map(|(at, _)| at)
     }
 
-    /// Takes the event at `cursor`, whose shape is right, or says why not.
+    /// Takes the event at `cursor`, whose shape is valid, or returns why it is dropped.
     ///
     /// # Errors
     ///
-    /// Only what makes the whole body impossible to hold.
+    /// [`PrepareError::TooLarge`]: the body as a whole cannot be stored.
     pub(in crate::ingest) fn event_v1(
         &mut self,
         mut cursor: Cursor<'a>,
         additions: &Additions,
-    ) -> Result<Fate, PrepareError> {
+    ) -> Result<EventOutcome, PrepareError> {
         let event = Event::read(cursor)?;
         let size = cursor.skip().len();
         let (options, at) = match check(&event) {
@@ -124,9 +124,9 @@ impl<'a> Batch<'a, '_> {
             Err(reason) => return Ok(self.dropped(reason, &event)),
         };
         let distinct_id = event.distinct_id.trim();
-        let personless = NOBODY.iter().any(|nobody| nobody.eq_ignore_ascii_case(distinct_id));
+        let personless = PLACEHOLDER_IDS.iter().any(|id| id.eq_ignore_ascii_case(distinct_id));
         let options = Options {
-            // Whoever is nobody has no profile.
+            // A placeholder id has no person profile.
             process_person_profile: match personless {
                 true => Some(false),
                 false => options.process_person_profile,
@@ -143,7 +143,7 @@ impl<'a> Batch<'a, '_> {
             ..Fields::default()
         };
         self.members.clear();
-        self.lifts.clear();
+        self.auto_sets.clear();
         self.memo.begin();
         if let Some(mut properties) = event.properties {
             let mut whole = properties;
@@ -164,12 +164,12 @@ impl<'a> Batch<'a, '_> {
             Some(reason) => Ok(self.dropped(reason, &event)),
             None => {
                 self.columns.finish_row();
-                Ok(if personless { Fate::TakenPersonless } else { Fate::Taken })
+                Ok(if personless { EventOutcome::TakenPersonless } else { EventOutcome::Taken })
             }
         }
     }
 
-    fn dropped(&mut self, reason: Drop, event: &Event<'a>) -> Fate {
+    fn dropped(&mut self, reason: Drop, event: &Event<'a>) -> EventOutcome {
         self.columns.abandon_row();
         self.definitions.abandon();
         self.drops.add(reason);
@@ -181,11 +181,11 @@ impl<'a> Batch<'a, '_> {
             event_id: Uuid::nil(),
             detail: String::new(),
         });
-        Fate::Dropped(reason)
+        EventOutcome::Dropped(reason)
     }
 
-    /// The time of an event: less the error of the sender's clock unless it asks not to, and then
-    /// even far in the future.
+    /// The timestamp of an event, corrected by the sender's clock skew. If the event disables the
+    /// correction, its timestamp may even be far in the future.
     fn moment_v1(
         &self,
         timestamp: UnixMicros,
@@ -222,8 +222,8 @@ impl<'a> Batch<'a, '_> {
         for (key, flag) in [
             ("$cookieless_mode", options.cookieless_mode),
             ("$ignore_sent_at", options.disable_skew_correction),
-            // True is what everybody has, and is not stored.
-            (PROFILE, options.process_person_profile.filter(|asked| !asked)),
+            // `true` is the default, and is not stored.
+            (PROFILE, options.process_person_profile.filter(|profile| !profile)),
         ] {
             let Some(flag) = flag else { continue };
             write_member(&mut self.injected, key, &flag);
@@ -244,7 +244,7 @@ impl<'a> Batch<'a, '_> {
         if !additions.json.is_empty() {
             separate(&mut self.injected);
             self.injected.extend_from_slice(&additions.json);
-            // Any text will do: a definition keeps the type alone.
+            // Any string will do: a definition only keeps the type.
             for key in ["$lib", "$lib_version"] {
                 self.define_added(key, Value::String(""));
             }
@@ -256,7 +256,7 @@ impl<'a> Batch<'a, '_> {
     }
 }
 
-/// What of an event v1 looks at by itself, in its order.
+/// The checks that only v1 has, in its order.
 fn check<'a>(event: &Event<'a>) -> Result<(Options<'a>, UnixMicros), Drop> {
     let distinct_id = event.distinct_id.trim();
     if event.name == "$performance_event" {
@@ -287,7 +287,7 @@ fn check<'a>(event: &Event<'a>) -> Result<(Options<'a>, UnixMicros), Drop> {
     Ok((options, at))
 }
 
-/// Whether what the property `key` says is replaced by a member of the envelope or a header.
+/// Whether the property `key` is replaced by a member of the envelope or a header.
 fn is_replaced(key: &str, event: &Event<'_>, options: &Options<'_>, additions: &Additions) -> bool {
     match key {
         "$session_id" => event.session_id.is_some(),
@@ -301,10 +301,10 @@ fn is_replaced(key: &str, event: &Event<'_>, options: &Options<'_>, additions: &
     }
 }
 
-/// Appends a member to the members of an object; the braces are not here.
+/// Appends a member to the members of an object, without braces.
 fn write_member(json: &mut Vec<u8>, key: &str, value: &(impl serde::Serialize + ?Sized)) {
     separate(json);
-    // Neither text nor truth fails to be written to memory, and no key has anything to escape.
+    // Writing a string or boolean to memory cannot fail, and no key needs escapes.
     json.push(b'"');
     json.extend_from_slice(key.as_bytes());
     json.extend_from_slice(b"\":");

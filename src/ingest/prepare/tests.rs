@@ -25,17 +25,17 @@ use crate::event::schema::events_schema;
 use crate::geoip::Places;
 use crate::identity::change::OpKind;
 
+mod auto_set;
 mod bodies;
 mod dropped;
-mod lifts;
 mod members;
 mod oracle;
 mod people;
 mod places;
 mod properties;
+mod property_replay;
 mod robust;
 mod stored;
-mod told;
 mod v1;
 
 /// 2026-11-21T08:00:00Z.

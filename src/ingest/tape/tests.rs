@@ -11,7 +11,7 @@ use super::Scratch;
 use super::Value;
 
 /// Rebuilds a value from the ranges the cursor reports: every leaf is parsed by `serde_json` from
-/// the original bytes, so a range that is off by one is a wrong value or no JSON at all.
+/// the original bytes, so a range that is off by one is a wrong value or not JSON.
 fn rebuild(cursor: &mut Cursor<'_>) -> Json {
     match cursor.value() {
         Value::Container { is_object: true, .. } => {
@@ -134,7 +134,7 @@ fn a_census_counts_what_stands_under_keys() {
         (r#"{"$set":1,"a":[1,2]}"#, 7, 1, 0),
         (r#"{"$set":{},"a":{"b":1}}"#, 7, 3, 0),
         (r#"{"$set":{"a":1,"b":[1,{"c":2}]}}"#, 11, 3, 8),
-        // What is nested counts once, and each of several.
+        // A nested occurrence counts once, each of several counts.
         (r#"[{"\u0024set":{"$set":{"$set":{"a":1}}}},{"$set":[1,2,3]}]"#, 16, 5, 9),
     ] {
         let count = |root: Cursor<'_>| root.census(|key| key == "$set");

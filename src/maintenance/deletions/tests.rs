@@ -1,6 +1,6 @@
-//! Lives of one node against a list of what was sent: events, persons merged and deleted, flushes,
-//! merges, erasures, with the power cut in between. Table, memtables, identity store and queries are
-//! the real ones; the log is a list here, as it has tests of its own.
+//! Randomized histories of one node, compared with a model: events, merges and deletions of persons,
+//! flushes, file merges, erasures, power cuts. Table, memtables, identity store and queries are real; the
+//! log is a list, as it has tests of its own.
 
 mod model;
 mod node;
@@ -42,10 +42,10 @@ use crate::tasks::Shutdown;
 const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Steps of one life.
+/// Steps of one history.
 const STEPS: u32 = 40;
 
-/// Lives of an ordinary run.
+/// Number of histories of a usual run.
 const LIVES: u64 = 12;
 
 fn entry(random: &mut StdRng, sequence: u64) -> Entry {
@@ -83,8 +83,8 @@ fn entry(random: &mut StdRng, sequence: u64) -> Entry {
     Entry { record: Record { sequence, project, ops }, events }
 }
 
-/// Goal: whatever a node does and wherever it is cut short, an answer has all events but those that
-/// were deleted after they came; at the end these are in no file that is left, and every request is
+/// Goal: after any operations and power cuts, an answer contains exactly the events that were not deleted
+/// after they were received. At the end the deleted events are in no remaining file, and every request is
 /// done.
 #[test]
 fn deleted_events_are_gone_and_no_others() {
@@ -98,7 +98,7 @@ fn deleted_events_are_gone_and_no_others() {
         let mut disk = SimDisk::new();
         let mut identity = bench.image(None);
         let mut node = bench.start(&disk, &identity, &[]);
-        // What a power cut leaves of the identity store at least.
+        // The minimum of the identity store that survives a power cut.
         let mut synced = bench.image(Some(&identity));
         let (mut log, mut model) = (Vec::new(), Model::default());
         for step in 0..STEPS {
@@ -164,9 +164,9 @@ fn deleted_events_are_gone_and_no_others() {
     );
 }
 
-/// The end of a life: everything that has been put off is done.
+/// The end of a history: runs everything that is still pending.
 fn finish(bench: &Bench, disk: &SimDisk, (node, model): (&mut Node, &Model), context: &str) {
-    // The power stays on now.
+    // From here on without power cuts.
     disk.cut_after(u64::MAX);
     node.derive();
     assert!(bench.runtime.block_on(node.flush()), "{context}");
@@ -197,7 +197,7 @@ fn finish(bench: &Bench, disk: &SimDisk, (node, model): (&mut Node, &Model), con
     assert_eq!(data.count(), table.current().files.len(), "{context}: no old file stays");
 }
 
-/// Has an event of each distinct id in a file, of each month one, and in the model.
+/// Writes one event per distinct id and month to a file, and adds them to the model.
 fn send(
     bench: &Bench,
     (node, model): (&mut Node, &mut Model),
@@ -222,9 +222,9 @@ fn send(
     assert!(bench.runtime.block_on(node.flush()));
 }
 
-/// Goal: names and statistics keep a pass away from files that cannot have deleted rows.
+/// Goal: names and statistics of files exclude those that cannot contain deleted rows from a pass.
 #[test]
-fn only_files_with_deleted_rows_are_written_anew() {
+fn only_files_with_deleted_rows_are_rewritten() {
     let mut bench = Bench::new();
     let identity = bench.image(None);
     let mut node = bench.start(&SimDisk::new(), &identity, &[]);
@@ -244,7 +244,7 @@ fn only_files_with_deleted_rows_are_written_anew() {
     node.insert(&entry);
     node.waiting.push(entry.record);
     node.derive();
-    // The log is not in files up to the request: nothing can be done yet.
+    // The log is not in files up to the request: the request cannot be done yet.
     let erasing = bench.erase(&node);
     let first = erasing.expect("a pass");
     assert_eq!((first.requests, first.files, first.rows, first.is_all), (0, 1, 1, false));
@@ -260,8 +260,9 @@ fn only_files_with_deleted_rows_are_written_anew() {
     assert_eq!(bench.stored(&node).len(), 3);
 }
 
-/// Goal: a crash may cost the identity store a request that a file reaches beyond; a merge with a file
-/// of before must not take its rows along before the replay has brought the request back.
+/// Goal: after a crash the identity store may lack a request before the sequence of a file. A merge of this
+/// file with an older one must wait until the replay has restored the request, as it would keep deleted
+/// rows.
 #[test]
 fn a_merge_waits_for_the_requests_of_the_log() {
     let mut bench = Bench::new();
@@ -302,11 +303,11 @@ fn a_merge_waits_for_the_requests_of_the_log() {
     bench.check(&mut node, &model, "after the merge");
 }
 
-/// Goal: a damaged file costs the deletion and the merge of its own rows, for as long as it is
-/// damaged, and nobody else's.
+/// Goal: a damaged file prevents the deletion and the merge of its own rows only, for as long as it is
+/// damaged.
 #[test]
 fn a_file_that_cannot_be_read_stops_no_other() {
-    // Its end, where it says what is in it; and the first pages.
+    // Damage of the footer, and of the first pages.
     for (name, is_end) in [("end", true), ("pages", false)] {
         let mut bench = Bench::new();
         let (identity, disk) = (bench.image(None), SimDisk::new());

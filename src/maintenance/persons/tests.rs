@@ -1,4 +1,4 @@
-//! The copy against the store it is of, in files as any reader of Parquet sees them.
+//! Tests of the persons table: rows of its Parquet files against the identity store.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,7 +26,7 @@ use crate::identity::change::Update;
 use crate::identity::store::Limits;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
-use crate::metadata::first_start::FirstStart;
+use crate::metadata::bootstrap::FirstStart;
 use crate::metadata::secrets::Seed;
 use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
@@ -45,7 +45,7 @@ const LIMITS: Limits = Limits {
 };
 const APP: &str = "node/1";
 
-/// Two projects, and what their events say.
+/// Two projects with an identity store.
 struct Bench {
     runtime: Runtime,
     clock: Clock,
@@ -64,7 +64,7 @@ impl Bench {
             let path = directory.path().join("metadata.db");
             let metadata = Metadata::open(&path, clock.clone()).await.expect("opens");
             let seed = |number| Seed::new(&mut StdRng::seed_from_u64(number));
-            metadata.first_start(FirstStart::default(), &seed(1)).await.expect("a project");
+            metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("a project");
             let another = seed(2);
             let created =
                 metadata.create_project(UserId(1), "another", ProjectPatch::default(), &another);
@@ -137,8 +137,7 @@ fn merge(distinct_id: &str, other: &str) -> Op {
 /// One row, by the columns of the schema.
 type Row = (i64, i64, String, Value, Value, i64, bool, i64);
 
-/// What the table must show: asked of the store person by person, which is another road than that
-/// of the copy.
+/// The expected rows, read from the store person by person, which is another code path than that of the copy.
 fn expected(bench: &Bench, identities: &Identities) -> Vec<Row> {
     let (view, mut rows) = (identities.view(), Vec::new());
     for project in bench.metadata.snapshot().projects() {
@@ -161,7 +160,7 @@ fn expected(bench: &Bench, identities: &Identities) -> Vec<Row> {
     rows
 }
 
-/// The rows of all live files, each of which must be as long as the log says.
+/// The rows of all live files, whose lengths must match the log.
 fn rows(table: &PersonsTable) -> Vec<Row> {
     let read = table.with_table(|table| {
         let version = table.current();
@@ -239,12 +238,12 @@ fn the_copy_is_the_store() {
     assert_eq!(rows(&table), expected(&bench, &bench.identities));
     let first = version(&table);
 
-    // Nothing has changed: no commit, also not by the next process.
+    // Nothing has changed: no commit, also not after a restart.
     assert_eq!(table.write(None).expect("looks"), None);
     assert_eq!(bench.table().write(None).expect("looks"), None);
     assert_eq!(version(&bench.table()), first);
 
-    // A merge takes a person away and gives its distinct ids to the survivor.
+    // A merge removes a person and moves its distinct ids to the other person.
     let project = bench.metadata.snapshot().projects().next().expect("a project").id;
     let gone = bench.identities.view().person_of(project, "c").expect("reads");
     let gone = gone.expect("a person").uuid.to_string();
@@ -256,7 +255,7 @@ fn the_copy_is_the_store() {
     assert!(rows(&table).iter().all(|row| row.2 != gone));
     assert!(rows(&table).iter().any(|row| row.3 == json!(["b", "c"]) && row.6));
 
-    // The files of the first copy are no longer live, and go.
+    // The files of the first copy are no longer live, and are deleted.
     bench.clock.advance(Duration::from_secs(1));
     let removed = table.vacuum(Duration::ZERO).expect("a vacuum");
     assert_eq!(BTreeSet::from_iter(removed), first.1);
@@ -298,9 +297,9 @@ fn a_shutdown_ends_a_copy_without_a_trace() {
     assert!(table.write(None).expect("copies").is_some(), "the last step is not kept from it");
 }
 
-/// Goal: a store that lost persons does not take them out of the table too.
+/// Goal: persons that the store has lost are not removed from the table.
 #[test]
-fn what_the_store_has_lost_stays_in_the_table() {
+fn persons_that_the_store_has_lost_stay_in_the_table() {
     let bench = Bench::new();
     bench.apply(1, 0, people());
     let written = bench.table().write(None).expect("copies").expect("has moved");
@@ -314,7 +313,7 @@ fn what_the_store_has_lost_stays_in_the_table() {
     assert!(matches!(refused, PersonsError::Incomplete), "{refused}");
     assert_eq!(bench.table().write(None).expect("as before"), None);
     assert!(written.rows > 1);
-    // Who removes the table goes on with what there is.
+    // Without the table, the next copy contains the remaining persons.
     drop(table);
     std::fs::remove_dir_all(&directory).expect("removes");
     let table = bench.table_on(Arc::new(OsDisk), directory, &lost);
@@ -339,11 +338,11 @@ fn a_failure_is_over_when_its_cause_is() {
     assert_eq!(rows(&table), expected(&bench, &bench.identities));
 }
 
-/// A disk that fails to answer when a commit gets its name, once it has it or before.
+/// A disk that fails when a commit gets its name, before or after the change.
 #[derive(Debug)]
 struct Silent {
     disk: SimDisk,
-    /// Whether the next commit gets its name; `None`: nothing goes wrong.
+    /// Whether the next commit gets its name despite the failure; `None` for no failure.
     fault: parking_lot::Mutex<Option<bool>>,
 }
 
@@ -385,8 +384,8 @@ impl Disk for Silent {
     }
 }
 
-/// Goal: a copy whose commit is in doubt is there once, whether it got in or not, with and without a
-/// restart, and whatever has changed meanwhile.
+/// Goal: a copy whose commit has an unknown outcome is in the table once, whether the commit succeeded or
+/// not, with and without a restart, and with any changes meanwhile.
 #[test]
 fn a_copy_in_doubt_is_settled() {
     for (is_done, restarts, moves_on) in
@@ -425,8 +424,8 @@ fn a_copy_in_doubt_is_settled() {
     }
 }
 
-/// Goal: after a power cut at any moment, the table is one copy or the other, whole. Method: cut at
-/// every operation of two copies and a vacuum, and try several kinds of loss.
+/// Goal: after a power cut at any time, the table is exactly one of two copies. Method: cut at every
+/// operation of two copies and a vacuum, with several kinds of loss.
 #[test]
 fn a_power_cut_leaves_one_copy_or_the_next() {
     let bench = Bench::new();

@@ -30,7 +30,7 @@ pub(in crate::metadata) async fn next_user(
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM users").await
 }
 
-/// The id for the next key. Revoked keys keep their rows, so no id is given twice.
+/// The id for the next key. Revoked keys keep their rows, so no id is reused.
 pub(in crate::metadata) async fn next_key(
     connection: &mut SqliteConnection,
 ) -> Result<i64, MetadataError> {
@@ -127,7 +127,7 @@ pub(in crate::metadata) async fn insert_user(
     Ok(())
 }
 
-/// Overwrites the row of a user; one that is removed was removed at `now`.
+/// Overwrites the row of a user; a removed one gets `now` as the time of removal.
 pub(in crate::metadata) async fn update_user(
     connection: &mut SqliteConnection,
     user: &User,
@@ -205,7 +205,7 @@ pub(in crate::metadata) async fn insert_key(
     Ok(())
 }
 
-/// Makes a key useless; the row stays.
+/// Marks a key as revoked; the row stays.
 pub(in crate::metadata) async fn revoke_key(
     connection: &mut SqliteConnection,
     id: KeyId,
@@ -219,7 +219,7 @@ pub(in crate::metadata) async fn revoke_key(
     Ok(())
 }
 
-/// Takes the hash off a revoked key, so that a new row can have it.
+/// Removes the hash of a revoked key, so that a new row can have it.
 pub(in crate::metadata) async fn forget_revoked(
     connection: &mut SqliteConnection,
     hash: KeyHash,
@@ -235,7 +235,7 @@ pub(in crate::metadata) async fn forget_revoked(
     Ok(())
 }
 
-/// Writes down when a key was last used.
+/// Stores when a key was last used.
 pub(super) async fn touch_key(
     connection: &mut SqliteConnection,
     id: KeyId,

@@ -48,7 +48,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Overwrites what of a cohort can change, but for its members.
+/// Overwrites the fields of a cohort that can change, except its members.
 pub(in crate::metadata) async fn update(
     connection: &mut SqliteConnection,
     cohort: &StoredCohort,
@@ -73,7 +73,7 @@ pub(in crate::metadata) async fn update(
     Ok(())
 }
 
-/// Adds members that are not there yet.
+/// Adds members, except those that it has.
 pub(super) async fn add_members(
     connection: &mut SqliteConnection,
     id: CohortId,
@@ -89,7 +89,7 @@ pub(super) async fn add_members(
     Ok(())
 }
 
-/// Takes members out.
+/// Removes members.
 pub(in crate::metadata) async fn remove_members(
     connection: &mut SqliteConnection,
     id: CohortId,
@@ -151,7 +151,7 @@ pub(in crate::metadata) async fn live(
         .collect()
 }
 
-/// In ascending order.
+/// Parses UUIDs and sorts them in ascending order.
 fn uuids(texts: &[String]) -> Result<Vec<Uuid>, MetadataError> {
     let uuids = texts.iter().map(|text| disk::from_uuid("cohort_members", text));
     let mut uuids = uuids.collect::<Result<Vec<_>, _>>()?;

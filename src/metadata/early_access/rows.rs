@@ -40,7 +40,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Overwrites what can change of a feature.
+/// Overwrites the fields of a feature that can change.
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     feature: &EarlyAccessFeature,

@@ -1,6 +1,6 @@
-//! Filters as they are kept, whatever way they were written: payloads as JSON texts, operators by the
-//! names that SDKs know, holdouts and early access by the names of today, and without the names of
-//! cohorts, which are told with every flag as they are by then.
+//! Canonical form of stored filters: payloads as JSON strings, operators by the names that SDKs
+//! know, holdouts and early access by their current names. Names of cohorts are removed; each
+//! answer adds the current ones.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::flags::definition::has_enrollment;
 use crate::metadata::flag_rules::cohorts::filters_mut;
 
-/// The filters as they are kept.
+/// The filters in canonical form.
 pub(in crate::metadata) fn canonical(mut filters: Value) -> Value {
     for filter in filters_mut(&mut filters) {
         filter.remove("cohort_name");
@@ -33,9 +33,9 @@ pub(in crate::metadata) fn canonical(mut filters: Value) -> Value {
     filters
 }
 
-/// Takes out `super_groups` and `holdout_groups`, as PostHog does when a flag is saved. What they say
-/// goes on under the names of today, unless the filters have these: no flag is to mean another thing
-/// because its name was changed.
+/// Removes `super_groups` and `holdout_groups`, as PostHog does when a flag is saved. Their content
+/// continues under the current names, unless the filters have these: a rename must not change the
+/// meaning of a flag.
 fn without_legacy(filters: &mut Map<String, Value>) {
     let enrols = has_enrollment(filters);
     if filters.remove("super_groups").is_some() && enrols {
@@ -47,7 +47,7 @@ fn without_legacy(filters: &mut Map<String, Value>) {
     }
 }
 
-/// The holdout that `[{"rollout_percentage": 10, "variant": "holdout-7"}]` stands for.
+/// The holdout for `[{"rollout_percentage": 10, "variant": "holdout-7"}]`.
 fn holdout(groups: &Value) -> Option<Value> {
     let group = groups.as_array()?.first()?;
     let id: i64 = group.get("variant")?.as_str()?.strip_prefix("holdout-")?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Cohorts inside release conditions: they exist, and a flag can know their members, as long as it asks
-//! for them. Pure.
+//! Cohort filters in release conditions: the cohort must exist, and its members must be computable
+//! during flag evaluation. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::StoredFlag;
 
-/// The code of a flag that would have to ask for events.
+/// The error code of a flag whose cohorts need events.
 const BEHAVIORAL: &str = "behavioral_cohort_found";
 
-/// Checks the cohort that a property filter asks for; filters of other kinds are fine.
+/// Checks the cohort of a property filter; filters of other kinds pass.
 pub(super) fn check(
     property: &Map<String, Value>,
     live: &[Arc<StoredCohort>],
@@ -43,9 +43,8 @@ pub(super) fn check(
     }
 }
 
-/// Checks a cohort that changes: one that a flag asks for, itself or by other cohorts, may not come
-/// to ask for events, itself or by others. `live` are the cohorts as they were; the new rule forms no
-/// circle with them.
+/// Checks a changed cohort that a flag uses, directly or through other cohorts: it must not need events,
+/// directly or through others. `live` are the previous cohorts; the new rule forms no cycle with them.
 ///
 /// # Errors
 ///
@@ -87,7 +86,7 @@ pub(in crate::metadata) fn check_users(
     }
 }
 
-/// The cohort and those that ask for it, themselves or by others.
+/// The cohort and those that use it, directly or through others.
 fn users(cohort: &StoredCohort, live: &[Arc<StoredCohort>]) -> HashSet<i64> {
     let asks = |other: &Arc<StoredCohort>| match rule(other) {
         Some(Ok(rule)) => (other.id.0, rule.cohorts()),
@@ -105,8 +104,8 @@ fn users(cohort: &StoredCohort, live: &[Arc<StoredCohort>]) -> HashSet<i64> {
     users
 }
 
-/// The first that asks for events, of these cohorts and those that their rules ask for. Rules form no
-/// circles, so this visits each cohort at most once.
+/// The first one that needs events, of these cohorts and those that their rules use. Rules form no
+/// cycles, so each cohort is visited at most once.
 fn behavioral<'c>(
     mut waiting: Vec<&'c StoredCohort>,
     live: &'c [Arc<StoredCohort>],
@@ -125,12 +124,12 @@ fn behavioral<'c>(
     None
 }
 
-/// The rule of a cohort that is not a list.
+/// The rule of a cohort that is not static.
 fn rule(cohort: &StoredCohort) -> Option<Result<Rule, RuleError>> {
     (!cohort.is_static).then(|| Rule::parse(cohort.rule(), Matching::Legacy))
 }
 
-/// The cohorts that release conditions ask for; with repetitions.
+/// The cohorts that release conditions use; with repetitions.
 pub fn cohort_ids(filters: &Value) -> impl Iterator<Item = i64> {
     let groups = filters.get("groups").and_then(Value::as_array).into_iter().flatten();
     groups
@@ -152,7 +151,7 @@ pub fn filters_mut(filters: &mut Value) -> impl Iterator<Item = &mut Map<String,
     objects.filter(|property| property.get("type").and_then(Value::as_str) == Some("cohort"))
 }
 
-/// The id of a cohort, as a filter has it: a number or text of one.
+/// The id of a cohort in a filter: a number or a text of one.
 pub fn cohort_id(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
@@ -174,7 +173,7 @@ mod tests {
         Arc::new(StoredCohort { is_static, ..StoredCohort::sample(id, filters) })
     }
 
-    /// Behavioral ones are refused directly and inside others; of a list no rule counts.
+    /// Behavioral cohorts are rejected directly and inside others; the rule of a static cohort is ignored.
     #[test]
     fn cohorts_exist_and_ask_for_no_events() {
         let behavioral = json!({"key": "paid", "type": "behavioral", "value": "performed_event"});
@@ -209,15 +208,13 @@ mod tests {
         assert_eq!(check(other.as_object().expect("an object"), &live), Ok(()));
     }
 
-    /// However a flag comes to a cohort, and however that comes to events: one way or the other there
-    /// is a cohort between.
+    /// Whichever way a flag gets a cohort that needs events; each time there is a cohort in between.
     #[test]
     fn cohorts_of_flags_do_not_come_to_ask_for_events() {
         let events = json!({"key": "paid", "type": "behavioral", "value": "performed_event"});
         let asking = |id: i64| json!({"key": "id", "type": "cohort", "value": id});
         let plain = json!({"key": "plan", "value": "pro"});
-        // 3 asks for 2, and 2 for 1. 6 asks for 5, which asks for events, and 7 is a list that once
-        // asked for 1.
+        // 3 uses 2, and 2 uses 1. 6 uses 5, which needs events, and 7 is static and once used 1.
         let live = [
             cohort(1, false, plain.clone()),
             cohort(2, false, asking(1)),

@@ -1,4 +1,4 @@
-//! Flags that depend on flags: references exist, are switched on, and form no cycle. Pure.
+//! Flag dependencies: references exist, are active, and form no cycle. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 
-/// Names of flags that an error lists before it says how many more there are.
+/// Names of flags that an error lists; of further ones it gives the number.
 const NAMED_MAX: usize = 5;
 
-/// The flags of a project, seen from one of them.
+/// The flags of a project, with one of them to be checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph<'a> {
-    /// The flag in question; `None` before it has an id.
+    /// The flag to be checked; `None` before it has an id.
     pub flag: Option<FlagId>,
     /// Its key.
     pub key: &'a str,
-    /// The flags of the project that are not deleted, with the one in question or without.
+    /// The flags of the project that are not deleted, with or without the one to be checked.
     pub live: &'a [Arc<StoredFlag>],
     /// The cohorts of the project that are not deleted.
     pub cohorts: &'a [Arc<StoredCohort>],
@@ -73,16 +73,15 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Looks for a way from the `direct` dependencies back to the flag.
+    /// Searches a path from the `direct` dependencies back to the flag.
     ///
-    /// Each flag is visited once, and with a stack of our own: chains may be as long as there are
-    /// flags.
+    /// Visits each flag once, with an explicit stack: chains may be as long as there are flags.
     fn check_acyclic(
         &self,
         direct: &[FlagId],
         live: &HashMap<FlagId, &StoredFlag>,
     ) -> Result<(), Violation> {
-        // A flag without an id cannot be referred to.
+        // A flag without an id cannot be referenced.
         let Some(this) = self.flag else {
             return Ok(());
         };
@@ -131,7 +130,7 @@ impl<'a> Graph<'a> {
         self.check_unneeded("delete")
     }
 
-    /// Checks that the flag may be switched off: no active flag depends on it.
+    /// Checks that the flag may be deactivated: no active flag depends on it.
     ///
     /// # Errors
     ///
@@ -140,7 +139,7 @@ impl<'a> Graph<'a> {
         self.check_unneeded("disable")
     }
 
-    /// Checks that the flag may be switched on: what it depends on is.
+    /// Checks that the flag may be activated: its dependencies are active.
     ///
     /// # Errors
     ///
@@ -179,13 +178,13 @@ pub fn of(filters: &Value) -> impl Iterator<Item = FlagId> {
     filters.as_object().into_iter().flat_map(references).filter_map(flag_id)
 }
 
-/// The flag that a property filter asks for, if it does.
+/// The flag that a property filter references, if it does.
 pub fn of_property(property: &Map<String, Value>) -> Option<FlagId> {
     let is_flag = property.get("type").and_then(Value::as_str) == Some("flag");
     property.get("key").filter(|_| is_flag).and_then(flag_id)
 }
 
-/// What the flag properties of all conditions refer to, as written.
+/// The references of the flag properties of all conditions, as written.
 fn references(filters: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     filters
         .get("groups")
@@ -206,7 +205,7 @@ fn flag_id(reference: &Value) -> Option<FlagId> {
     id.map(FlagId)
 }
 
-/// `a (ID: 1), b (ID: 2)`, ordered by key and cut; `None` for no flags.
+/// `a (ID: 1), b (ID: 2)`, sorted by key, at most [`NAMED_MAX`]; `None` for no flags.
 fn list<'a>(flags: impl Iterator<Item = &'a Arc<StoredFlag>>) -> Option<String> {
     let mut flags: Vec<&StoredFlag> = flags.map(Arc::as_ref).collect();
     flags.sort_by(|a, b| a.key.cmp(&b.key));

@@ -1,5 +1,5 @@
-//! Property filters inside release conditions: which kinds go together, which values an operator
-//! takes. Pure.
+//! Property filters in release conditions: which kinds may be combined, and which values an
+//! operator accepts. Pure.
 
 use chrono::DateTime;
 use chrono::NaiveDate;
@@ -14,14 +14,14 @@ use crate::metadata::flag_rules::Violation;
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.
 const VALUES_MAX: usize = 1000;
 
-/// Largest number in a relative date such as `-30d`, exclusive; PostHog's rule.
+/// End of the numbers in a relative date such as `-30d`, exclusive; PostHog's rule.
 const RELATIVE_DATE_END: u32 = 10_000;
 
-/// Forms of an absolute date besides RFC 3339. Read in the time zone of the project.
+/// Formats of an absolute date besides RFC 3339. Read in the time zone of the project.
 const DATE_TIMES: [&str; 4] =
     ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
 
-/// What an operator wants as its value.
+/// The value that an operator requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Anything,
@@ -34,7 +34,7 @@ enum Wants {
     Flag,
 }
 
-/// What the operator `name` wants, or `None` if there is no such operator.
+/// The value that the operator `name` requires, or `None` if there is no such operator.
 fn wants(name: &str) -> Option<Wants> {
     Some(match name {
         "exact" | "is_not" | "is_set" | "is_not_set" => Wants::Anything,
@@ -54,7 +54,7 @@ fn wants(name: &str) -> Option<Wants> {
     })
 }
 
-/// Checks that a condition about persons asks for persons, and one about groups for its group.
+/// Checks that a condition for persons uses person properties, and one for groups those of its group.
 pub(super) fn check_kinds(condition: &Condition<'_>) -> Result<(), Violation> {
     let properties = || condition.properties.iter();
     match condition.aggregation {
@@ -115,7 +115,7 @@ pub(super) fn check_value(property: &Map<String, Value>) -> Result<(), Violation
             let detail = format!("Invalid operator: {operator}");
             return Err(Violation::coded("invalid_operator", detail));
         }
-        // Older user interfaces wrote `exact`. By any other operator nobody is in a cohort.
+        // Older user interfaces wrote `exact`. Other operators match no cohort.
         Some(wants) if kind == "cohort" && wants != Wants::Cohort && operator != "exact" => {
             let detail = "Cohort properties must use the 'in' or 'not_in' operator";
             return Err(Violation::coded("invalid_operator", detail));
@@ -186,7 +186,7 @@ fn is_relative_date(text: &str) -> bool {
     let Some(number) = text.strip_suffix(['h', 'd', 'w', 'm', 'y']) else {
         return false;
     };
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     number.bytes().all(|byte| byte.is_ascii_digit())
         && number.parse::<u32>().is_ok_and(|number| number < RELATIVE_DATE_END)
 }

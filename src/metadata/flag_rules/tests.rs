@@ -27,9 +27,9 @@ fn check_in(graph: Graph<'_>, filters: Value, expected: Result<(), (&str, &str)>
     assert_eq!(found.copied(), expected, "{filters}");
 }
 
-/// "Legacy holdout_groups and super_groups keys are stripped on save"; what they said is kept.
+/// "Legacy holdout_groups and super_groups keys are stripped on save"; their content is kept.
 #[test]
-fn legacy_keys_are_not_kept_but_what_they_say_is() {
+fn legacy_keys_are_removed_and_their_content_is_kept() {
     let groups = json!([{"properties": [], "rollout_percentage": 5}]);
     let holdout = |share: Value| json!([{"properties": [], "rollout_percentage": share, "variant": "holdout-7"}]);
     for (legacy, expected) in [
@@ -132,7 +132,7 @@ fn a_new_flag_has_a_condition() {
     for given in [json!({"groups": []}), json!({"groups": null}), json!({"payloads": {}})] {
         assert_eq!(initial(Some(given)), Err(none.clone()));
     }
-    // What is not an object at all is for `check_filters` to report.
+    // `check_filters` reports a value that is not an object.
     assert_eq!(initial(Some(json!("x"))), Ok(json!("x")));
 }
 
@@ -160,8 +160,7 @@ fn an_update_is_laid_over_the_stored_filters() {
     }
 }
 
-/// They are told as they are when a flag is read; what a client sends back of them is none of its
-/// conditions.
+/// Names of cohorts are added when a flag is read; what a client sends back is not stored.
 #[test]
 fn names_of_cohorts_are_not_kept() {
     let of = |kind: &str, name: Value| {
@@ -258,7 +257,7 @@ fn percentages() {
 }
 
 #[test]
-fn kinds_of_properties_go_with_whom_the_condition_counts() {
+fn kinds_of_properties_match_the_aggregation() {
     let persons = "Filters are not valid (can only use person and cohort properties)";
     let groups = "Filters are not valid (can only use group properties)";
     let of_person = json!({"key": "k", "type": "person", "value": "x"});
@@ -281,7 +280,7 @@ fn kinds_of_properties_go_with_whom_the_condition_counts() {
         (filters(json!(0), &of_group(1)), Err(groups)),
         (filters(json!(0), &of_person), Err(groups)),
         (filters(json!(0), &json!({"key": "id", "type": "cohort", "value": 1})), Err(groups)),
-        // A condition may say otherwise than the flag.
+        // A condition may aggregate differently from the flag.
         (
             json!({"aggregation_group_type_index": 0, "groups": [
                 {"properties": [of_group(0)]},
@@ -336,7 +335,7 @@ fn variants_have_keys() {
     }
 }
 
-/// PostHog keeps `min` and `max` by the names that evaluators know.
+/// PostHog stores `min` and `max` under the names that evaluators know.
 #[test]
 fn operators_are_kept_by_one_name() {
     let with = |operator: &str| with_operator(operator, json!("5"));
@@ -492,7 +491,7 @@ fn filters_are_bounded() {
 }
 
 #[test]
-fn who_enrols_is_a_person() {
+fn enrolment_is_for_persons() {
     let filters = |enrols: bool, index: Value| json!({"groups": [{}], "feature_enrollment": enrols, "aggregation_group_type_index": index});
     let detail = "Cannot change this flag to a group-based when linked to an Early Access Feature.";
     for (stored, new, expected) in [

@@ -1,5 +1,5 @@
-//! Changes that meet: a client that says which version it saw does not overwrite what somebody else
-//! changed since. Also the rules that tie two fields of a flag together.
+//! Optimistic locking of flags: a change by a client that sends the version it saw does not
+//! overwrite later changes of others. Also the rules that relate two fields of a flag.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -13,14 +13,15 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
-/// Settles a patch that was made for another version than the stored one, as PostHog does. What it
-/// names and leaves as the client saw it is taken out of it, lest it undo what somebody else changed;
-/// what it changes may not have been changed since. Who does not say what they saw overwrites.
+/// Resolves a patch that was made for another version than the stored one, as PostHog does. Fields
+/// that the client leaves as it saw them are removed from the patch, so that they do not undo
+/// others' changes. Fields that it changes must not have been changed since. A client that does not
+/// send what it saw overwrites.
 ///
 /// # Errors
 ///
-/// [`MetadataError::Conflict`]: somebody else changed a field that the patch changes, to something
-/// else, or anything of a flag that the patch changes at one version only.
+/// [`MetadataError::Conflict`]: another user changed a field that the patch changes, to another
+/// value; or the patch is for one version only and the flag has another.
 pub(super) fn settle(
     stored: &StoredFlag,
     patch: &mut FlagPatch,
@@ -68,7 +69,7 @@ pub(super) fn settle(
     )))
 }
 
-/// What a client saw of a flag, and the flag as it is by now.
+/// The flag as the client saw it, and as it is stored.
 struct Meeting {
     original: Map<String, Value>,
     current: Map<String, Value>,
@@ -76,14 +77,14 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// Empties a field of a patch that is as the client saw it.
+    /// Removes a field from a patch if it is as the client saw it.
     fn field<T: Clone + Into<Value>>(&mut self, name: &str, field: &mut Option<T>) {
         if !self.is_changed(name, field.clone().map(Into::into)) {
             *field = None;
         }
     }
 
-    /// Whether the client changes the field, as far as it said what it saw; and notes a conflict.
+    /// Whether the client changes the field, as far as it sent what it saw; records a conflict.
     fn is_changed(&mut self, name: &str, wanted: Option<Value>) -> bool {
         let (Some(wanted), Some(original)) = (wanted, self.original.get(name)) else {
             return true;
@@ -99,7 +100,7 @@ impl Meeting {
     }
 }
 
-/// A field as it can be compared, whether it was shown, sent or stored.
+/// Normalises a field for comparison, whether it was shown, sent or stored.
 fn comparable(name: &str, value: Value) -> Value {
     match (name, value) {
         ("filters", filters) => flag_rules::canonical(filters),
@@ -118,7 +119,7 @@ fn comparable(name: &str, value: Value) -> Value {
     }
 }
 
-/// A flag that hashes devices has nothing to keep across a login.
+/// Checks that a flag with device bucketing has no experience continuity, which it does not need.
 pub(super) fn check_bucketing(bucketing: Option<&str>, continuity: bool) -> Result<(), Violation> {
     if bucketing != Some("device_id") || !continuity {
         return Ok(());
@@ -128,10 +129,9 @@ pub(super) fn check_bucketing(bucketing: Option<&str>, continuity: bool) -> Resu
     Err(Violation::general(detail))
 }
 
-/// Why a flag cannot be archived and active: it is done with. `asked` is what a request says of
-/// archiving.
-pub(super) fn archived_and_active(asked: Option<bool>) -> Violation {
-    Violation::general(if asked == Some(true) {
+/// The violation for a flag that is both archived and active. `requested` is the request's `archived`.
+pub(super) fn archived_and_active(requested: Option<bool>) -> Violation {
+    Violation::general(if requested == Some(true) {
         "Cannot archive an enabled feature flag. Disable it first, or send active: false in the \
          same request."
     } else {
@@ -156,7 +156,7 @@ mod tests {
         json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})
     }
 
-    /// Somebody renamed it since.
+    /// Another user renamed it since.
     fn stored() -> StoredFlag {
         StoredFlag {
             name: "Beta feature".to_owned(),
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// The cases of PostHog's `test_get_conflicting_changes`, and what is written in the end.
+    /// The cases of PostHog's `test_get_conflicting_changes`, with the fields that are written in the end.
     #[test]
     fn only_what_the_client_changes_meets_what_others_changed() {
         let seen = || json!({"key": "my-flag", "name": "Alpha feature", "active": true, "filters": filters(50)});
@@ -213,7 +213,7 @@ mod tests {
             ..FlagPatch::default()
         };
         for (given, version, original, expected) in [
-            // The name is as the client saw it: that of the other stays.
+            // The name is as the client saw it: the other user's one stays.
             (
                 patch("Alpha feature", "other", false),
                 2,
@@ -221,21 +221,21 @@ mod tests {
                 Some((None, Some("other"), Some(false))),
             ),
             (patch("Gamma", "my-flag", true), 2, seen(), None),
-            // Both want the same.
+            // Both changed it to the same value.
             (
                 patch("Beta feature", "my-flag", true),
                 2,
                 seen(),
                 Some((Some("Beta feature"), None, None)),
             ),
-            // Of the newest version nothing is compared.
+            // Nothing is compared for the newest version.
             (
                 patch("Gamma", "my-flag", true),
                 3,
                 seen(),
                 Some((Some("Gamma"), Some("my-flag"), Some(true))),
             ),
-            // A client that does not say what it saw overwrites it.
+            // A client that does not send what it saw overwrites.
             (
                 patch("Gamma", "my-flag", false),
                 2,
@@ -254,9 +254,9 @@ mod tests {
         }
     }
 
-    /// Every field that clients write is taken out if it is as it was shown, however it was shown.
+    /// Every field that clients write is removed if it is as it was shown, in any form.
     #[test]
-    fn what_is_as_it_was_shown_is_left_alone() {
+    fn unchanged_fields_are_removed_from_the_patch() {
         let cohort = |name: Value| {
             let filter = json!({"key": "id", "type": "cohort", "value": 7, "cohort_name": name});
             json!({"groups": [{"properties": [filter]}]})
@@ -293,7 +293,7 @@ mod tests {
         let left = settled(whole.clone(), 1, shown).expect("no conflict");
         let expected = FlagPatch { analytics_dashboards: Some(vec![1]), ..FlagPatch::default() };
         assert_eq!(format!("{left:?}"), format!("{expected:?}"));
-        // The same changes meet what others made of each of them.
+        // The same changes conflict with those that others made to each field.
         for (name, other) in [
             ("filters", filters(20)),
             ("active", json!(null)),
@@ -307,7 +307,7 @@ mod tests {
         ] {
             let original = json!({name: other});
             let met = match name {
-                // Taken for the same as what is stored.
+                // Equal to the stored value after normalisation.
                 "tags" => FlagPatch { tags: Some(vec!["d".to_owned()]), ..FlagPatch::default() },
                 _ => whole.clone(),
             };

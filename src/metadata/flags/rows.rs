@@ -13,8 +13,8 @@ use crate::metadata::flags::StoredFlag;
 
 /// The id for the next flag.
 ///
-/// An id is given twice only if the newest flag of all was deleted and then lost its key to a flag
-/// that was renamed, and no scheduled change names it.
+/// An id is reused only if the newest flag of all was deleted and then removed because another flag
+/// was renamed to its key, and no scheduled change names it.
 pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId, MetadataError> {
     let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM (
                SELECT MAX(id) AS id FROM feature_flags
@@ -22,7 +22,7 @@ pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId,
     disk::next_id(connection, sql).await.map(FlagId)
 }
 
-/// Removes the deleted flags that have `key`, but for `except`, with the dashboards of their usage.
+/// Removes the deleted flags that have `key`, except `except`, with the dashboards of their usage.
 pub(super) async fn purge_deleted(
     connection: &mut SqliteConnection,
     project: ProjectId,
@@ -88,7 +88,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Overwrites the row of a flag, all but id, project and creator.
+/// Overwrites the row of a flag, all fields but id, project and creator.
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     flag: &StoredFlag,

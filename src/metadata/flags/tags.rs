@@ -1,4 +1,4 @@
-//! Tags of many flags at once.
+//! Bulk changes of the tags of flags.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 
-/// Why a flag is left out; PostHog's words, the same for both, so that nobody finds out which ids there are.
+/// Why a flag is skipped; PostHog's words. One text for both cases, so that it does not reveal
+/// which ids exist.
 const NOT_EDITABLE: &str = "Not found or no edit access";
 
-/// What becomes of the tags of flags. Tags are as typed.
+/// A change of tags. Tags need not be normalised.
 #[derive(Clone, Debug)]
 pub enum TagChange {
-    /// These besides.
+    /// Adds these.
     Add(Vec<String>),
-    /// Without these.
+    /// Removes these.
     Remove(Vec<String>),
-    /// These alone.
+    /// Replaces all by these.
     Set(Vec<String>),
 }
 
 impl TagChange {
-    /// The tags that `tags` become.
+    /// The tags after the change.
     pub(in crate::metadata) fn of(&self, mut tags: Vec<String>) -> Vec<String> {
         match self {
             Self::Set(new) => normal_tags(new.clone()),
@@ -43,24 +44,24 @@ impl TagChange {
     }
 }
 
-/// What became of many flags.
+/// The result of a bulk change of tags.
 #[derive(Clone, Debug, Default)]
 pub struct Tagged {
-    /// Those that have the tags now.
+    /// Flags that have the wanted tags now.
     pub flags: Vec<Arc<StoredFlag>>,
-    /// Those that stay as they were, and why, in words for people.
+    /// Flags that were skipped, with the reason in words for people.
     pub skipped: Vec<(FlagId, String)>,
 }
 
 impl Metadata {
-    /// Changes the tags of flags, of all in one transaction, each list in the order of `ids`. Those that
-    /// are deleted, that there are none of, that the user may not change or that a rule is against stay
-    /// as they were. A flag whose tags stay the same gets no new version.
+    /// Changes the tags of flags, in one transaction; each list is in the order of `ids`. Skips
+    /// flags that are deleted or missing, that the user may not change, or whose change breaks a
+    /// rule. A flag whose tags stay the same gets no new version.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Database`]; nothing is changed
-    /// then.
+    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Database`]; nothing is
+    /// changed then.
     pub async fn change_tags(
         &self,
         project: ProjectId,
@@ -86,7 +87,7 @@ impl Metadata {
             let patch = FlagPatch { tags: Some(tags), ..FlagPatch::default() };
             match write.change_flag(user, flag, patch, None).await {
                 Ok(()) => {}
-                // Rules are asked before anything is written.
+                // Rules are checked before anything is written.
                 Err(MetadataError::Rejected(violation)) => {
                     tagged.skipped.push((*id, violation.detail));
                     continue;

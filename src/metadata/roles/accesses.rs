@@ -15,7 +15,7 @@ use crate::metadata::disk;
 use crate::metadata::flags::FlagId;
 use crate::metadata::roles::Role;
 
-/// That a role may change a flag.
+/// The right of a role to change a flag.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct RoleAccess {
     /// Unique.
@@ -24,9 +24,9 @@ pub struct RoleAccess {
     pub flag_id: i64,
     /// The role, a UUID.
     pub role: String,
-    /// When, in microseconds since 1970.
+    /// Time of creation, in microseconds since 1970.
     pub added_at: i64,
-    /// When it last changed, in microseconds since 1970.
+    /// Time of the last change, in microseconds since 1970.
     pub updated_at: i64,
 }
 
@@ -52,7 +52,7 @@ impl Metadata {
         Ok(sqlx::query_as(select).bind(flag.0).fetch_all(self.shared.db.readers()).await?)
     }
 
-    /// The flags that a role may change and that are not deleted, by id. A role has some in several
+    /// The flags that a role may change and that are not deleted, by id. They may belong to several
     /// projects.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Metadata {
         Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
     }
 
-    /// Lets a role change a flag. Twice is as once.
+    /// Grants a role the right to change a flag. Idempotent.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Metadata {
         Ok(access)
     }
 
-    /// Takes the right to change a flag from a role.
+    /// Revokes a role's right to change a flag.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Metadata {
 }
 
 impl Write {
-    /// Takes all its rights to flags from a role.
+    /// Revokes all rights of a role to flags.
     pub(super) async fn revoke_all(
         &mut self,
         user: UserId,
@@ -166,7 +166,7 @@ async fn insert_access(
     Ok(())
 }
 
-/// The entry of the log about a right that a role got or lost.
+/// The activity entry for a right that a role got or lost.
 fn access_change(key: &str, flag: FlagId, role: &Role, is_new: bool) -> Change {
     let name = Some(role.name.as_str());
     let field = json!({

@@ -1,9 +1,9 @@
-//! Cron expressions of five fields (minute, hour, day of the month, month, day of the week) and the
-//! next time that fits one. Pure.
+//! Cron expressions of five fields (minute, hour, day of the month, month, day of the week), and
+//! the next matching time. Pure.
 //!
-//! A field is a list of numbers, ranges and `*`, each with a step; months and days of the week have
-//! English names, and Sunday is 0 and 7. If both kinds of days are narrowed, either is enough, as in
-//! every cron.
+//! A field is a list of numbers, ranges and `*`, each with an optional step. Months and days of the
+//! week have English names, and Sunday is 0 and 7. If both kinds of days are restricted, either one
+//! is enough, as in every cron.
 
 use arrow::array::timezone::Tz;
 use chrono::Datelike;
@@ -12,7 +12,7 @@ use chrono::NaiveDate;
 use crate::clock::UnixMicros;
 use crate::event::time::at_wall;
 
-/// Days that are searched: over the longest time between two 29ths of February.
+/// Days to search: more than the longest time between two 29ths of February.
 const DAYS_MAX: usize = 366 * 9;
 
 /// First and last value of each field.
@@ -29,7 +29,7 @@ const ALL_DAYS: u64 = 0xFFFF_FFFE;
 /// Days of the week without the second Sunday.
 const ALL_WEEKDAYS: u64 = 0b111_1111;
 
-/// A cron expression. A bit stands for a value that fits.
+/// A cron expression. A bit stands for a matching value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
     minutes: u64,
@@ -40,7 +40,7 @@ pub(super) struct Cron {
 }
 
 impl Cron {
-    /// Reads an expression; `None` if it is none.
+    /// Parses an expression; `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else { return None };
@@ -51,14 +51,14 @@ impl Cron {
             hours: bits(hours, of_hours, (&[], 0))?,
             days: bits(days, of_days, (&[], 0))?,
             months: bits(months, of_months, (&MONTHS, 1))?,
-            // Both Sundays are the first.
+            // Maps Sunday as 7 to Sunday as 0.
             weekdays: (weekdays | (weekdays >> 7)) & ALL_WEEKDAYS,
         })
     }
 
-    /// The first time after `after` whose wall clock in `zone` fits; `None` if there is none, as for
-    /// the 30th of February. A time that the clock skips is taken an hour later, one that it shows
-    /// twice the first time.
+    /// The first time after `after` whose wall clock in `zone` matches; `None` if there is none, as
+    /// for the 30th of February. A time that the clock skips matches an hour later; one that it
+    /// shows twice matches the first time.
     pub(super) fn next(&self, after: UnixMicros, zone: Tz) -> Option<UnixMicros> {
         let mut date = after.to_datetime().with_timezone(&zone).date_naive();
         for _ in 0..DAYS_MAX {
@@ -95,7 +95,7 @@ fn has(bits: u64, value: u32) -> bool {
     (bits >> value) & 1 == 1
 }
 
-/// The values of one field, whose names count from `names.1`.
+/// Parses the values of one field. `names` are the names of values and the first value.
 fn bits(field: &str, range: (u32, u32), names: (&[&str], u32)) -> Option<u64> {
     let mut bits = 0;
     for item in field.split(',') {
@@ -107,7 +107,7 @@ fn bits(field: &str, range: (u32, u32), names: (&[&str], u32)) -> Option<u64> {
         let (from, to) = match base.split_once('-') {
             _ if base == "*" || base == "?" => range,
             Some((from, to)) => (value(from)?, value(to)?),
-            // A number with a step goes on to the last.
+            // A number with a step extends to the last value.
             None => (value(base)?, if step.is_some() { range.1 } else { value(base)? }),
         };
         let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0)?;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_told() {
+    fn invalid_expressions_are_rejected() {
         for text in [
             "",
             "* * * *",

@@ -1,5 +1,5 @@
-//! What a scheduled change does to a flag: its payload, as the change of a flag. Pure. A payload is as
-//! long as the conditions of a flag may be.
+//! The operation of a scheduled change: its payload, and the change of a flag that it makes. Pure.
+//! A payload may be as long as the filters of a flag.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -9,23 +9,23 @@ use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 
-/// The payload of a change, read.
+/// The parsed payload of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
-    /// Switches the flag on or off.
+    /// Activates or deactivates the flag.
     UpdateStatus(bool),
-    /// Appends conditions to those that the flag has by then.
+    /// Appends conditions to those that the flag has at that time.
     AddReleaseCondition(Vec<Value>),
     /// Replaces variants and payloads.
     UpdateVariants { variants: Value, payloads: Value },
 }
 
 impl Operation {
-    /// Reads `{"operation", "value"}`.
+    /// Parses `{"operation", "value"}`.
     ///
     /// # Errors
     ///
-    /// A violation in `payload`. That the flag will take it is not checked.
+    /// A violation in `payload`. Whether the flag accepts it is not checked.
     pub(super) fn read(payload: &Value) -> Result<Self, Violation> {
         if payload.to_string().len() > FILTERS_MAX_BYTES {
             return Err(wrong(format!("Payload is larger than {FILTERS_MAX_BYTES} bytes.")));
@@ -57,12 +57,12 @@ impl Operation {
         }
     }
 
-    /// Whether making it again does more than making it once.
+    /// Whether repeating it changes more than applying it once.
     pub(super) fn accumulates(&self) -> bool {
         matches!(self, Self::AddReleaseCondition(_))
     }
 
-    /// The change of `flag` as it is now.
+    /// The change of `flag`.
     pub(super) fn patch(self, flag: &StoredFlag) -> FlagPatch {
         let mut filters = flag.filters.clone();
         match self {
@@ -102,7 +102,7 @@ mod tests {
     use super::Operation;
 
     #[test]
-    fn payloads_that_say_nothing_are_told() {
+    fn invalid_payloads_are_rejected() {
         for (payload, detail) in [
             (json!({}), "Invalid payload"),
             (json!([]), "Invalid payload"),

@@ -19,7 +19,7 @@ use crate::metadata::schedules::Timing;
 
 const TABLE: &str = "scheduled_changes";
 
-/// What of a change is still to be made: not over, and not paused.
+/// Pending changes: neither finished nor paused.
 const OPEN: &str = "executed_at IS NULL
     AND (is_recurring OR (recurrence_interval IS NULL AND cron_expression IS NULL))";
 
@@ -33,7 +33,7 @@ pub(super) async fn next_id(
 
 type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
 
-/// Gives a statement its first values: what of a change can change, and its id.
+/// Binds the first values of a statement: the fields that can change, and the id.
 fn bind<'q>(statement: Statement<'q>, change: &'q ScheduledChange) -> Statement<'q> {
     statement
         .bind(change.payload.to_string())
@@ -74,7 +74,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Overwrites what of a change can change.
+/// Overwrites the fields of a change that can change.
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     change: &ScheduledChange,
@@ -90,7 +90,7 @@ pub(super) async fn update(
     Ok(())
 }
 
-/// Removes a change for good.
+/// Removes a change permanently.
 pub(super) async fn delete(
     connection: &mut SqliteConnection,
     id: ScheduleId,
@@ -114,8 +114,8 @@ pub(super) async fn by_id(
     row.map(ScheduledChange::try_from).transpose()
 }
 
-/// Reads the changes of a project, or of one flag, in the order in which they were made: the `limit`
-/// after the first `offset`, and how many there are.
+/// Reads the changes of a project, or of one flag, in the order in which they were created: the
+/// `limit` after the first `offset`, and the number of all.
 pub(super) async fn page(
     connection: &mut SqliteConnection,
     (project, flag): (ProjectId, Option<FlagId>),
@@ -142,7 +142,7 @@ pub(super) async fn page(
     Ok((usize::try_from(count).unwrap_or(0), changes))
 }
 
-/// Reads the changes of a flag that are not over.
+/// Reads the changes of a flag that are not finished.
 pub(super) async fn pending(
     connection: &mut SqliteConnection,
     flag: FlagId,
@@ -153,7 +153,7 @@ pub(super) async fn pending(
     rows.into_iter().map(ScheduledChange::try_from).collect()
 }
 
-/// Finds the changes that are due at `now`, at most `limit`, the one that waits longest first.
+/// Finds the changes that are due at `now`, at most `limit`, the longest overdue first.
 pub(super) async fn due(
     connection: &mut SqliteConnection,
     now: UnixMicros,

@@ -1,4 +1,4 @@
-//! When a scheduled change is made, once or again and again. Pure.
+//! The times of a scheduled change: once or recurring. Pure.
 
 use arrow::array::timezone::Tz;
 use chrono::Datelike;
@@ -11,7 +11,7 @@ use crate::metadata::schedules::operation::Operation;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
-/// How long until a recurring change is made again.
+/// The interval of a recurring change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
     /// 24 hours.
@@ -45,7 +45,7 @@ impl Interval {
     }
 
     /// The first of the times after `from`, one interval apart, that is later than `now`. `None` if
-    /// the calendar ends before.
+    /// it is beyond the calendar.
     fn next(self, from: UnixMicros, now: UnixMicros) -> Option<UnixMicros> {
         let months = match self {
             Self::Daily => return Some(after_days(1, from, now)),
@@ -57,7 +57,7 @@ impl Interval {
         let years = i64::from(today.year()) - i64::from(start.year());
         let passed = years * 12 + i64::from(today.month()) - i64::from(start.month());
         let first = u32::try_from((passed / months).max(1)).ok()?;
-        // The last one of those that have passed may be ahead within its month.
+        // The last passed count may give a time later than `now` within its month.
         let months = u32::try_from(months).ok()?;
         (first..first.saturating_add(2)).find_map(|count| {
             let time = start.checked_add_months(Months::new(count.checked_mul(months)?))?;
@@ -74,23 +74,23 @@ fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
     UnixMicros(from.0.saturating_add(step.saturating_mul(count)))
 }
 
-/// When a change is made.
+/// The times of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// At first, or once.
+    /// The first or only time.
     pub scheduled_at: UnixMicros,
-    /// Whether it is made again. One with an interval or an expression and without this is paused.
+    /// Whether it recurs. With an interval or an expression and without this, it is paused.
     pub is_recurring: bool,
-    /// After what time it is made again.
+    /// The interval of a recurring change.
     pub interval: Option<Interval>,
-    /// At what times it is made again: a cron expression of five fields.
+    /// The times of a recurring change: a cron expression of five fields.
     pub cron: Option<String>,
-    /// From when on it is made no more.
+    /// From this time on it is not applied any more.
     pub end_date: Option<UnixMicros>,
 }
 
 impl Timing {
-    /// Checks the parts against each other and against what is to be done, in PostHog's order.
+    /// Checks the fields against each other and against the operation, in PostHog's order.
     ///
     /// # Errors
     ///
@@ -129,13 +129,13 @@ impl Timing {
         Ok(())
     }
 
-    /// Whether it is, or was, to be made more than once.
+    /// Whether it has, or had, a recurrence.
     pub fn has_recurrence(&self) -> bool {
         self.interval.is_some() || self.cron.is_some()
     }
 
-    /// When a change that is made at `now` is made again: the first of its times after that, so that
-    /// what was missed is not made up for. `None` if it is over.
+    /// The next time of a change that is applied at `now`: the first one after `now`, so missed
+    /// times are skipped. `None` if it is finished.
     pub(super) fn next(&self, now: UnixMicros, zone: &str) -> Option<UnixMicros> {
         if !self.is_recurring {
             return None;
@@ -159,7 +159,7 @@ fn check_cron(text: &str, start: UnixMicros) -> Result<(), Violation> {
         return Err(wrong("cron_expression", detail));
     }
     let utc = || "UTC".parse().ok();
-    // An expression that no day fits is none either.
+    // An expression without any matching day is invalid.
     if Cron::parse(text).and_then(|cron| cron.next(start, utc()?)).is_none() {
         let detail =
             "Invalid cron expression. Use standard 5-field cron syntax (e.g., '0 9 * * 1-5').";

@@ -55,7 +55,7 @@ async fn keys_are_created_used_and_revoked() {
     assert_eq!(bench.metadata.list_keys().len(), 2);
     assert!(!format!("{created:?}").contains(&created.value));
 
-    // Uses are written down hourly at most.
+    // Uses are stored once an hour at most.
     bench.metadata.record_key_use(&key).await.expect("record");
     let used = |value: &str| found(value).and_then(|key| key.last_used_at);
     assert_eq!(used(&created.value), Some(START));

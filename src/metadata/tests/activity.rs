@@ -1,4 +1,4 @@
-//! The activity log: what is logged elsewhere is logged once.
+//! The activity log: a change outside of the store is logged once.
 
 use super::*;
 use crate::metadata::activity::Asked;
@@ -28,13 +28,13 @@ fn elsewhere(id: u128, item: &str) -> Elsewhere {
 }
 
 #[tokio::test]
-async fn what_is_logged_again_stays_as_it_was() {
+async fn repeated_entries_are_ignored() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let first = [elsewhere(1, "a"), elsewhere(2, "b")];
-    metadata.log_elsewhere(&first).await.expect("log");
+    metadata.record_activity(&first).await.expect("log");
     let later = [elsewhere(2, "changed"), elsewhere(3, "c"), elsewhere(1, "changed")];
-    metadata.log_elsewhere(&later).await.expect("log");
+    metadata.record_activity(&later).await.expect("log");
     let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
     let items: Vec<_> = page.entries.iter().map(|entry| entry.item.as_str()).collect();
     assert_eq!((page.count, items), (3, vec!["c", "b", "a"]));
@@ -44,15 +44,15 @@ async fn what_is_logged_again_stays_as_it_was() {
     assert_eq!(items, ["a", "c"].map(str::to_owned).into(), "of those that there are");
     assert!(page.entries[0].detail["changes"].is_null());
     let nowhere = Elsewhere { project: ProjectId(99), ..elsewhere(4, "d") };
-    let all_or_none = metadata.log_elsewhere(&[elsewhere(5, "e"), nowhere]).await;
+    let all_or_none = metadata.record_activity(&[elsewhere(5, "e"), nowhere]).await;
     assert!(all_or_none.is_err());
     let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
     assert_eq!(page.count, 3);
 }
 
-/// Who remembers what was noted of definitions hears when that is no longer so.
+/// Caches of written definitions are invalidated when definitions are deleted.
 #[tokio::test]
-async fn what_is_forgotten_is_counted() {
+async fn deleted_definitions_are_counted() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let seen = DefinitionSeen { project: PROJECT, name: "paid".to_owned(), seen_at: START };

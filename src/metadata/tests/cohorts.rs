@@ -13,7 +13,7 @@ use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
-use crate::metadata::forgetting::Forgotten;
+use crate::metadata::erasure::Forgotten;
 use crate::metadata::hash_keys::NewHashKey;
 
 fn new_cohort(name: &str, value: Value) -> NewCohort {
@@ -54,7 +54,7 @@ async fn cohorts_and_their_members_are_in_the_snapshot_and_on_disk() {
     assert_eq!((log.count, verbs), (4, vec!["updated", "updated", "created", "created"]));
 }
 
-/// Clients that wait for changes of flags, and what was made of them, are left alone by a count.
+/// A count does not notify clients that wait for changes of flags, and does not invalidate caches.
 #[tokio::test]
 async fn counting_a_cohort_changes_no_flag() {
     let bench = Bench::started().await;
@@ -90,7 +90,7 @@ async fn settings_of_flags_are_in_the_snapshot_and_on_disk() {
     bench.check_snapshot().await;
 }
 
-/// Goal: requests that are written together are all there, and the first key of an id stays.
+/// Goal: all requests that are written together are stored, and the first key of an id stays.
 #[tokio::test]
 async fn hash_keys_of_many_logins_at_once_are_kept_and_the_first_stays() {
     let bench = Bench::started().await;
@@ -114,10 +114,10 @@ async fn hash_keys_of_many_logins_at_once_are_kept_and_the_first_stays() {
     other.close().await;
 }
 
-/// A person who is deleted leaves no hash keys and no places in lists, the same whether it is told once
-/// or again after a crash; and what came after the first time stays.
+/// A deleted person leaves no hash keys and no static memberships. A repetition after a crash
+/// changes nothing, and rows written since stay.
 #[tokio::test]
-async fn who_is_deleted_is_forgotten_once() {
+async fn deleted_persons_are_erased_once() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let [gone, merged, other] = [1, 2, 3].map(Uuid::from_u128);
@@ -153,7 +153,7 @@ async fn who_is_deleted_is_forgotten_once() {
         },
         forgotten: Some(forgotten),
     };
-    metadata.log_elsewhere(std::slice::from_ref(&entry)).await.expect("log");
+    metadata.record_activity(std::slice::from_ref(&entry)).await.expect("log");
     let members =
         |id| metadata.snapshot().cohort(PROJECT, id).map(|cohort| cohort.members.to_vec());
     assert_eq!(members(live), Some(vec![other]));
@@ -165,6 +165,6 @@ async fn who_is_deleted_is_forgotten_once() {
     assert!(metadata.hash_keys(PROJECT, &kept("ada")).await.expect("keys").is_empty());
     assert_eq!(metadata.hash_keys(PROJECT, &kept("bob")).await.expect("keys").len(), 1);
     metadata.change_members((PROJECT, USER), live, &[gone], &[]).await.expect("add");
-    metadata.log_elsewhere(&[entry]).await.expect("log again");
+    metadata.record_activity(&[entry]).await.expect("log again");
     assert_eq!(members(live), Some(vec![gone, other]), "who came back stays");
 }

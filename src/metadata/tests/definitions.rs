@@ -1,12 +1,12 @@
-//! Definitions of events and properties: what was seen is there, once, and keeps what it was.
+//! Definitions of events and properties: each is stored once, and known ones keep their values.
 
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::metadata::definition_notes::NotesPatch;
-use crate::metadata::definition_room::Beyond;
-use crate::metadata::definition_room::Limit;
+use crate::metadata::annotations::NotesPatch;
+use crate::metadata::definition_quota::Limit;
+use crate::metadata::definition_quota::OverQuota;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::definitions::EVENT_DEFINITIONS_MAX;
@@ -104,7 +104,7 @@ async fn definitions_come_from_what_was_seen() {
     };
     let expected = [("$pageview".to_owned(), 10, Some(10)), ("b".to_owned(), 20, Some(20))];
     assert_eq!(short(&stored), expected);
-    // The same again, as a replay would, changes nothing; a later one moves the last time on.
+    // The same again, as in a replay, changes nothing; a later event advances the last time.
     metadata.upsert_definitions(&events(&batch)).await.expect("upsert");
     assert_eq!(all(metadata, PROJECT).await, stored);
     metadata.upsert_definitions(&events(&[seen("b", 30)])).await.expect("upsert");
@@ -171,7 +171,7 @@ async fn definitions_are_edited_and_deleted() {
         assert_eq!(code(result), expected, "{name}");
     }
 
-    // Events of the old name get a definition of their own; its id cannot be the usual one.
+    // Events of the old name get a new definition, whose id cannot be the usual one.
     metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
     let new = metadata.definition_by_name(PROJECT, "a").await.expect("a").0;
     assert_ne!(new.id, a.id);
@@ -212,7 +212,7 @@ async fn definitions_are_made_before_their_events() {
     metadata.upsert_definitions(&events(&[seen("a", 7)])).await.expect("upsert");
     let all = all(metadata, PROJECT).await;
     assert_eq!(all, [EventDefinition { last_seen_at: Some(UnixMicros(7)), ..made.clone() }]);
-    // What was noted goes with the definition.
+    // The annotations are deleted with the definition.
     metadata.delete_definition(PROJECT, made.id, USER).await.expect("deleted");
     metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
     let (again, notes) = metadata.definition_by_name(PROJECT, "a").await.expect("a");
@@ -223,7 +223,7 @@ async fn definitions_are_made_before_their_events() {
         .expect("project")
         .id;
     assert_eq!(metadata.create_definition(other, new("a"), USER).await.expect("made").0.name, "a");
-    assert_eq!(metadata.definition_notes(PROJECT).await.expect("notes").len(), 0);
+    assert_eq!(metadata.annotations(PROJECT).await.expect("notes").len(), 0);
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn property_definitions_come_from_what_was_seen() {
     let price = ids.iter().find(|one| one.kind == Event && one.name == "price").expect("price");
     assert_eq!(price.id.to_string(), "bd7361ae-9b42-5575-b92c-f7d2c2d896d5");
     assert!(price.is_numerical());
-    // The same again, as a replay would, changes nothing.
+    // The same again, as in a replay, changes nothing.
     metadata.upsert_definitions(&seen).await.expect("upsert");
     assert_eq!(metadata.property_definitions(PROJECT, None, 10).await.expect("a page"), ids);
     assert_eq!(all_pairs(metadata).await, pairs);
@@ -295,7 +295,7 @@ async fn more_definitions_than_one_statement_takes_are_stored() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The first type that is known stays, however sightings are cut into batches.
+    /// The first known type stays, however sightings are split into batches.
     #[test]
     fn the_first_type_stays(
         sightings in prop::collection::vec((0_usize..3, 0_usize..6), 1..40),
@@ -304,7 +304,7 @@ proptest! {
         let seen: Vec<PropertySeen> = sightings
             .iter()
             .map(|(key, value_type)| {
-                // The last two are no type.
+                // The last two have no type.
                 let value_type = ValueType::ALL.get(*value_type).copied();
                 property(PropertyKind::Event, ["a", "b", "c"][*key], value_type)
             })
@@ -330,7 +330,7 @@ proptest! {
     }
 }
 
-/// Rows as if so many names had come in; what the limits are is told by the constants alone.
+/// Inserts rows as if so many names had arrived, because only constants set the limits.
 async fn fill(bench: &Bench, sql: &str, count: u32) {
     let sql = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) {sql}"
@@ -341,7 +341,7 @@ async fn fill(bench: &Bench, sql: &str, count: u32) {
     pool.close().await;
 }
 
-/// Goal: a public token cannot fill the store, nor make lists slow; what is known stays up to date.
+/// Goal: a public token can neither fill the store nor make lists slow; known definitions stay up to date.
 #[tokio::test]
 async fn definitions_are_bounded() {
     let bench = Bench::started().await;
@@ -350,7 +350,7 @@ async fn definitions_are_bounded() {
         "INSERT INTO event_definitions SELECT 'id' || i, 1, 'e' || i, 0, 0, '[]', FALSE FROM n";
     fill(&bench, rows, EVENT_DEFINITIONS_MAX - 1).await;
     let batch = [seen("last", 5), seen("beyond", 5), seen("e7", 5), seen("further", 5)];
-    let beyond = |limit, event: Option<&str>, property: Option<&str>| Beyond {
+    let beyond = |limit, event: Option<&str>, property: Option<&str>| OverQuota {
         project: PROJECT,
         limit,
         event: event.map(str::to_owned),
@@ -401,7 +401,7 @@ async fn definitions_are_bounded() {
     told.sort_by_key(|beyond| beyond.limit == Limit::Pairs);
     let pairs = beyond(Limit::Pairs, Some("last"), Some("b"));
     assert_eq!(told, [beyond(Limit::Properties, None, Some("b")), pairs]);
-    // What is there is no news, although there is no room for more.
+    // Known definitions are not rejected, although the quota is used up.
     let known = Sightings {
         properties: ["a", "p7"].map(property).to_vec(),
         pairs: vec![pair("a")],

@@ -1,4 +1,4 @@
-//! Early access features: each with its flag, in the snapshot and on disk alike, or not at all.
+//! Early access features: feature and flag change together, in the snapshot and on disk, or not at all.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ async fn create(
     bench.metadata.create_feature(PROJECT, EDITOR, (flag, new), &seed(number)).await
 }
 
-/// Whether people enrol in a flag, as the snapshot has it.
+/// Whether users may enrol in a flag, as the snapshot has it.
 fn is_open(bench: &Bench, flag: FlagId) -> bool {
     let snapshot = bench.metadata.snapshot();
     let flag = snapshot.flags(PROJECT).iter().find(|stored| stored.id == flag).expect("a flag");
@@ -60,7 +60,7 @@ async fn a_feature_and_its_flag_change_together() {
 }
 
 #[tokio::test]
-async fn what_is_refused_leaves_neither_feature_nor_flag() {
+async fn rejected_changes_leave_neither_feature_nor_flag() {
     let bench = Bench::started().await;
     bench.create("taken").await;
     let before = bench.metadata.snapshot();

@@ -1,4 +1,4 @@
-//! How many questions named an event: by definition, of the last thirty days.
+//! Usage of event definitions: queries that named an event, of the last thirty days.
 
 use super::*;
 use crate::metadata::definitions::DefinitionPatch;
@@ -14,7 +14,7 @@ async fn define(bench: &Bench, name: &str) -> uuid::Uuid {
 }
 
 #[tokio::test]
-async fn questions_are_counted_by_definition_for_thirty_days() {
+async fn queries_are_counted_by_definition_for_thirty_days() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let (order, other) = (define(&bench, "order").await, define(&bench, "other").await);
@@ -37,12 +37,12 @@ async fn questions_are_counted_by_definition_for_thirty_days() {
     metadata.add_event_usage(&[elsewhere]).await.expect("usage");
     let used = async |id| metadata.event_usage(id).await.expect("a number");
     assert_eq!((used(order).await, used(other).await), (9, 0));
-    // The definition has them, whatever its name.
+    // The definition keeps its usage when it is renamed.
     let name = DefinitionPatch { name: Some("bought".to_owned()), ..DefinitionPatch::default() };
     metadata.update_definition(PROJECT, order, name, USER).await.expect("renamed");
     metadata.add_event_usage(&[asked("bought", today, 1)]).await.expect("usage");
     assert_eq!(used(order).await, 10);
-    // A day later the oldest of them is too old, and those that go are not stored any more.
+    // A day later the oldest one is too old, and old ones are not stored any more.
     bench.clock.advance(std::time::Duration::from_hours(24));
     assert_eq!(used(order).await, 7);
     metadata.add_event_usage(&[asked("bought", today + 1, 1)]).await.expect("usage");

@@ -1,4 +1,4 @@
-//! Calls of flags: the latest counts, of flags that are there, and no flag is another for it.
+//! Calls of flags: the latest one is stored for existing flags, and does not change the flag.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ async fn the_latest_call_of_a_flag_is_known() {
     assert_eq!(called, HashMap::from([(a.id, UnixMicros(8)), (b.id, UnixMicros(1))]));
     assert_eq!(bench.metadata.flag_called(a.id).await.expect("a call"), Some(UnixMicros(8)));
     assert_eq!(bench.metadata.flag_calls(ProjectId(2)).await.expect("calls"), HashMap::new());
-    // Whoever evaluates flags elsewhere has nothing to load.
+    // Local evaluators have nothing to reload.
     let snapshot = bench.metadata.snapshot();
     assert!(Arc::ptr_eq(&revision, snapshot.revision(PROJECT).expect("flags")));
 }

@@ -1,4 +1,4 @@
-//! Stored flags: what is kept of them, their keys, deleting and restoring, lists.
+//! Stored flags: fields, keys, deletion and restoring, lists.
 
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ async fn an_update_changes_what_it_names() {
     assert_eq!(*after, expected);
     assert_eq!(bench.metadata.snapshot().flags(PROJECT), [Arc::clone(&after)]);
 
-    // Dashboards are only ever added; null empties; switching on forgets the rollback.
+    // Dashboards are only ever added; null empties; activating clears the rollback.
     let patch = FlagPatch {
         active: Some(true),
         rollback_conditions: Some(None),
@@ -143,18 +143,18 @@ async fn keys_of_flags_are_unique_among_the_living() {
     assert_eq!(code(metadata.update_flag(PROJECT, USER, b.id, set_key("a")).await), "unique");
     assert_eq!(bench.update(b.id, set_key("b")).await.version, 2, "its own key is free");
 
-    // Creating a flag removes the deleted one with its key, for good.
+    // Creating a flag permanently removes the deleted one with its key.
     bench.update(a.id, set_deleted(true)).await;
     let again = bench.create("a").await;
     assert_eq!(again.id, FlagId(3));
     assert_eq!(kind(metadata.flag(PROJECT, a.id).await), Kind::NotFound);
-    // So does renaming one.
+    // Renaming one does the same.
     bench.update(again.id, set_deleted(true)).await;
     bench.update(b.id, set_key("a")).await;
     assert_eq!(kind(metadata.flag(PROJECT, again.id).await), Kind::NotFound);
     bench.check_snapshot().await;
 
-    // Keys of another project are another matter.
+    // Keys of another project do not conflict.
     let other = metadata
         .create_project(USER, "Other", ProjectPatch::default(), &seed(2))
         .await
@@ -185,7 +185,7 @@ async fn deleted_flags_can_be_read_and_restored() {
     assert_eq!((restored.deleted, restored.version), (false, 3));
     assert_eq!(metadata.snapshot().flags(PROJECT), [restored]);
 
-    // Not if its key was taken: a flag may be given the key while another is created deleted.
+    // Not if its key is taken: a flag may get the key while another one is created as deleted.
     let hidden = NewFlag { deleted: true, ..new("b") };
     let hidden = metadata.create_flag(PROJECT, USER, hidden).await.expect("create");
     let mut write = metadata.begin().await.expect("begin");
@@ -276,7 +276,7 @@ async fn lists_are_newest_first() {
     bench.check_snapshot().await;
 }
 
-/// A device is the same before a login and after.
+/// A device is the same before and after a login.
 #[tokio::test]
 async fn flags_by_device_keep_nothing_across_a_login() {
     let bench = Bench::started().await;
@@ -307,7 +307,7 @@ async fn the_dashboard_of_a_flag_has_its_key_in_its_name() {
     assert_eq!(name().await, "Generated Dashboard: new Usage");
 }
 
-/// A flag that takes the key of a deleted one ends that for good, with all that was its own.
+/// A flag that takes the key of a deleted one removes that permanently, with its dashboard.
 #[tokio::test]
 async fn a_purged_flag_leaves_no_dashboard() {
     let bench = Bench::started().await;

@@ -1,4 +1,4 @@
-//! How the file is opened: its migrations, its pragmas, what is refused.
+//! Opening the file: migrations, pragmas, rejected files.
 
 use super::*;
 
@@ -42,7 +42,7 @@ async fn a_file_that_is_no_database_is_refused() {
     assert_eq!(error.kind(), Kind::Unavailable);
 }
 
-/// Goal: a file that lost some of its pages is not opened, whichever it lost, and a check says so.
+/// Goal: a file without some of its pages is not opened, whichever they are, and a check reports it.
 #[tokio::test]
 async fn a_database_without_all_its_pages_is_refused() {
     let bench = Bench::started().await;
@@ -79,9 +79,9 @@ async fn a_newer_schema_is_refused() {
     assert!(matches!(result, Err(MetadataError::Migrate(_))), "{result:?}");
 }
 
-/// Notes of definitions were in two tables once, and labels of properties among them.
+/// Annotations of definitions used to be in two tables, with labels of properties among them.
 #[tokio::test]
-async fn notes_of_before_are_kept() {
+async fn annotations_of_older_schemas_are_kept() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("metadata.db");
     let mut of_before = sqlx::migrate!("./schemas/metadata");

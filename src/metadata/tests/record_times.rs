@@ -1,4 +1,4 @@
-//! Which records took effect after a time: never one too few, and to the minute.
+//! Records that took effect after a time: to the minute, and never one too few.
 
 use super::*;
 use crate::metadata::definitions::Sightings;
@@ -34,10 +34,10 @@ async fn the_first_record_after_a_time_is_known() {
     ] {
         assert_eq!(since(minute, micros).await, expected, "{minute} {micros}");
     }
-    // A clock that was ahead and is set back leaves nobody out.
+    // A clock that was ahead and is set back misses nothing.
     note(&bench, 11, 20).await;
     assert_eq!(since(11, 0).await, 9);
-    // What is too long ago is forgotten, and then all may have been later.
+    // Times that are too old are removed, and then all records may be later.
     let later = 11 + 400 * 24 * 60;
     note(&bench, later, 30).await;
     assert_eq!((since(10, 0).await, since(11, 0).await), (0, 9));

@@ -1,10 +1,10 @@
-//! Who may what: roles, the default of the organization, and those who were removed from it.
+//! Rights: roles, the default of the organization, and removed users.
 
 use super::*;
 use crate::event::predicate::Matching;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
-use crate::metadata::definition_notes::NotesPatch;
+use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::members::Level;
 use crate::metadata::members::NewMember;
@@ -20,19 +20,19 @@ const FLAGS: &str = "feature flags";
 impl Bench {
     async fn add(&self, email: &str, level: Level) -> UserId {
         let new = NewMember { first_name: "A".to_owned(), email: email.to_owned(), level };
-        // Another each time, so that no key has the value of one before.
+        // A different seed each time, so that keys have different values.
         let now = u64::try_from(self.clock.now().0).expect("after 1970");
         let seed = seed(now + email.len() as u64);
         let added = self.metadata.add_member(USER, new, &seed).await;
         added.expect("a member").0.id
     }
 
-    /// Members may only look from now on.
+    /// Restricts members to viewing.
     async fn restrict(&self) {
         self.metadata.add_resource_access(USER, FLAGS, CAN_VIEW).await.expect("a default");
     }
 
-    /// The newest entries of the log of a project: kind, what became of it, fields with both values.
+    /// The newest entries of the log of a project: kind, verb, fields with both values.
     async fn log(&self, project: ProjectId, limit: usize) -> Vec<String> {
         let log = self.metadata.activity(project, &Asked::default(), limit, 0).await.expect("log");
         let entries = log.entries.into_iter().map(|entry| {
@@ -59,7 +59,7 @@ fn off_in_an_hour(flag: FlagId) -> NewSchedule {
 }
 
 #[tokio::test]
-async fn who_may_only_look_changes_nothing_that_is_scheduled() {
+async fn viewers_change_no_scheduled_change() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let (mel, flag) = (bench.add("mel@acme.com", Level::Member).await, bench.create("a").await);
@@ -75,14 +75,14 @@ async fn who_may_only_look_changes_nothing_that_is_scheduled() {
         assert_eq!(kind(changed), Kind::Forbidden);
         assert_eq!(kind(metadata.unschedule(PROJECT, mel, id).await), Kind::Forbidden);
     }
-    // Nor of a flag that is deleted, and may come back.
+    // The same for a deleted flag, which may be restored.
     bench.update(flag.id, FlagPatch { deleted: Some(true), ..FlagPatch::default() }).await;
     assert_eq!(kind(metadata.unschedule(PROJECT, mel, admins).await), Kind::Forbidden);
     metadata.unschedule(PROJECT, USER, admins).await.expect("taken back");
 }
 
 #[tokio::test]
-async fn what_all_flags_share_is_for_who_may_change_all_and_is_logged() {
+async fn shared_settings_need_the_right_to_all_flags_and_are_logged() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let mel = bench.add("mel@acme.com", Level::Member).await;
@@ -93,7 +93,7 @@ async fn what_all_flags_share_is_for_who_may_change_all_and_is_logged() {
     let refused = set(Matching::Legacy).await;
     assert_eq!(kind(refused), Kind::Forbidden);
     assert_eq!(metadata.snapshot().matching(PROJECT), Matching::Explicit);
-    // A role for one flag is not enough, one for all is.
+    // A role for one flag is not enough; one for all flags is.
     let role = metadata.create_role(USER, "Some", None, &seed(2)).await.expect("a role");
     metadata.add_role_member(USER, &role.id, mel, &seed(3)).await.expect("a member");
     let flag = bench.create("a").await.id;
@@ -120,7 +120,7 @@ async fn a_new_role_has_the_level_of_the_organization() {
 }
 
 #[tokio::test]
-async fn who_is_removed_keeps_no_right_and_gets_none() {
+async fn removed_users_keep_no_right_and_get_none() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let ann = bench.add("ann@acme.com", Level::Admin).await;
@@ -132,7 +132,7 @@ async fn who_is_removed_keeps_no_right_and_gets_none() {
     metadata.remove_member(USER, ann).await.expect("removed");
     bench.check_snapshot().await;
     assert_eq!(metadata.role_members(&role.id).await.expect("read"), []);
-    // What was under way when the removal came.
+    // Writes that were in progress at the removal.
     let key = metadata.create_key(ann, "late", None, &seed(4)).await;
     assert_eq!(kind(key), Kind::NotFound);
     let member = metadata.add_role_member(USER, &role.id, ann, &seed(5)).await;
@@ -142,19 +142,19 @@ async fn who_is_removed_keeps_no_right_and_gets_none() {
     assert_eq!(code(metadata.create_definition(PROJECT, owned, USER).await), "does_not_exist");
     let update = metadata.update_flag(PROJECT, ann, flag.id, FlagPatch::default()).await;
     assert_eq!(kind(update), Kind::NotFound);
-    // What was to be made later in that name.
+    // A change scheduled in the user's name.
     bench.clock.advance(Duration::from_hours(1));
     let due = metadata.due_changes(10).await.expect("due");
     assert_eq!(metadata.make_due_change(due[0]).await.expect("noted"), Outcome::Failed);
     assert!(metadata.snapshot().flags(PROJECT)[0].active);
-    // Who comes back begins anew.
+    // A user who is added again starts without rights.
     assert_eq!(bench.add("ann@acme.com", Level::Member).await, ann);
     let update = metadata.update_flag(PROJECT, ann, flag.id, FlagPatch::default()).await;
     assert_eq!(kind(update), Kind::Forbidden);
 }
 
 #[tokio::test]
-async fn what_becomes_of_roles_is_in_the_log_of_each_project() {
+async fn changes_of_roles_are_in_the_log_of_each_project() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let other = metadata.create_project(USER, "Other", ProjectPatch::default(), &seed(2)).await;

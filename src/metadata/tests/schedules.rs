@@ -1,4 +1,4 @@
-//! Scheduled changes: made once, whole, when they are due, and in the name of who scheduled them.
+//! Scheduled changes: applied once, completely, when due, and in the name of the user who scheduled them.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ impl Bench {
         self.metadata.schedule(PROJECT, USER, new).await.expect("schedule")
     }
 
-    /// Makes what is due, as the task in the background does.
+    /// Applies the due changes, as the background job does.
     async fn make_due(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for id in self.metadata.due_changes(100).await.expect("due") {
@@ -67,7 +67,7 @@ async fn a_change_is_made_once_when_it_is_due() {
     let change = bench.schedule(once(flag.id, switch(false))).await;
     assert_eq!(bench.make_due().await, []);
     bench.clock.advance(HOUR);
-    // Somebody else is as far: a second process, or this one after a crash.
+    // Another task may have applied it meanwhile: a second process, or this one after a crash.
     let other = bench.other().await;
     let twice = other.due_changes(100).await.expect("due");
     assert_eq!(bench.make_due().await, [Outcome::Made]);
@@ -99,7 +99,7 @@ async fn changes_meet_the_flag_as_it_is_then() {
     let variants = json!([{"key": "x", "rollout_percentage": 100}]);
     let value = json!({"variants": variants, "payloads": {"x": {"a": 1}}});
     bench.schedule(once(flag.id, json!({"operation": "update_variants", "value": value}))).await;
-    // Edited meanwhile.
+    // The flag is edited meanwhile.
     let filters = json!({"groups": [{"properties": [], "rollout_percentage": 1}], "kept": 1});
     let patch = FlagPatch { filters: Some(filters), ..FlagPatch::default() };
     bench.update(flag.id, patch).await;
@@ -114,7 +114,7 @@ async fn changes_meet_the_flag_as_it_is_then() {
 }
 
 #[tokio::test]
-async fn what_the_rules_refuse_has_failed_for_good() {
+async fn changes_that_break_a_rule_fail_permanently() {
     let bench = Bench::started().await;
     let needed = bench.create("needed").await;
     let gone = bench.create("gone").await;
@@ -151,7 +151,7 @@ async fn what_the_rules_refuse_has_failed_for_good() {
     let flag = bench.live(needed.id);
     assert_eq!((flag.active, flag.version), (true, 1));
     assert_eq!(bench.make_due().await, []);
-    // The change of a flag that is gone for good never becomes that of another.
+    // A change of a permanently removed flag never applies to another flag.
     let last = bench.create("last").await;
     bench.schedule(once(last.id, switch(false))).await;
     bench.update(last.id, FlagPatch { deleted: Some(true), ..FlagPatch::default() }).await;
@@ -173,12 +173,12 @@ async fn recurring_changes_come_again_until_their_end() {
     let made = bench.scheduled(&change).await;
     assert_eq!((made.executed_at, made.last_executed_at), (None, Some(bench.clock.now())));
     assert_eq!(made.timing.scheduled_at, START.saturating_add(HOUR + day));
-    // Down for two days: what was missed is not made up for.
+    // Down for two days: missed times are skipped.
     bench.clock.advance(2 * day);
     assert_eq!(bench.make_due().await, [Outcome::Made]);
     let made = bench.scheduled(&change).await.timing.scheduled_at;
     assert_eq!(made, START.saturating_add(HOUR + 3 * day));
-    // Paused, and gone on with.
+    // Paused and resumed.
     let pause = |is_recurring| SchedulePatch {
         is_recurring: Some(is_recurring),
         ..SchedulePatch::default()
@@ -188,16 +188,16 @@ async fn recurring_changes_come_again_until_their_end() {
     assert_eq!(bench.make_due().await, []);
     bench.metadata.reschedule(PROJECT, USER, change.id, pause(true)).await.expect("go on");
     assert_eq!(bench.make_due().await, [Outcome::Made]);
-    // Nobody looked until after its end.
+    // Not looked at until after its end.
     bench.clock.advance(2 * day);
     assert_eq!(bench.make_due().await, [Outcome::Over]);
     assert_eq!(bench.scheduled(&change).await.executed_at, Some(bench.clock.now()));
     assert_eq!(bench.live(flag.id).version, 4);
 }
 
-/// A trigger of the database fails the write, as a broken disk would.
+/// A trigger in the database fails the write, as a broken disk would.
 #[tokio::test]
-async fn what_the_database_cannot_do_is_tried_again() {
+async fn failures_of_the_database_are_retried() {
     let bench = Bench::started().await;
     let flag = bench.create("a").await;
     let change = bench.schedule(once(flag.id, switch(false))).await;
@@ -232,7 +232,7 @@ async fn what_the_database_cannot_do_is_tried_again() {
 }
 
 #[tokio::test]
-async fn changes_are_listed_and_taken_back() {
+async fn changes_are_listed_and_cancelled() {
     let bench = Bench::started().await;
     let (a, b) = (bench.create("a").await, bench.create("b").await);
     let first = bench.schedule(once(a.id, switch(false))).await;

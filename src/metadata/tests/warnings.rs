@@ -1,4 +1,4 @@
-//! Ingestion warnings: counts add up, samples stay few, old days go.
+//! Ingestion warnings: counts add up, samples are limited, old days are removed.
 
 use serde_json::Map;
 
@@ -44,7 +44,7 @@ async fn warnings_add_up_by_kind_and_day() {
     assert_eq!(SAMPLES_MAX, 5);
     assert_eq!(metadata.warnings(PROJECT).await.expect("all"), expected);
 
-    // A restart keeps them; a day goes when all of it is too old.
+    // They survive a restart; a day is removed when all of it is too old.
     let other = bench.other().await;
     assert_eq!(other.warnings(PROJECT).await.expect("all"), expected);
     assert_eq!(metadata.remove_warnings(UnixMicros(DAY - 1)).await.expect("remove"), 0);

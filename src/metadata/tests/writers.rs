@@ -1,11 +1,11 @@
-//! Writers that meet: in one process, in two, and when one is dropped half way.
+//! Concurrent writers: in one process, in two, and when a write is dropped midway.
 
 use std::task::Poll;
 
 use super::*;
 
-/// Goal: of two creations of one key, one wins. Method: many rounds at once, through two handles,
-/// which have no lock in common but SQLite's.
+/// Goal: of two creations of one key, one wins. Method: many rounds at once, through two handles
+/// that share no lock but SQLite's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_two_creations_of_one_key_one_wins() {
     let bench = Bench::started().await;
@@ -36,7 +36,7 @@ async fn of_two_creations_of_one_key_one_wins() {
 }
 
 #[tokio::test]
-async fn what_another_process_wrote_is_picked_up() {
+async fn writes_of_another_process_are_reloaded() {
     let bench = Bench::started().await;
     let other = bench.other().await;
     let created = other.create_key(USER, "from elsewhere", None, &seed(5)).await.expect("create");
@@ -45,7 +45,7 @@ async fn what_another_process_wrote_is_picked_up() {
     bench.metadata.refresh().await.expect("refresh");
     assert!(works());
     other.revoke_key(created.key.id).await.expect("revoke");
-    // A write notices as well.
+    // A write reloads as well.
     bench.create("a").await;
     assert!(!works());
     let before = bench.metadata.snapshot();
@@ -53,9 +53,9 @@ async fn what_another_process_wrote_is_picked_up() {
     assert!(Arc::ptr_eq(&before, &bench.metadata.snapshot()), "nothing new, nothing loaded");
 }
 
-/// Goal: a request that goes away in the middle of a write leaves neither a lock nor a snapshot that
-/// stays behind. Method: drop creations after every number of polls that one can take, often enough
-/// to drop some when their commit is on the way: those are stored, and nobody published them.
+/// Goal: a request that is dropped in the middle of a write leaves neither a lock nor a stale
+/// snapshot. Method: drop creations after every possible number of polls, often enough to drop some
+/// during their commit: those are stored but not published.
 #[tokio::test]
 async fn a_write_that_is_dropped_half_way_does_no_harm() {
     let bench = Bench::started().await;
@@ -77,7 +77,7 @@ async fn a_write_that_is_dropped_half_way_does_no_harm() {
     assert!(dropped > 0 && stored_unseen > 0 && done > 0, "{dropped} {stored_unseen} {done}");
 }
 
-/// Polls `future` whenever it asks for it, and drops it after that many times.
+/// Polls `future` when it is woken, and drops it after `polls` times.
 async fn poll_at_most<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polled = 0;

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use serde_json::Value;
 
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
+use crate::identity::bitmap::Bitmap;
 use crate::identity::row;
 
 /// Why a column cannot be: its values are too many, or too long together, for what points to them.
@@ -112,7 +112,7 @@ impl Column {
         &self,
         stop: &AtomicBool,
         mut test: impl FnMut(Option<&Value>) -> bool,
-    ) -> Result<Bits, IdentityError> {
+    ) -> Result<Bitmap, IdentityError> {
         self.codes_where_json(stop, |json| {
             let value = json.map(row::value).transpose()?;
             Ok(test(value.as_ref()))
@@ -124,8 +124,8 @@ impl Column {
         &self,
         stop: &AtomicBool,
         mut test: impl FnMut(Option<&str>) -> Result<bool, IdentityError>,
-    ) -> Result<Bits, IdentityError> {
-        let mut codes = Bits::default();
+    ) -> Result<Bitmap, IdentityError> {
+        let mut codes = Bitmap::default();
         codes.set(index(NONE), test(None)?);
         for code in 1..=self.values.len() {
             if stop.load(Ordering::Relaxed) {
@@ -143,7 +143,7 @@ impl Column {
     }
 
     /// Whether the code at each of 64 places from `first` is in `codes`, as bits.
-    pub(super) fn word(&self, codes: &Bits, first: usize) -> u64 {
+    pub(super) fn word(&self, codes: &Bitmap, first: usize) -> u64 {
         match &self.codes {
             Codes::Narrow(all) => word(all, codes, first),
             Codes::Medium(all) => word(all, codes, first),
@@ -174,7 +174,7 @@ impl Column {
     }
 }
 
-fn word<C: Copy + Into<u32>>(all: &[C], codes: &Bits, first: usize) -> u64 {
+fn word<C: Copy + Into<u32>>(all: &[C], codes: &Bitmap, first: usize) -> u64 {
     let end = first.saturating_add(64).min(all.len());
     let own = all.get(first..end).unwrap_or_default().iter().enumerate();
     own.fold(0, |word, (bit, code)| word | u64::from(codes.contains(index((*code).into()))) << bit)

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
+use crate::identity::bitmap::Bitmap;
 use crate::identity::row::Row;
 use crate::identity::view::View;
-use crate::query::columns::shelf::Piece;
-use crate::query::columns::shelf::places;
+use crate::query::columns::file_set::Piece;
+use crate::query::columns::file_set::places;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::parts::ranges;
@@ -25,7 +25,7 @@ pub(in crate::query) struct Pieces {
     pub(in crate::query) project: ProjectId,
     pub(in crate::query) view: Arc<View>,
     /// Who is not as the files say.
-    changed: Bits,
+    changed: Bitmap,
     /// The columns to read.
     pub(super) keys: Vec<Box<str>>,
     /// In the order of their numbers.
@@ -36,7 +36,7 @@ impl Pieces {
     /// Of files, and of all whose numbers are beyond.
     pub(super) fn new(
         (project, view): (ProjectId, View),
-        (mut all, changed): (Vec<Piece>, Bits),
+        (mut all, changed): (Vec<Piece>, Bitmap),
         keys: Vec<Box<str>>,
     ) -> Result<Self, IdentityError> {
         let kept = all.last().map_or(1, |piece| piece.numbers.end);

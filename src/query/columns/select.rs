@@ -15,7 +15,7 @@ use crate::event::predicate::Predicate;
 use crate::event::predicate::Relation;
 use crate::event::predicate::Test;
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
+use crate::identity::bitmap::Bitmap;
 use crate::identity::row;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
@@ -75,13 +75,13 @@ enum Node<'a> {
     Any(Vec<Self>),
     Not(Box<Self>),
     /// One of these codes.
-    Codes(&'a Column, Bits),
+    Codes(&'a Column, Bitmap),
     /// The answers for those who are identified, and for the others.
     Identified(bool, bool),
     Created(&'a Predicate),
     /// The answer for those who were created before a time; the others have the other one.
     CreatedBefore(UnixMicros, bool),
-    Places(Bits),
+    Places(Bitmap),
     Constant(bool),
     Unknown,
 }
@@ -109,10 +109,10 @@ impl<'a> Selection<'a> {
         &self,
         asked: &Asked<'a>,
         mut decide: impl FnMut(i64) -> Result<bool, IdentityError>,
-    ) -> Result<Option<Bits>, IdentityError> {
+    ) -> Result<Option<Bitmap>, IdentityError> {
         let node = self.node(asked, &mut 0)?;
         let may_read = (self.rows.len() / READ_SHARE).max(READ_MIN);
-        let (mut chosen, mut open) = (Bits::default(), Vec::new());
+        let (mut chosen, mut open) = (Bitmap::default(), Vec::new());
         for (at, present) in self.rows.present().words().iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -167,7 +167,7 @@ impl<'a> Selection<'a> {
             }
             Asked::Created(predicate) => self.created(predicate),
             Asked::Numbers(numbers) => {
-                let mut places = Bits::default();
+                let mut places = Bitmap::default();
                 numbers
                     .iter()
                     .filter_map(|number| self.rows.place(*number))
@@ -224,7 +224,7 @@ impl<'a> Selection<'a> {
         &self,
         key: &str,
         values: &mut usize,
-        codes: impl FnOnce(&Column) -> Result<Bits, IdentityError>,
+        codes: impl FnOnce(&Column) -> Result<Bitmap, IdentityError>,
     ) -> Result<Node<'a>, IdentityError> {
         let Some(column) = self.rows.column(key, self.asked_at) else { return Ok(Node::Unknown) };
         *values = values.saturating_add(column.different());
@@ -290,7 +290,7 @@ impl<'a> Selection<'a> {
     /// The numbers of a part of the list of those at the places `chosen`.
     pub(in crate::query) fn listed(
         &self,
-        chosen: &Bits,
+        chosen: &Bitmap,
         part: Part,
     ) -> Result<Vec<i64>, IdentityError> {
         let end = part.offset.saturating_add(part.limit);
@@ -333,7 +333,7 @@ impl<'a> Selection<'a> {
         &self,
         first: &[(UnixMicros, usize)],
         (oldest, ties): (UnixMicros, usize),
-        chosen: &Bits,
+        chosen: &Bitmap,
         part: Part,
     ) -> Result<Vec<i64>, IdentityError> {
         let (mut numbers, mut at) = (Vec::new(), 0_usize);
@@ -359,7 +359,7 @@ impl<'a> Selection<'a> {
     fn along(
         &self,
         newest: UnixMicros,
-        chosen: &Bits,
+        chosen: &Bitmap,
         count: usize,
     ) -> Result<Vec<i64>, IdentityError> {
         let place = |number| self.rows.place(number);
@@ -407,7 +407,7 @@ fn has_part(json: Option<&str>, part: &str, lower: &mut String) -> Result<bool, 
     Ok(lower.contains(part))
 }
 
-fn word_of(bits: &Bits, first: usize) -> u64 {
+fn word_of(bits: &Bitmap, first: usize) -> u64 {
     bits.words().get(first / 64).copied().unwrap_or(0)
 }
 

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
+use crate::identity::bitmap::Bitmap;
+use crate::identity::change_feed::ChangeFeed;
 use crate::identity::row::Key;
 use crate::identity::row::Row;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
-use crate::identity::watch::Watch;
 use crate::query::columns::column::Column;
 use crate::query::columns::column::TooLarge;
 use crate::query::columns::column::push;
@@ -28,8 +28,8 @@ pub(in crate::query) struct Rows {
     numbers: Vec<u32>,
     created: Vec<i64>,
     /// Who is still there.
-    present: Bits,
-    identified: Bits,
+    present: Bitmap,
+    identified: Bitmap,
     pub(super) columns: BTreeMap<Box<str>, Held>,
 }
 
@@ -184,11 +184,11 @@ impl Rows {
         Some(self.created.iter().fold((first, first), bounds))
     }
 
-    pub(super) fn present(&self) -> &Bits {
+    pub(super) fn present(&self) -> &Bitmap {
         &self.present
     }
 
-    pub(super) fn identified(&self) -> &Bits {
+    pub(super) fn identified(&self) -> &Bitmap {
         &self.identified
     }
 
@@ -246,11 +246,11 @@ impl From<IdentityError> for Refusal {
 pub(super) struct Table {
     project: ProjectId,
     pub(super) rows: Rows,
-    watch: Watch,
+    watch: ChangeFeed,
     /// The persons with smaller numbers are in the rows.
     next: i64,
     /// Those of them who are known to have changed since.
-    pending: Bits,
+    pending: Bitmap,
     /// The sequence of the store when they were brought up to date.
     as_of: Option<u64>,
     /// Rows are being changed, or that failed in the middle: what had changed is not known any more.
@@ -259,8 +259,8 @@ pub(super) struct Table {
 
 impl Table {
     /// Rows that were read from the view that `watch` came with, up to the number `next`.
-    pub(super) fn new(project: ProjectId, rows: Rows, watch: Watch, next: i64) -> Self {
-        Self { project, rows, watch, next, pending: Bits::default(), as_of: None, is_torn: false }
+    pub(super) fn new(project: ProjectId, rows: Rows, watch: ChangeFeed, next: i64) -> Self {
+        Self { project, rows, watch, next, pending: Bitmap::default(), as_of: None, is_torn: false }
     }
 
     /// A view of now, if the rows are as of that.

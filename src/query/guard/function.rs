@@ -45,6 +45,7 @@ use crate::query::guard::functions::Output;
 use crate::query::guard::functions::Rule;
 use crate::query::guard::held::hold;
 use crate::query::guard::running::Running;
+use crate::query::json;
 
 /// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
 const FREE_BYTES: usize = 64 << 10;
@@ -73,11 +74,21 @@ pub(super) struct Guarded {
     inner: Arc<ScalarUDF>,
     rule: Rule,
     pool: Arc<dyn MemoryPool>,
+    /// Whether it reads JSON by a key.
+    is_json_access: bool,
 }
 
 impl Guarded {
     pub(super) fn new(inner: Arc<ScalarUDF>, rule: Rule, pool: &Arc<dyn MemoryPool>) -> Self {
-        Self { inner, rule, pool: Arc::clone(pool) }
+        let is_json_access = json::is_access(&inner);
+        Self { inner, rule, pool: Arc::clone(pool), is_json_access }
+    }
+
+    fn call(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match self.is_json_access {
+            true => json::call(&self.inner, arguments),
+            false => self.inner.invoke_with_args(arguments),
+        }
     }
 
     fn exhausted(&self, needs: &str) -> DataFusionError {
@@ -169,7 +180,7 @@ impl Guarded {
         let rows = arguments.number_rows;
         let reservation = self.reservation();
         self.reserve(&reservation, bytes)?;
-        let output = self.inner.invoke_with_args(arguments)?.into_array(rows)?;
+        let output = self.call(arguments)?.into_array(rows)?;
         if reservation.size() == 0 {
             return Ok(output);
         }
@@ -239,7 +250,7 @@ impl ScalarUDFImpl for Guarded {
             return Ok(ColumnarValue::Array(nothing));
         }
         if self.is_small(&arguments) {
-            return self.inner.invoke_with_args(arguments);
+            return self.call(arguments);
         }
         let is_scalar = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
         if arguments.args.iter().all(is_scalar) {

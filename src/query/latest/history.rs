@@ -42,8 +42,8 @@ impl Engine {
         person: Uuid,
         until: UnixMicros,
     ) -> Result<History, QueryError> {
-        let person = col("person_id").eq(lit(person.to_string()));
-        self.in_order(project, person, (until, None)).await
+        let person = self.of_person(project, person).await?;
+        self.in_order(project, person, until).await
     }
 
     /// The events up to a time that say what the groups of a type with these keys are like, oldest first,
@@ -63,19 +63,19 @@ impl Engine {
             .eq(lit(GROUP_IDENTIFY))
             .and(property_text("$group_type").eq(lit(group_type)))
             .and(property_text("$group_key").in_list(keys, false));
-        self.in_order(project, says, (until, Some(GROUP_IDENTIFY))).await
+        self.in_order(project, says, until).await
     }
 
-    /// The events for which a condition holds; `name` is that of all of them, if they have one.
+    /// The events up to a time for which a condition holds.
     async fn in_order(
         &self,
         project: ProjectId,
         condition: Expr,
-        (until, name): (UnixMicros, Option<&str>),
+        until: UnixMicros,
     ) -> Result<History, QueryError> {
         self.wait().await?;
         let source = self.source(project, Some(condition));
-        let rows = source.table(&source.files(i64::MIN, until.0, name))?;
+        let rows = source.table()?;
         let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until.0)))?)?;
         let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
         let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bits::Bits;
+use crate::identity::bitmap::Bitmap;
 use crate::identity::store::Identities;
 use crate::query::Engine;
 use crate::query::QueryError;
@@ -27,9 +27,9 @@ use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 use crate::query::people::StopOnDrop;
-use crate::query::people::everybody::COLUMNS_MAX;
-use crate::query::people::everybody::First;
-use crate::query::people::everybody::asked;
+use crate::query::people::full_scan::COLUMNS_MAX;
+use crate::query::people::full_scan::First;
+use crate::query::people::full_scan::asked;
 use crate::query::people::search::Search;
 
 /// Persons that are read to be put in order. Of more than these among 10 million, the first 100 stand among
@@ -93,10 +93,10 @@ pub(super) fn find_in_piece(
     question: &PersonsQuestion,
     now: UnixMicros,
     stop: &AtomicBool,
-) -> Result<(i64, Bits), IdentityError> {
+) -> Result<(i64, Bitmap), IdentityError> {
     let (view, project, start) = (&pieces.view, pieces.project, piece.numbers.start);
     let search = Search::new((view, project), question, now, stop)?;
-    let (newest, mut found) = (search.newest(), Bits::default());
+    let (newest, mut found) = (search.newest(), Bitmap::default());
     let mut find = |number: i64| {
         found.insert(usize::try_from(number.saturating_sub(start)).unwrap_or(0));
     };
@@ -122,13 +122,13 @@ pub(super) fn find_in_piece(
 /// in order; if they are more, the list is gone along, which finds the first of them soon.
 pub(super) fn listed(
     pieces: Arc<Pieces>,
-    found: &[(i64, Bits)],
+    found: &[(i64, Bitmap)],
     now: UnixMicros,
     (part, looked_up_max): (Part, usize),
     stop: &AtomicBool,
 ) -> Result<Found, IdentityError> {
     let (view, project) = (Arc::clone(&pieces.view), pieces.project);
-    let mut all = Bits::default();
+    let mut all = Bitmap::default();
     for (start, own) in found {
         all.insert_all(own, usize::try_from(*start).unwrap_or(0));
     }

@@ -1,4 +1,4 @@
-//! Flipped bits, of files as they are written and of the format itself.
+//! Tests with flipped bits, in written files and in the format itself.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use crate::storage::parquet::Layout;
 use crate::storage::parquet::pages::PagedFile;
 use crate::storage::parquet::read_columns_if;
 
-/// Flipped bits of each file; `WEIR_FLIPS` says another number.
+/// Number of flipped bits per file; `WEIR_FLIPS` overrides it.
 const FLIPS: usize = 300;
 
 const ROWS: i64 = 6_000;
@@ -129,7 +129,7 @@ fn flipped(bytes: &Bytes, bit: usize) -> Bytes {
     bytes.into()
 }
 
-/// All rows, as a merge reads them, and the times of some as a look-up finds them with bloom filters.
+/// All rows, read as by a merge, and the times of some rows, read as by a look-up with bloom filters.
 async fn read(store: CheckedStore, file: &DataFile) -> Result<(RecordBatch, Vec<i64>), String> {
     let store: Arc<dyn ObjectStore> = Arc::new(store);
     let names: &[&str] = &["event 7", "event 29", "none"];
@@ -150,8 +150,8 @@ async fn read(store: CheckedStore, file: &DataFile) -> Result<(RecordBatch, Vec<
     Ok((concat_batches(&schema, &rows).unwrap(), times))
 }
 
-/// Goal: no flipped bit of a file gives other rows. Method: random bits of a file of a flush and of a
-/// merge; what is read is compared with what was written, and an error has to name the file.
+/// Goal: no flipped bit of a file changes the rows. Method: flip random bits of a flushed and of a merged
+/// file; the rows must be those that were written, or an error must contain the path of the file.
 #[tokio::test]
 async fn no_flipped_bit_gives_other_rows() {
     let flips = std::env::var_os("WEIR_FLIPS").and_then(|flips| flips.to_str()?.parse().ok());
@@ -186,7 +186,7 @@ fn file(body: usize) -> (Vec<u8>, Bytes) {
     footer.extend_from_slice(&10_u32.to_le_bytes());
     footer.extend_from_slice(b"PAR1");
     let mut sums = BlockSums::default();
-    // In pieces of all sizes.
+    // Written in pieces of all sizes.
     let mut rest = body.as_slice();
     while !rest.is_empty() {
         let (now, behind) = rest.split_at(random.random_range(1..=rest.len().min(40_000)));
@@ -238,8 +238,8 @@ async fn any_range_is_what_was_written() {
     }
 }
 
-/// Goal: every single bit counts. The exception is the mark by which a file is told from one without
-/// checksums; all else is as it was then.
+/// Goal: every flipped bit is found. The exception is the marker that distinguishes files with and without
+/// checksums: without it the file reads unverified.
 #[tokio::test]
 async fn every_flipped_bit_is_found() {
     let (body, bytes) = file(200);
@@ -250,7 +250,7 @@ async fn every_flipped_bit_is_found() {
         let is_mark = (footer_at - 8..footer_at).contains(&(bit / 8));
         for (range, written) in [(0..200, &body[..]), (footer.clone(), &bytes[footer_at..])] {
             match store.get_range(&path(), range.clone()).await {
-                // Section and footer are read first, whatever is wanted.
+                // Section and footer are read first, for any range.
                 Ok(read) => {
                     let is_elsewhere = bit / 8 < body.len() && range.start > 0;
                     assert!(is_mark || is_elsewhere, "byte {}: nobody knows", bit / 8);
@@ -266,7 +266,7 @@ async fn every_flipped_bit_is_found() {
 }
 
 #[tokio::test]
-async fn cut_missing_and_foreign_files_are_told_apart() {
+async fn cut_missing_and_foreign_files_are_distinguished() {
     let (_, bytes) = file(50_000);
     for len in [0, 1, 100, bytes.len() / 2, bytes.len() - 1] {
         let store = checked(bytes.slice(..len)).await;
@@ -276,12 +276,12 @@ async fn cut_missing_and_foreign_files_are_told_apart() {
     let store = CheckedStore::new(Arc::new(InMemory::new()), "tables/test");
     let error = store.get_range(&path(), 0..1).await.unwrap_err();
     assert!(damage(&error).is_some_and(|damaged| damaged.problem == "it is missing"), "{error:?}");
-    // Of another engine: no checksums, and the bytes are as they are.
+    // A file of another engine: no checksums, and the bytes are returned unverified.
     let foreign: Bytes = [&b"values"[..], b"footer", &[6, 0, 0, 0], b"PAR1"].concat().into();
     let store = checked(foreign.clone()).await;
     assert!(!store.verify(&path()).await.unwrap());
     assert_eq!(store.get_range(&path(), 0..6).await.unwrap(), foreign.slice(..6));
-    // Not a data file.
+    // No data file.
     let other = Path::from("_delta_log/00000000000000000001.checkpoint.parquet");
     store.put(&other, Bytes::from_static(b"no checksums").into()).await.unwrap();
     assert_eq!(store.get_range(&other, 0..2).await.unwrap(), "no");

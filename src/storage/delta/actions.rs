@@ -1,8 +1,9 @@
-//! Actions: the lines of a commit and the rows of a checkpoint (Delta protocol, "Actions").
+//! Serialization of Delta actions: the lines of a commit and the rows of a checkpoint (Delta protocol,
+//! "Actions").
 //!
-//! Unknown actions and fields are ignored, as the protocol demands: what a reader must know comes
-//! with a protocol version that is refused (`state`). Only what would make the rows wrong although
-//! the protocol version is known is refused here.
+//! Unknown actions and fields are ignored, as the protocol requires: features that a reader must support
+//! come with a protocol version that `state` rejects. This file rejects only features that would return
+//! wrong rows although the protocol version is supported.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +24,12 @@ pub(super) enum Action {
     Remove(Remove),
     #[serde(rename = "txn")]
     Transaction(Transaction),
-    /// Of a commit only, never of a checkpoint.
+    /// Only in commits, never in checkpoints.
     #[serde(rename = "commitInfo")]
     CommitInfo(CommitInfo),
 }
 
-/// What a reader and a writer must be able to do.
+/// Protocol versions that a reader and a writer must support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Protocol {
@@ -56,7 +57,7 @@ pub(super) struct Metadata {
     pub(super) configuration: BTreeMap<String, Option<String>>,
 }
 
-/// The format of data files. There is only Parquet.
+/// The format of data files, always Parquet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Format {
     pub(super) provider: String,
@@ -64,11 +65,11 @@ pub(super) struct Format {
     pub(super) options: BTreeMap<String, Option<String>>,
 }
 
-/// A data file joins the table.
+/// Adds a data file to the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Add {
-    /// Path in the table, plain. The log has it percent-encoded.
+    /// Path in the table, decoded. The log has it percent-encoded.
     #[serde(with = "percent_encoded")]
     pub(super) path: String,
     pub(super) partition_values: BTreeMap<String, Option<String>>,
@@ -82,12 +83,12 @@ pub(super) struct Add {
     pub(super) stats: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tags: Option<BTreeMap<String, Option<String>>>,
-    /// Some rows of the file are deleted. A table with such a file is refused.
+    /// Present if some rows of the file are deleted. A table with such a file is rejected.
     #[serde(default, skip_serializing)]
     pub(super) deletion_vector: Option<IgnoredAny>,
 }
 
-/// A data file leaves the table.
+/// Removes a data file from the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Remove {
@@ -98,7 +99,7 @@ pub(super) struct Remove {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deletion_timestamp: Option<i64>,
     pub(super) data_change: bool,
-    /// Whether partition values and size are there.
+    /// Whether partition values and size are present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extended_file_metadata: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +109,7 @@ pub(super) struct Remove {
 }
 
 impl Remove {
-    /// No change of the data, and nothing said of the file but when it left.
+    /// A tombstone: no data change, only the path and the time of the removal.
     pub(super) fn bare(path: String, removed_at_millis: i64) -> Self {
         Self {
             path,
@@ -121,7 +122,7 @@ impl Remove {
     }
 }
 
-/// How far an application has come.
+/// The last transaction of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Transaction {
@@ -132,8 +133,8 @@ pub(super) struct Transaction {
     pub(super) last_updated: Option<i64>,
 }
 
-/// What a commit says of itself. Engines write into it what they like, so that only our own fields
-/// are read, see [`Provenance`].
+/// Description of a commit. Its content differs by engine, so that only the fields of this program are
+/// read, see [`Provenance`].
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CommitInfo {
@@ -155,24 +156,24 @@ pub(super) struct Provenance {
     /// Unique id of the commit.
     #[serde(rename = "weirCommit")]
     pub(super) id: Option<String>,
-    /// Actions of the commit besides `commitInfo`: a file that was cut at the end of a line is told
-    /// from a whole one.
+    /// Number of actions of the commit without `commitInfo`, to detect a file that was cut at the end of a
+    /// line.
     #[serde(rename = "weirActions")]
     pub(super) actions: Option<usize>,
-    /// The [`sum`] of the lines behind `commitInfo`, which is the first: those of all other actions.
-    /// Commits of older programs have none.
+    /// The [`sum`] of the lines after `commitInfo`, which is the first: those of all other actions. Commits
+    /// of older versions of the program have none.
     #[serde(rename = "weirSum")]
     pub(super) sum: Option<String>,
 }
 
 impl Provenance {
-    /// Of a commit with these other actions, encoded.
+    /// For a commit whose other actions have this encoding.
     pub(super) fn of(id: String, actions: usize, encoded: &str) -> Self {
         Self { id: Some(id), actions: Some(actions), sum: Some(sum(encoded.as_bytes())) }
     }
 }
 
-/// CRC-32C in hexadecimal digits. JSON would take many a flipped bit for another value.
+/// CRC-32C in hexadecimal digits. Without it, many flipped bits would read as another valid JSON value.
 fn sum(text: &[u8]) -> String {
     format!("{:08x}", crc32c::crc32c(text))
 }
@@ -191,9 +192,9 @@ pub(super) struct Actions {
 /// Why a commit or a checkpoint cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// It is not what its writer wrote.
+    /// The content is corrupt.
     Damaged(String),
-    /// It is of a form that this program does not read.
+    /// The content has a format that this program does not support.
     Unsupported(String),
 }
 
@@ -208,11 +209,11 @@ struct Line {
     remove: Option<Remove>,
     txn: Option<Transaction>,
     commit_info: Option<Provenance>,
-    /// Part of a checkpoint whose files stand elsewhere.
+    /// Part of a checkpoint of version 2, whose files are listed in other files.
     sidecar: Option<IgnoredAny>,
 }
 
-/// The text of a commit or a checkpoint: one JSON object a line.
+/// Encodes a commit or a checkpoint: one JSON object per line.
 pub(super) fn encode(actions: &[Action]) -> Result<String, String> {
     let mut text = String::new();
     for action in actions {
@@ -222,7 +223,7 @@ pub(super) fn encode(actions: &[Action]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Reads such a text. An error means that nothing of it may be used: a commit is atomic.
+/// Decodes a commit or a checkpoint. After an error no part of it may be used: a commit is atomic.
 pub(super) fn decode(text: &[u8]) -> Result<Actions, ReadError> {
     let mut actions = Actions::default();
     let (mut lines, mut known) = (0_usize, 0_usize);
@@ -273,8 +274,8 @@ mod percent_encoded {
     use serde::Serializer;
     use serde::de::Error;
 
-    /// What must not stand in a URI or ends its path. The rest, such as `/`, `=` and `:`, is read as
-    /// it is by every engine, and `%` would begin an escape.
+    /// Characters that are not allowed in the path of a URI, and `%`, which starts an escape. Every engine
+    /// reads the others, such as `/`, `=` and `:`, unchanged.
     const ESCAPED: &AsciiSet = &CONTROLS
         .add(b' ')
         .add(b'"')
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_unknown_things() {
+    fn damage_is_distinguished_from_unknown_fields() {
         let info =
             |actions| format!(r#"{{"commitInfo":{{"weirCommit":"x-1","weirActions":{actions}}}}}"#);
         let txn = r#"{"txn":{"appId":"a","version":1}}"#;
@@ -390,8 +391,8 @@ mod tests {
         assert!(matches!(error, ReadError::Unsupported(_)), "{error:?}");
     }
 
-    /// Goal: no flipped bit of a commit makes another commit of it. What it says of itself may change,
-    /// which nobody relies on.
+    /// Goal: no flipped bit turns a commit into another valid commit. Its description may change, which
+    /// nothing depends on.
     #[test]
     fn no_flipped_bit_is_read() {
         let transaction =
@@ -422,22 +423,22 @@ mod tests {
             provenance: Provenance::of("x-1".to_owned(), others.len(), &encoded),
         };
         let whole = encode(&[Action::CommitInfo(info)]).expect("a text") + &encoded;
-        let said = |text: &[u8]| {
+        let decoded = |text: &[u8]| {
             let actions = decode(text).ok()?;
             let Actions { protocol, metadata, add, remove, transactions, .. } = actions;
             Some(format!("{protocol:?} {metadata:?} {add:?} {remove:?} {transactions:?}"))
         };
-        let expected = said(whole.as_bytes()).expect("a commit");
+        let expected = decoded(whole.as_bytes()).expect("a commit");
         for at in 0..whole.len() {
             for bit in 0..8 {
                 let mut text = whole.clone().into_bytes();
                 text[at] ^= 1 << bit;
-                let found = said(&text);
+                let found = decoded(&text);
                 assert!(found.is_none_or(|found| found == expected), "bit {bit} of byte {at}");
             }
         }
-        // One of an older program.
+        // A commit of an older version of the program.
         let info = r#"{"commitInfo":{"weirCommit":"x-1","weirActions":3}}"#;
-        assert_eq!(said(format!("{info}\n{encoded}").as_bytes()), Some(expected));
+        assert_eq!(decoded(format!("{info}\n{encoded}").as_bytes()), Some(expected));
     }
 }

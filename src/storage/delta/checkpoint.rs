@@ -1,6 +1,6 @@
-//! Checkpoints: the whole table at one version as a Parquet file with one action a row, in the form
-//! that every engine reads ("classic", Delta protocol, "Checkpoints"), with `checksums` as data files
-//! have them. Bytes only; names and puts are in `log`.
+//! Serialization of checkpoints: the whole table at one version as a Parquet file with one action per row,
+//! in the form that every engine reads ("classic", Delta protocol, "Checkpoints"), with the `checksums` of
+//! data files. Bytes only; `log` has names and puts.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ use crate::storage::checksums;
 use crate::storage::delta::actions::Action;
 use crate::storage::delta::types::map_type;
 
-/// The actions that make up the table, and the one that says that they stand elsewhere.
+/// The actions that make up the table, and `sidecar`, which refers to actions in other files.
 const COLUMNS: [&str; 6] = ["protocol", "metaData", "add", "remove", "txn", "sidecar"];
 
-/// Actions that are turned into columns at once. Bounds the memory besides the file.
+/// Actions per batch that is converted to columns. Bounds the memory in addition to the file.
 const BATCH_ROWS: usize = 4_096;
 
-/// What `_last_checkpoint` says: where a reader may begin without listing the log.
+/// Contents of `_last_checkpoint`: the version at which a reader may start without listing the log.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Hint {
     pub(super) version: u64,
-    /// Actions of the checkpoint.
+    /// Number of actions of the checkpoint.
     #[serde(default)]
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(super) struct Hint {
 }
 
 impl Hint {
-    /// Of the checkpoint of `version` with these actions and this length.
+    /// For the checkpoint of `version` with these actions and this length.
     pub(super) fn of(version: u64, actions: &[Action], bytes: usize) -> Self {
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let adds = actions.iter().filter(|action| matches!(action, Action::Add(_)));
@@ -60,7 +60,7 @@ impl Hint {
         }
     }
 
-    /// Reads it; `None` if it cannot be read: it is only a hint.
+    /// Parses the file; `None` if it is invalid: it is only a hint.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
@@ -70,7 +70,7 @@ impl Hint {
     }
 }
 
-/// The Parquet file with these actions. Computes: not for the threads of a runtime.
+/// Encodes these actions as a Parquet file. CPU-bound; do not call it on a thread of a runtime.
 pub(super) fn encode(actions: &[Action]) -> Result<Vec<u8>, ParquetError> {
     let schema = schema();
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -92,9 +92,9 @@ fn columns(actions: &[Action], schema: &SchemaRef) -> Result<Option<RecordBatch>
     decoder.flush()
 }
 
-/// The actions of a Parquet file in the form of a commit, one JSON object a line. An error says how it
-/// is damaged; the Parquet library may panic if it has no checksums. Computes: not for the threads of a
-/// runtime.
+/// Decodes a Parquet file to the form of a commit, one JSON object per line. An error describes the damage;
+/// without checksums the Parquet library may panic on a damaged file. CPU-bound; do not call it on a thread
+/// of a runtime.
 pub(super) fn decode(parquet: Bytes) -> Result<Vec<u8>, String> {
     checksums::check_whole(&parquet)?;
     lines(parquet).map_err(|error| error.to_string())
@@ -120,8 +120,8 @@ fn lines(parquet: Bytes) -> Result<Vec<u8>, ParquetError> {
     Ok(lines.join(&b'\n'))
 }
 
-/// A column for each kind of action, null in the rows of others. Only what reader version 1 and
-/// writer version 2 have.
+/// One column per kind of action, null in the rows of other kinds. Contains only the fields of reader
+/// version 1 and writer version 2.
 fn schema() -> SchemaRef {
     let required = |name: &str, kind: DataType| Field::new(name, kind, false);
     let optional = |name: &str, kind: DataType| Field::new(name, kind, true);
@@ -251,7 +251,7 @@ mod tests {
             Action::Transaction(transaction(Some(5))),
             Action::Transaction(transaction(None)),
         ];
-        // Over the end of a batch.
+        // More than one batch.
         let files = BATCH_ROWS + 10;
         all.extend((0..files).map(|n| Action::Add(add(n))));
 
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Goal: no flipped bit of a checkpoint makes another table of it.
+    /// Goal: no flipped bit turns a checkpoint into that of another table.
     #[test]
     fn no_flipped_bit_is_read() {
         let protocol = Protocol { min_reader_version: 1, min_writer_version: 2 };
@@ -309,7 +309,7 @@ mod tests {
             assert!(found == expected, "byte {at}");
             read += 1;
         }
-        // Without the mark of the section there are no checksums.
+        // Without the marker of the checksum section there are no checksums.
         assert!(read <= 8, "{read}");
     }
 }

@@ -1,4 +1,5 @@
-//! Putting commits into the log and taking in those of others: the shared half of a table handle.
+//! Commit protocol of a table handle: writes commits to the log, applies commits of other handles, writes
+//! checkpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +28,11 @@ use crate::storage::delta::log::Put;
 use crate::storage::delta::report;
 use crate::storage::delta::state::State;
 
-/// After this long without a look at the log, the commits that come next may have been cleaned up;
-/// then the newest checkpoint is asked for first.
+/// Time without reading the log after which the next commits may have been cleaned up: the handle then
+/// reads the newest checkpoint first.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Looks at added files under way at once.
+/// Concurrent HEAD requests for added files.
 const CONCURRENT_HEADS: usize = 16;
 
 pub(super) struct Shared {
@@ -39,11 +40,11 @@ pub(super) struct Shared {
     pub(super) location: Url,
     pub(super) clock: Clock,
     pub(super) log: Log,
-    /// What was lost when the table was opened.
+    /// Damage that was found when the table was opened.
     pub(super) damage: Vec<Damage>,
-    /// Starts the ids of this handle's commits, by which they are told from those of others.
+    /// Prefix of the ids of this handle's commits, which distinguishes them from other handles' commits.
     pub(super) id: Uuid,
-    /// Replaced as a whole; held only for the length of an `Arc` clone.
+    /// Replaced as a whole; locked only for an `Arc` clone.
     pub(super) current: RwLock<Arc<TableVersion>>,
     /// One commit, refresh or vacuum at a time.
     pub(super) writer: tokio::sync::Mutex<Writer>,
@@ -51,21 +52,21 @@ pub(super) struct Shared {
 
 pub(super) struct Writer {
     pub(super) state: State,
-    /// When the state was last known to be the newest. Wall clock: it runs on while the machine
-    /// sleeps.
+    /// Last time at which the state was known to be the newest. Wall clock, because it continues while the
+    /// machine sleeps.
     pub(super) seen_at: UnixMicros,
     /// Version of the newest checkpoint that this handle knows of.
     pub(super) checkpoint: u64,
-    /// Commits tried by this handle.
+    /// Number of commits that this handle has attempted.
     pub(super) attempts: u64,
 }
 
-/// How a commit describes itself in the log, in the words that other engines use.
+/// Description of a commit in the log, in the terms of other engines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) name: &'static str,
     pub(super) mode: Option<&'static str>,
-    /// Whether it depends on nothing in the table.
+    /// Whether it is a blind append, which depends on nothing in the table.
     pub(super) blind: bool,
 }
 
@@ -79,8 +80,8 @@ pub(super) fn operation(kind: EditKind) -> Operation {
 }
 
 impl Shared {
-    /// Writes the next version. `false` if another committer was faster; then its commits are in
-    /// the state.
+    /// Writes the next version. `false` if another committer has written it; its commits are then in the
+    /// state.
     pub(super) async fn put(
         &self,
         writer: &mut Writer,
@@ -92,8 +93,8 @@ impl Shared {
         writer.attempts = writer.attempts.saturating_add(1);
         let id = format!("{}-{}", self.id.simple(), writer.attempts);
         let bytes = self.log.encode(version, operation, id.clone(), &actions, now)?;
-        // Read back before it is written: the state becomes what every reader sees, and a commit
-        // that could not be read is never made.
+        // Decoded before it is written: the state is then the same as every reader's, and an unreadable
+        // commit is never written.
         let change = writer.state.read(version, &bytes)?;
         match self.log.put(version, bytes).await? {
             Put::Done => {
@@ -103,7 +104,7 @@ impl Shared {
                 Ok(true)
             }
             Put::Taken => {
-                // A store may retry a request whose first attempt went through unnoticed.
+                // The store may have retried a request whose first attempt had succeeded.
                 let applied = self.catch_up(writer).await;
                 let applied = applied.map_err(|error| in_doubt(version, error))?;
                 Ok(applied.contains(&id))
@@ -111,13 +112,13 @@ impl Shared {
         }
     }
 
-    /// Applies commits that are not in the state yet. Returns the ids of those of this program.
+    /// Applies commits that are not in the state yet. Returns the ids of commits of this program.
     pub(super) async fn catch_up(&self, writer: &mut Writer) -> Result<Vec<String>, TableError> {
         if self.is_idle(writer) {
             self.skip_to_checkpoint(writer).await?;
         }
         let applied = self.apply_next(writer).await;
-        // Also after an error: what is in the state by then is not applied again.
+        // Also after an error: commits that are in the state by then are not applied again.
         self.publish_if_behind(writer);
         if applied.is_ok() {
             writer.seen_at = self.clock.now();
@@ -137,7 +138,8 @@ impl Shared {
         }
     }
 
-    /// Loads the table anew if its newest checkpoint is ahead: the commits in between may be gone.
+    /// Reloads the table if its newest checkpoint is ahead of the state: the commits in between may be
+    /// removed.
     pub(super) async fn skip_to_checkpoint(&self, writer: &mut Writer) -> Result<(), TableError> {
         let Some(checkpoint) = self.log.last_checkpoint().await? else { return Ok(()) };
         writer.checkpoint = writer.checkpoint.max(checkpoint);
@@ -165,7 +167,8 @@ impl Shared {
         id.starts_with(&self.id.simple().to_string())
     }
 
-    /// Shows readers the state if they do not see it yet, as when whoever caught up was cut off.
+    /// Publishes the state to readers if they have an older one, as after a dropped call of
+    /// [`Self::catch_up`].
     pub(super) fn publish_if_behind(&self, writer: &Writer) {
         if self.current.read().version != writer.state.version {
             self.publish(writer);
@@ -177,7 +180,7 @@ impl Shared {
         *self.current.write() = version;
     }
 
-    /// A file that is missing or cut short would make every later query fail: refuses it.
+    /// Fails if a file is missing or has another length: every later query would fail on it.
     pub(super) async fn check_files(&self, files: &[DataFile]) -> Result<(), TableError> {
         let checks = files.iter().map(|file| async move {
             let invalid = |reason| TableError::Invalid { table: self.spec.name, reason };
@@ -198,9 +201,9 @@ impl Shared {
         stream::iter(checks).buffer_unordered(CONCURRENT_HEADS).try_collect().await
     }
 
-    /// Writes a checkpoint when enough commits have gathered, and removes files of the log that it
-    /// makes superfluous. The commit is in whatever happens here, so a failure is only reported;
-    /// the next commit tries again.
+    /// Writes a checkpoint if there are enough commits since the last one, and removes log files that it
+    /// replaces. The commit is already in the table, so a failure is only logged; the next commit tries
+    /// again.
     pub(super) async fn checkpoint_if_due(&self, writer: &mut Writer) {
         let due = |writer: &Writer| {
             writer.state.version >= writer.checkpoint.saturating_add(CHECKPOINT_INTERVAL)
@@ -208,7 +211,7 @@ impl Shared {
         if !due(writer) {
             return;
         }
-        // Another committer may have done it.
+        // Another committer may have written it.
         if let Ok(Some(version)) = self.log.last_checkpoint().await {
             writer.checkpoint = writer.checkpoint.max(version);
         }
@@ -217,11 +220,15 @@ impl Shared {
         }
         if let Err(error) = self.checkpoint(writer).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(table = self.spec.name, error, "checkpoint failed");
+            tracing::warn!(
+                table = self.spec.name,
+                error,
+                "cannot write a checkpoint of the table; the next commit tries again"
+            );
         }
     }
 
-    /// Writes a checkpoint of the state, and removes files of the log that it makes superfluous.
+    /// Writes a checkpoint of the state, and removes log files that it replaces.
     pub(super) async fn checkpoint(&self, writer: &mut Writer) -> Result<(), TableError> {
         let (version, now) = (writer.state.version, self.clock.now());
         self.log.write_checkpoint(version, writer.state.checkpoint(now)).await?;
@@ -230,7 +237,7 @@ impl Shared {
     }
 }
 
-/// Of a put that found its version taken, perhaps by itself, while the log cannot be read.
+/// The error of a put whose version exists, perhaps written by itself, while the log cannot be read.
 fn in_doubt(version: u64, error: TableError) -> TableError {
     match error {
         TableError::Store { table, source } => TableError::InDoubt { table, version, source },
@@ -238,11 +245,11 @@ fn in_doubt(version: u64, error: TableError) -> TableError {
     }
 }
 
-/// Whose commit it is.
+/// The committer of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// This handle's.
+    /// This handle.
     Us,
-    /// Any other's.
+    /// Any other handle.
     Others,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a table.
+//! Errors of Delta tables: [`TableError`].
 
 use crate::error::Kind;
 
@@ -12,24 +12,26 @@ pub enum TableError {
     Store {
         /// The table's name.
         table: &'static str,
-        /// What the store said.
+        /// The error of the object store.
         #[source]
         source: object_store::Error,
     },
-    /// The store failed while it wrote the commit: the edit may or may not be in the table.
-    /// Commit the very same edit again (if it is in, that succeeds), or reopen the table and look
-    /// at [`transaction`](super::TableVersion::transaction). Until then cut nothing from the log.
-    #[error("cannot tell whether commit {version} of table {table} is in")]
+    /// The store failed while it wrote the commit: the outcome is unknown. Commit the same edit again (which
+    /// succeeds if it is in the table), or reopen the table and check
+    /// [`transaction`](super::TableVersion::transaction). Until then do not truncate the log.
+    #[error(
+        "outcome of commit {version} of table {table} is unknown: the store failed during the write"
+    )]
     InDoubt {
         /// The table's name.
         table: &'static str,
         /// The version that was being written.
         version: u64,
-        /// What the store said.
+        /// The error of the object store.
         #[source]
         source: object_store::Error,
     },
-    /// The table's log cannot be read as what it must be.
+    /// The table's log is corrupt.
     #[error("the log of table {table} is damaged at version {version}: {reason}")]
     Damaged {
         /// The table's name.
@@ -39,42 +41,41 @@ pub enum TableError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The table uses something that this program does not.
-    #[error("table {table} is not one that this program can write: {reason}")]
+    /// The table uses a feature that this program does not support.
+    #[error("table {table} is not supported by this program: {reason}")]
     Unsupported {
         /// The table's name.
         table: &'static str,
-        /// What it uses.
+        /// The feature.
         reason: String,
     },
-    /// The wanted columns do not fit the table's.
+    /// A column of the spec conflicts with the table's.
     #[error("column {column} does not fit table {table}: {reason}")]
     Schema {
         /// The table's name.
         table: &'static str,
         /// The column.
         column: String,
-        /// Why not.
+        /// The conflict.
         reason: String,
     },
-    /// Another committer changed what the edit builds on. Look at the current version and decide
-    /// anew.
-    #[error("the edit of table {table} no longer fits it: {reason}")]
+    /// Another committer changed files that the edit depends on. Decide again on the current version.
+    #[error("the edit of table {table} conflicts with another commit: {reason}")]
     Conflict {
         /// The table's name.
         table: &'static str,
         /// What changed.
         reason: String,
     },
-    /// Another process commits in the name of the same application: two nodes with one id. This
-    /// handle will not commit for it again; the process should stop.
+    /// Another process commits with the same application id: two nodes with one id. This handle does not
+    /// commit for it again; the process should stop.
     #[error("another process commits to table {table} as {app_id} (at {version})")]
     Fenced {
         /// The table's name.
         table: &'static str,
         /// The application.
         app_id: String,
-        /// Where the other one is.
+        /// The last transaction of the other process.
         version: i64,
     },
     /// The application's transaction is not later than the one that the table has.
@@ -89,7 +90,7 @@ pub enum TableError {
         /// The transaction of the edit.
         offered: i64,
     },
-    /// The edit contradicts itself or names files that are not there: a bug of the caller.
+    /// The edit is inconsistent or contains missing files: a bug of the caller.
     #[error("invalid edit of table {table}: {reason}")]
     Invalid {
         /// The table's name.
@@ -97,27 +98,27 @@ pub enum TableError {
         /// What is wrong.
         reason: String,
     },
-    /// Other committers were faster every time. Try again after a pause.
+    /// Other committers won every attempt. Try again after a pause.
     #[error("table {table} is too busy: gave up after {attempts} attempts")]
     Busy {
         /// The table's name.
         table: &'static str,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// The work on a checkpoint of the log failed.
+    /// Reading or writing a checkpoint of the log failed.
     #[error("cannot read or write a checkpoint of table {table}: {reason}")]
     Checkpoint {
         /// The table's name.
         table: &'static str,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
 }
 
 impl TableError {
-    /// Whether an edit may be in the table although its commit failed so. `is_again`: it was in doubt
-    /// before, and only an answer of the table itself ends that.
+    /// Whether the outcome of an edit is unknown after this error. `is_again`: it was unknown before the
+    /// attempt, and stays so unless the error follows from the state of the table.
     pub fn leaves_in_doubt(&self, is_again: bool) -> bool {
         match self {
             Self::InDoubt { .. } => true,

@@ -1,14 +1,13 @@
-//! The files of a table's log, `_delta_log/`: finding, reading, writing and removing commits and
-//! checkpoints. Knows file names; what the files mean to the table is in `state`.
+//! Files of a table's log, `_delta_log/`: list, read, write and remove commits and checkpoints. It knows
+//! file names; `state` interprets the contents.
 //!
 //! # Damage
 //!
-//! A commit that cannot be read, or that is missing although later ones are there, is passed over as a
-//! whole, and a checkpoint that cannot be read gives way to an older one: the rest of the table is
-//! served. Commits and checkpoints of this program have checksums: a flipped digit would be another
-//! version or another bound, and hide rows. Our own crashes leave no such file. A commit gets its name
-//! only after its bytes are synced (`storage::durable`), so it is whole or absent, also the last one
-//! after a power cut.
+//! A commit that is unreadable, or missing while later ones exist, is skipped as a whole. An unreadable
+//! checkpoint is replaced by an older one. The rest of the table is served. Commits and checkpoints of this
+//! program have checksums: a flipped digit could change a version or a bound, and hide rows. Crashes of
+//! this program leave no such file: a commit gets its name only after its bytes are synced
+//! (`storage::durable`), so even the last one is complete or absent after a power cut.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -50,20 +49,19 @@ use crate::storage::delta::state::State;
 /// Directory of the log in the table.
 const LOG: &str = "_delta_log";
 
-/// What names the newest checkpoint.
+/// File that contains the version of the newest checkpoint.
 const LAST_CHECKPOINT: &str = "_last_checkpoint";
 
-/// Ending of the name of a commit.
+/// Suffix of the name of a commit.
 const COMMIT: &str = ".json";
 
-/// Ending of the name of a checkpoint in one file.
+/// Suffix of the name of a single-file checkpoint.
 const CHECKPOINT: &str = ".checkpoint.parquet";
 
 /// Digits of a version in a file name.
 const DIGITS: usize = 20;
 
-/// How often a table is read from the start because another process removes files of its log
-/// meanwhile.
+/// Maximum attempts to load a table while another process removes files of its log.
 const LOADS_MAX: u32 = 5;
 
 /// The log of one table.
@@ -72,29 +70,29 @@ pub(super) struct Log {
     pub(super) table: &'static str,
 }
 
-/// A table as it was found.
+/// Result of loading a table.
 pub(super) struct Loaded {
     pub(super) state: State,
-    /// Version of the checkpoint it started from; 0 if from none.
+    /// Version of the checkpoint that the load started from; 0 for none.
     pub(super) checkpoint: u64,
-    /// What could not be read.
+    /// The parts that could not be read.
     pub(super) damage: Vec<Damage>,
 }
 
-/// What became of a put.
+/// Outcome of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Done,
-    /// Another committer has this version.
+    /// The version exists already.
     Taken,
 }
 
-/// The files of the log that make up the table.
+/// The files of the log that a load reads.
 #[derive(Debug, Default)]
 struct Listing {
     commits: BTreeSet<u64>,
     checkpoints: BTreeSet<u64>,
-    /// Whether there are checkpoints in several files, or of version 2 under a name with an id.
+    /// Whether there are multi-part checkpoints, or checkpoints of version 2 with an id in the name.
     has_other_checkpoints: bool,
 }
 
@@ -144,8 +142,7 @@ impl Log {
         files.map_err(|source| self.store_error(source))
     }
 
-    /// Adds up the log. `None` if one of the listed files has been removed: then a newer checkpoint
-    /// is there.
+    /// Replays the log. `None` if a listed file has been removed since: then there is a newer checkpoint.
     async fn replay(
         &self,
         spec: &TableSpec,
@@ -181,7 +178,7 @@ impl Log {
         }
     }
 
-    /// The newest checkpoint that can be read, or else version 0. `None` as for [`Log::replay`].
+    /// The newest readable checkpoint, or else version 0. `None` as for [`Log::replay`].
     async fn start(
         &self,
         spec: &TableSpec,
@@ -196,7 +193,7 @@ impl Log {
             let lines = tokio::task::spawn_blocking(move || checkpoint::decode(parquet)).await;
             let lines = match lines {
                 Ok(lines) => lines.map_err(|reason| self.damaged(version, reason)),
-                // The library does so at some files that are damaged.
+                // The Parquet library panics on some damaged files.
                 Err(error) if error.is_panic() => Err(self.damaged(version, error.to_string())),
                 Err(error) => return Err(self.failed_checkpoint(error.to_string())),
             };
@@ -221,7 +218,7 @@ impl Log {
             None => Err(self.damaged(0, "it is missing".to_owned())),
         };
         let state = match started {
-            // It says nothing but what the columns are, and those of a new table are in the spec.
+            // Version 0 contains only the columns, and those of a new table are in the spec.
             Err(TableError::Damaged { reason, .. }) => {
                 damage.push(Damage { first: 0, last: 0, reason });
                 State::start_without(spec, self.first_metadata(spec, now)?)?
@@ -231,7 +228,7 @@ impl Log {
         Ok(Some(Loaded { state, checkpoint: 0, damage }))
     }
 
-    /// Writes version 0, unless there is one.
+    /// Writes version 0, unless it exists.
     pub(super) async fn create(
         &self,
         spec: &TableSpec,
@@ -304,12 +301,12 @@ impl Log {
         }
     }
 
-    /// Reads a commit; `None` if there is none (any more).
+    /// Reads a commit; `None` if it does not exist or was removed.
     pub(super) async fn read(&self, version: u64) -> Result<Option<Bytes>, TableError> {
         self.get(&path_of(version, COMMIT)).await
     }
 
-    /// Version of the newest checkpoint by the log's own hint; `None` without a readable hint.
+    /// Version of the newest checkpoint from `_last_checkpoint`; `None` if that cannot be read.
     pub(super) async fn last_checkpoint(&self) -> Result<Option<u64>, TableError> {
         let hint = self.get(&Path::from_iter([LOG, LAST_CHECKPOINT])).await?;
         Ok(hint.and_then(|hint| Hint::parse(&hint)).map(|hint| hint.version))
@@ -330,7 +327,7 @@ impl Log {
         let (parquet, hint) = encoded
             .unwrap_or_else(|error| Err(error.to_string()))
             .map_err(|reason| self.failed_checkpoint(reason))?;
-        // In this order: a hint without its checkpoint would mislead readers.
+        // In this order: readers would fail on a hint without its checkpoint.
         for (path, bytes) in [
             (path_of(version, CHECKPOINT), Bytes::from(parquet)),
             (Path::from_iter([LOG, LAST_CHECKPOINT]), Bytes::from(hint)),
@@ -340,9 +337,9 @@ impl Log {
         Ok(())
     }
 
-    /// Removes commits and checkpoints that nobody needs: those before a checkpoint that is older
-    /// than the last [`LOG_COMMITS_MIN`] commits before `version`, and than every file that was
-    /// written within [`LOG_RETENTION`].
+    /// Removes commits and checkpoints that no reader needs: those before a checkpoint that is older than
+    /// the last [`LOG_COMMITS_MIN`] commits before `version`, and older than every file written within
+    /// [`LOG_RETENTION`].
     pub(super) async fn clean_up(&self, version: u64, now: UnixMicros) -> Result<(), TableError> {
         let Some(replaced) = version.checked_sub(LOG_COMMITS_MIN) else { return Ok(()) };
         let retention = i64::try_from(LOG_RETENTION.as_micros()).unwrap_or(i64::MAX);
@@ -370,7 +367,7 @@ impl Log {
         let mut results = self.store.delete_stream(stream::iter(removed).boxed());
         while let Some(result) = results.next().await {
             match result {
-                // Another process cleans up too.
+                // Another process may clean up at the same time.
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(source) => return Err(self.store_error(source)),
             }
@@ -415,8 +412,8 @@ fn path_of(version: u64, suffix: &str) -> Path {
     Path::from_iter([LOG, &format!("{version:0DIGITS$}{suffix}")])
 }
 
-/// The version in a file name of the log: 20 digits and `suffix`. Versions are signed integers of 64
-/// bits in Delta.
+/// The version in a file name of the log: 20 digits and `suffix`. Versions are 64-bit signed integers in
+/// Delta.
 fn version_in(name: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_suffix(suffix)?;
     let is_version = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());

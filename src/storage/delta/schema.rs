@@ -1,5 +1,5 @@
-//! Columns: Arrow types as Delta types, and the check that a table has the columns we want.
-//! Only types that reader version 1 and writer version 2 of the protocol know.
+//! Schema mapping and schema evolution: Arrow types to Delta types, and the check that a table has the
+//! columns of a spec. Supports the types of reader version 1 and writer version 2.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::storage::delta::types::Primitive;
 use crate::storage::delta::types::StructField;
 use crate::storage::delta::types::StructType;
 
-/// Characters that Parquet column names in Delta must not have without column mapping.
+/// Characters that Delta forbids in column names without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";
 
 /// All columns of a new table: those of the spec, then the partition column.
@@ -78,7 +78,7 @@ fn delta_field(field: &Field) -> Result<StructField, String> {
     if let Some(bad) = field.name().chars().find(|c| FORBIDDEN_IN_NAMES.contains(*c)) {
         return Err(format!("the name contains {bad:?}"));
     }
-    // Without the Arrow metadata of the field: it says nothing about the table.
+    // Without the Arrow metadata of the field, which does not describe the table.
     Ok(StructField::new(field.name(), delta_type(field.data_type())?, field.is_nullable()))
 }
 
@@ -97,7 +97,7 @@ fn delta_type(arrow: &ArrowType) -> Result<DataType, String> {
         ArrowType::Float32 => Primitive::Float.into(),
         ArrowType::Float64 => Primitive::Double.into(),
         ArrowType::Date32 => Primitive::Date.into(),
-        // Without a time zone it would be `timestampNtz`, a table feature that shuts readers out.
+        // Without a time zone it would be `timestampNtz`, a table feature that reader version 1 lacks.
         ArrowType::Timestamp(TimeUnit::Microsecond, Some(zone))
             if matches!(zone.as_ref(), "UTC" | "+00:00") =>
         {

@@ -1,5 +1,4 @@
-//! The table in memory: what the log adds up to, what one commit changes, and whether an edit
-//! fits. Pure: no I/O, no clock.
+//! In-memory state of a Delta table: replays commits, and checks edits for conflicts. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -30,27 +29,27 @@ use crate::storage::delta::schema;
 use crate::storage::delta::stats;
 use crate::storage::delta::types::StructType;
 
-/// The newest protocol that this program reads and writes, and the one it creates tables with.
+/// The newest protocol that this program reads and writes. New tables get it.
 pub(super) const PROTOCOL: Protocol = Protocol { min_reader_version: 1, min_writer_version: 2 };
 
-/// Everything the log says about the table.
+/// The state of the table after replaying the log.
 #[derive(Debug)]
 pub(super) struct State {
     spec: TableSpec,
     pub(super) version: u64,
     protocol: Protocol,
     columns: Columns,
-    /// By path.
+    /// Live files by path.
     pub(super) live: BTreeMap<String, Live>,
-    /// Live files that are not in the store. Readers do not see them; the log keeps them, in case
-    /// that an operator brings them back.
+    /// Live files that are missing in the store. They are hidden from readers, but stay in the log, as an
+    /// operator may restore them.
     missing: HashSet<String>,
-    /// When a file left the table, in milliseconds since 1970, by path. Holds files that a vacuum
-    /// has not yet found gone.
+    /// Tombstones: time of the removal of a file in milliseconds since 1970, by path. Contains files until a
+    /// vacuum finds them deleted.
     pub(super) tombstones: HashMap<String, i64>,
-    /// The last of each application.
+    /// The last transaction of each application.
     transactions: BTreeMap<String, Transaction>,
-    /// Applications for which somebody else has committed since this state was loaded.
+    /// Applications for which another handle has committed since this state was loaded.
     foreign: HashSet<String>,
 }
 
@@ -58,11 +57,11 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     file: Arc<DataFile>,
-    /// As its writer described it: what this program does not use of it must survive a checkpoint.
+    /// The action as its writer wrote it: fields that this program does not use must survive a checkpoint.
     add: Add,
 }
 
-/// The table's columns, in three forms.
+/// The table's columns, in three representations.
 #[derive(Clone, Debug)]
 struct Columns {
     metadata: Metadata,
@@ -70,7 +69,7 @@ struct Columns {
     files: SchemaRef,
 }
 
-/// What one commit (or a checkpoint) does to the state.
+/// Change of the state by one commit or checkpoint.
 #[derive(Debug)]
 pub(super) struct Change {
     version: u64,
@@ -79,7 +78,7 @@ pub(super) struct Change {
     protocol: Option<Protocol>,
     columns: Option<Columns>,
     add: Vec<Live>,
-    /// Path, and when it was removed.
+    /// Path and time of the removal.
     remove: Vec<(String, i64)>,
     transactions: Vec<Transaction>,
 }
@@ -141,7 +140,7 @@ fn read_columns(spec: &TableSpec, metadata: Metadata) -> Result<Columns, TableEr
         let reason = format!("its columns cannot be read: {error}");
         TableError::Unsupported { table: spec.name, reason }
     })?;
-    // Columns that are missing are added on opening; ones that clash are an error for good.
+    // Missing columns are added at opening; conflicting columns are a permanent error.
     schema::widened(&table, spec)?;
     let files = schema::file_schema(&table, spec);
     Ok(Columns { metadata, table: Arc::new(table), files })
@@ -166,7 +165,7 @@ fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, Tab
 }
 
 impl State {
-    /// The state after the first thing read of a log: a checkpoint, or version 0.
+    /// The state after the first file of a load: a checkpoint, or version 0.
     pub(super) fn start(spec: &TableSpec, version: u64, bytes: &[u8]) -> Result<Self, TableError> {
         let mut change = read_change(spec, None, version, bytes)?;
         let damaged = |what: &str| TableError::Damaged {
@@ -181,8 +180,7 @@ impl State {
         Ok(state)
     }
 
-    /// The state of a table of which only the later commits are left: version 0 as this program
-    /// writes it, with `metadata`.
+    /// The state of a table whose version 0 is lost: version 0 as this program writes it, with `metadata`.
     pub(super) fn start_without(spec: &TableSpec, metadata: Metadata) -> Result<Self, TableError> {
         Ok(Self::empty(spec, PROTOCOL, read_columns(spec, metadata)?))
     }
@@ -201,7 +199,7 @@ impl State {
         }
     }
 
-    /// Reads the commit that makes `version` of this state.
+    /// Reads the commit that leads from this state to `version`.
     pub(super) fn read(&self, version: u64, bytes: &[u8]) -> Result<Change, TableError> {
         read_change(&self.spec, Some(&self.columns), version, bytes)
     }
@@ -231,12 +229,12 @@ impl State {
         }
     }
 
-    /// Passes over a commit that is lost.
+    /// Skips a lost commit.
     pub(super) fn skip(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// Live files that readers see, with their rows, for which `is_there` does not hold.
+    /// Visible live files for which `is_there` is false.
     pub(super) fn absent(&self, is_there: impl Fn(&str) -> bool) -> Vec<Arc<DataFile>> {
         self.seen().filter(|file| !is_there(&file.path)).cloned().collect()
     }
@@ -246,13 +244,13 @@ impl State {
         self.missing.extend(files.iter().map(|file| file.path.clone()));
     }
 
-    /// The files that readers see.
+    /// The live files without the missing ones.
     fn seen(&self) -> impl Iterator<Item = &Arc<DataFile>> {
         let files = self.live.values().map(|live| &live.file);
         files.filter(|file| !self.missing.contains(&file.path))
     }
 
-    /// Takes over a state that was loaded anew. Whatever changed meanwhile was not this handle.
+    /// Replaces the state by a newly loaded one. All changes since then come from other handles.
     pub(super) fn replace_by(&mut self, newer: Self) {
         let older = std::mem::replace(self, newer);
         self.foreign = older.foreign;
@@ -292,10 +290,10 @@ impl State {
         Ok(Some(Metadata { schema_string, ..self.columns.metadata.clone() }))
     }
 
-    /// Whether exactly this edit has been committed: its transaction is the last one, its files,
-    /// whose names no other edit has, are live, and those that it removes are not. Without a
-    /// transaction and files only the committer can know (`is_again`): it has tried before, while the
-    /// edit fitted.
+    /// Whether exactly this edit has been committed: its transaction is the last one, its added files,
+    /// whose names are unique, are live, and its removed files are not. An edit without a transaction and
+    /// added files cannot be recognized; it counts as committed if it was tried before (`is_again`), when
+    /// it was valid.
     pub(super) fn has(&self, edit: &Edit, is_again: bool) -> bool {
         let is_named = edit.transaction.is_some() && !edit.add.is_empty();
         let is_last = |(app_id, version): &(String, i64)| {
@@ -308,10 +306,10 @@ impl State {
             && edit.remove.iter().all(|file| !self.live.contains_key(&file.path))
     }
 
-    /// When lost commits were last found, if ever.
+    /// Time at which lost commits were last found, if ever.
     pub(super) fn damaged_at(&self) -> Option<UnixMicros> {
         let mark = self.transactions.get(DAMAGE_APP)?;
-        // Without a time, everything may be of before.
+        // Without a time, every file may be older.
         let millis = mark.last_updated.unwrap_or(i64::MAX);
         Some(UnixMicros(millis.saturating_mul(1_000).saturating_add(999)))
     }
@@ -321,7 +319,7 @@ impl State {
         self.transactions.get(app_id).map(|transaction| transaction.version)
     }
 
-    /// Whether the edit fits this state.
+    /// Checks that the edit is valid and does not conflict with this state.
     pub(super) fn check(&self, edit: &Edit) -> Result<(), TableError> {
         let table = self.spec.name;
         self.check_form(edit).map_err(|reason| TableError::Invalid { table, reason })?;
@@ -353,7 +351,7 @@ impl State {
         Ok(())
     }
 
-    /// What is wrong with an edit whatever the table is.
+    /// Checks the edit itself, independent of concurrent changes.
     fn check_form(&self, edit: &Edit) -> Result<(), String> {
         if edit.kind == EditKind::Append && !edit.remove.is_empty() {
             return Err("an append removes nothing".to_owned());
@@ -391,7 +389,7 @@ impl State {
         }
     }
 
-    /// The edit in the words of the log. Times are milliseconds there.
+    /// The edit as actions of the log, which has times in milliseconds.
     pub(super) fn actions(&self, edit: &Edit, now: UnixMicros) -> Vec<Action> {
         let millis = now.0.div_euclid(1_000);
         let data_change = edit.kind != EditKind::Compact;
@@ -412,7 +410,7 @@ impl State {
                 deletion_vector: None,
             })
         });
-        // What an overwrite does not see because it is missing leaves with the rest.
+        // An overwrite also removes the missing files, which its caller cannot see.
         let overwritten = (edit.kind == EditKind::Overwrite).then_some(&self.missing);
         let unseen = overwritten.into_iter().flatten().filter_map(|path| self.live.get(path));
         let removed = edit.remove.iter().chain(unseen.map(|live| &live.file));
@@ -435,8 +433,8 @@ impl State {
         adds.chain(removes).chain(transaction).collect()
     }
 
-    /// The whole state as the actions of a checkpoint: no rows of it are a change, and tombstones
-    /// stay as long as the table's properties say.
+    /// The whole state as the actions of a checkpoint, without data changes. Tombstones stay as long as the
+    /// table's properties require.
     pub(super) fn checkpoint(&self, now: UnixMicros) -> Vec<Action> {
         let retention = i64::try_from(TOMBSTONE_RETENTION.as_millis()).unwrap_or(i64::MAX);
         let oldest = now.0.div_euclid(1_000).saturating_sub(retention);

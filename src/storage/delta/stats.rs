@@ -1,6 +1,6 @@
-//! Statistics of a data file, as the table's log holds them: `Add.stats`, a JSON object
+//! Column statistics of a data file in the table's log: `Add.stats`, a JSON object
 //! `{"numRecords":3,"minValues":{"event":"a"},"maxValues":{"event":"b"},"nullCount":{"event":0}}`
-//! (Delta protocol, "Per-file Statistics"). Only bounds: what is absent says nothing.
+//! (Delta protocol, "Per-file Statistics"). They are only bounds: a missing value means no bound.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::storage::delta::types::DataType;
 use crate::storage::delta::types::Primitive;
 use crate::storage::delta::types::StructType;
 
-/// Longest text kept as a bound, in characters. Parquet's own limit is 64 bytes; this keeps uuids
-/// and event names whole.
+/// Maximum length of a text bound, in characters. Parquet's own limit is 64 bytes; uuids and event names fit
+/// completely.
 const TEXT_MAX_CHARS: usize = 64;
 
 /// Microseconds in the unit of the timestamps of the log.
 const MILLISECOND: i64 = 1_000;
 
-/// What is known of the values of a file's columns. Only columns that prune belong in here.
+/// Statistics of a file's columns. Contains only columns that are used for pruning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileStats {
     /// By column name.
@@ -32,11 +32,11 @@ pub struct FileStats {
 /// Bounds of one column in one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStats {
-    /// No value is less.
+    /// Lower bound of the values.
     pub min: Option<Value>,
-    /// No value is greater.
+    /// Upper bound of the values.
     pub max: Option<Value>,
-    /// Rows in which the column is null.
+    /// Number of rows in which the column is null.
     pub null_count: Option<u64>,
 }
 
@@ -49,11 +49,11 @@ pub enum Value {
     Float(f64),
     /// Of a string column. Compares by bytes.
     Text(String),
-    /// Of a timestamp column. The log holds milliseconds: a minimum is rounded down, a maximum up.
+    /// Of a timestamp column. The log has milliseconds: a minimum is rounded down, a maximum up.
     Timestamp(UnixMicros),
 }
 
-/// Which end of the range a value bounds.
+/// The end of the range that a value bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Min,
@@ -158,7 +158,7 @@ fn from_json(json: &Json, column: &str, schema: &StructType, bound: Bound) -> Op
         Primitive::String => json.as_str().map(|text| Value::Text(text.to_owned())),
         Primitive::Timestamp => {
             let time = DateTime::parse_from_rfc3339(json.as_str()?).ok()?.timestamp_micros();
-            // Other writers cut the maximum down to the millisecond instead of rounding it up.
+            // Other writers round the maximum down to the millisecond.
             let cut = bound == Bound::Max && time.rem_euclid(MILLISECOND) == 0;
             let slack = if cut { MILLISECOND - 1 } else { 0 };
             Some(Value::Timestamp(UnixMicros(time.saturating_add(slack))))

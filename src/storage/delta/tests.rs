@@ -1,5 +1,5 @@
-//! What the table promises, on a simulated disk. What a power cut does to it is in `crash`, what is
-//! left of a damaged one in `damage`, how others see it in `others`.
+//! Tests of the table on a simulated disk. `crash` has power cuts, `damage` corrupt files, `others`
+//! compatibility with other engines.
 
 mod crash;
 mod damage;
@@ -33,7 +33,7 @@ use crate::error::Kind;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::durable::DurableStore;
 
-/// Long after the simulated disk's clock, which starts at 1970.
+/// Much later than the simulated disk's clock, which starts at 1970.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 
 fn columns() -> Vec<Field> {
@@ -97,7 +97,7 @@ fn parquet_of(ids: &[i64]) -> Vec<u8> {
     writer.into_inner().expect("a parquet file")
 }
 
-/// Writes a data file with one row per id; every tenth id begins another month.
+/// Writes a data file with one row per id; every tenth id starts another month.
 async fn write(
     store: &Arc<dyn ObjectStore>,
     name: &str,
@@ -133,7 +133,7 @@ fn compact(remove: Vec<Arc<DataFile>>, add: Vec<DataFile>) -> Edit {
     Edit { add, remove, transaction: None, kind: EditKind::Compact }
 }
 
-/// Reads every live file, as a query would: it must be as long as the log says, and readable.
+/// Reads every live file, as a query would: its length must match the log, and it must be readable.
 async fn read_ids(store: &Arc<dyn ObjectStore>, version: &TableVersion) -> Vec<i64> {
     let mut ids = Vec::new();
     for file in &version.files {
@@ -156,7 +156,7 @@ fn paths(version: &TableVersion) -> BTreeSet<String> {
     version.files.iter().map(|file| file.path.clone()).collect()
 }
 
-/// Asserts that a fresh look at the table shows what this handle shows.
+/// Asserts that a reopened table has the same state as this handle.
 async fn assert_same_after_reopening(store: &Arc<dyn ObjectStore>, table: &DeltaTable) {
     let reopened = open(store, &Clock::test(NOW)).await.expect("the table");
     let (then, now) = (table.current(), reopened.current());
@@ -236,7 +236,7 @@ async fn edits_that_make_no_sense_are_refused() {
     table.commit(append(vec![fresh], None)).await.expect("the good one");
 }
 
-/// Goal: appends of two committers never lose or double a row, and no version is left out.
+/// Goal: appends of two committers never lose or duplicate a row, and no version is skipped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn racing_appends_all_get_in() {
     let (store, clock, _) = new_table().await;
@@ -292,7 +292,7 @@ async fn of_two_processes_with_one_id_one_wins() {
         assert_eq!(error.kind(), Kind::Unavailable);
         assert_eq!(read_ids(&store, &winner.current()).await, [id]);
 
-        // The loser stays out, also with a later number and after a look at the table.
+        // The loser is rejected, also with a later number and after a refresh.
         loser.refresh().await.expect("a refresh");
         let late = commit(loser, 30).await.expect_err("still fenced");
         assert!(matches!(late, TableError::Fenced { .. }), "{late}");
@@ -405,7 +405,7 @@ async fn a_vacuum_takes_what_nobody_needs() {
     store.put(&Path::from("month=2026-01/notes.txt"), "x".into()).await.expect("a put");
     store.put(&Path::from("_hidden/a.parquet"), "x".into()).await.expect("a put");
 
-    // The simulated disk stands in 1970, so the orphan is old; the removals are new.
+    // The simulated disk's clock is in 1970, so the orphan is old; the removals are new.
     let removed = table.vacuum(grace).await.expect("a vacuum");
     assert_eq!(removed, ["month=2026-01/orphan.parquet"]);
     clock.advance(grace - Duration::from_secs(1));
@@ -459,7 +459,7 @@ async fn columns_can_join_later() {
     assert!(wide.current().schema.field_with_name("month").is_err());
     assert_eq!(read_ids(&store, &wide.current()).await, [1]);
 
-    // The older program goes on beside it, and does not take the column away.
+    // The older program continues beside it, and does not remove the column.
     table.commit(append(vec![written(&store, "b", &[2]).await], None)).await.expect("a commit");
     let again = open(&store, &clock).await.expect("the older program");
     assert_eq!(again.current().version, 3);

@@ -1,5 +1,5 @@
-//! The schema of a table as its log has it: `metaData.schemaString`, a JSON text (Delta protocol,
-//! "Schema Serialization Format"), and the Arrow types of its columns in data files.
+//! Delta schema: parses and writes `metaData.schemaString`, a JSON text (Delta protocol, "Schema
+//! Serialization Format"), and maps Delta types to the Arrow types of data files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// Columns, in order. Names are unique but for their case, as most engines ignore that.
+/// Columns, in order. Names are unique without regard to case, which most engines ignore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StructType {
     #[serde(rename = "type")]
@@ -28,13 +28,13 @@ pub(super) struct StructField {
     #[serde(rename = "type")]
     data_type: DataType,
     nullable: bool,
-    /// What engines note about a column, such as a comment. It does not change the data files of a
+    /// Metadata that engines store for a column, such as a comment. It does not affect the data files of a
     /// table without column mapping.
     #[serde(default)]
     metadata: BTreeMap<String, Json>,
 }
 
-/// The type of a column or of what is in it.
+/// The type of a column or of a nested field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum DataType {
@@ -63,7 +63,7 @@ pub(super) struct MapType {
     value_contains_null: bool,
 }
 
-/// The types without parts that reader version 1 knows.
+/// The primitive types of reader version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) enum Primitive {
@@ -100,7 +100,7 @@ const PRIMITIVES: [(&str, Primitive); 11] = [
     ("timestamp", Primitive::Timestamp),
 ];
 
-/// Most digits of a decimal.
+/// Maximum digits of a decimal.
 const DECIMAL_DIGITS_MAX: u8 = 38;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ enum MapKind {
 }
 
 impl StructType {
-    /// Columns whose names differ.
+    /// A struct of columns with different names.
     pub(super) fn new(fields: Vec<StructField>) -> Result<Self, String> {
         let schema = Self { kind: StructKind::Struct, fields };
         schema.check().map(|()| schema)
@@ -312,7 +312,7 @@ impl TryFrom<String> for Primitive {
     }
 }
 
-/// The Arrow type of a map, with the names that Parquet has for its parts.
+/// The Arrow type of a map, with Parquet's names for its parts.
 pub(super) fn map_type(key: ArrowType, value: ArrowType, value_contains_null: bool) -> ArrowType {
     let parts =
         vec![Field::new("key", key, false), Field::new("value", value, value_contains_null)];

@@ -1,4 +1,4 @@
-//! Removing data files that the table no longer needs.
+//! Vacuum: deletes data files that are no longer in the table, and orphans of failed commits.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::storage::delta::error::TableError;
 use crate::storage::delta::log::Log;
 use crate::storage::delta::state::State;
 
-/// Ending of the files that a vacuum may remove. Others are not ours.
+/// Suffix of the files that a vacuum may delete.
 const DATA_FILE_SUFFIX: &str = ".parquet";
 
-/// What a vacuum removes.
+/// The files that a vacuum deletes.
 #[derive(Debug, Default)]
 struct Doomed {
     /// Files that a commit has removed from the table.
@@ -31,30 +31,30 @@ struct Doomed {
 }
 
 impl DeltaTable {
-    /// Deletes data files that left the table at least `grace` ago, and files as old that never
-    /// were in it (of a process that died before its commit). Returns their paths.
+    /// Deletes data files that were removed from the table at least `grace` ago, and orphans of that age,
+    /// which a process that ended before its commit has left. Returns their paths.
     ///
-    /// `grace` must exceed the longest query, which reads an older version to its end, and the time
-    /// from writing a file to committing it.
+    /// `grace` must exceed the duration of the longest query, which reads one version to its end, and the
+    /// time from writing a file to committing it.
     ///
     /// # Errors
     ///
-    /// [`TableError::Invalid`] if `grace` is longer than [`TOMBSTONE_RETENTION`]. After an error of
-    /// the store some files may be gone already; the next vacuum takes the rest.
+    /// [`TableError::Invalid`] if `grace` is longer than [`TOMBSTONE_RETENTION`]. After an error of the
+    /// store some files may be deleted; the next vacuum deletes the rest.
     pub async fn vacuum(&self, grace: Duration) -> Result<Vec<String>, TableError> {
         let shared = &*self.shared;
         if grace > TOMBSTONE_RETENTION {
-            let reason = "the log does not remember removed files for that long".to_owned();
+            let reason = "the grace is longer than the log keeps tombstones".to_owned();
             return Err(TableError::Invalid { table: shared.spec.name, reason });
         }
-        // Listed first: what is committed after the listing is live in the state read next.
+        // Listed first: files that are committed after the listing are live in the state that is read next.
         let files = data_files(&shared.log).await?;
         let mut writer = shared.writer.lock().await;
         shared.catch_up(&mut writer).await?;
         let grace = i64::try_from(grace.as_micros()).unwrap_or(i64::MAX);
         let latest = UnixMicros(shared.clock.now().0.saturating_sub(grace));
         let doomed = doomed(&writer, &files, latest);
-        // Under the lock, so that no commit of this handle adds one of them meanwhile.
+        // Under the lock, so that no commit of this handle adds one of these files meanwhile.
         let orphans = self.delete(doomed.orphans).await?;
         drop(writer);
         let removed = self.delete(doomed.removed).await?;
@@ -67,7 +67,7 @@ impl DeltaTable {
         let mut results = store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());
         while let Some(result) = results.next().await {
             match result {
-                // Somebody else's vacuum.
+                // Another vacuum deleted it.
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(source) => {
                     return Err(TableError::Store { table: self.shared.spec.name, source });
@@ -77,7 +77,7 @@ impl DeltaTable {
         Ok(paths)
     }
 
-    /// Forgets removed files that are gone, so that the memory for them is bounded by the grace.
+    /// Drops tombstones of deleted files, so that the grace bounds their memory.
     async fn forget(&self, files: &[ObjectMeta], deleted: &[Path], latest: UnixMicros) {
         let deleted: hashbrown::HashSet<&str> = deleted.iter().map(Path::as_ref).collect();
         let kept: hashbrown::HashSet<&str> = files
@@ -92,8 +92,7 @@ impl DeltaTable {
     }
 }
 
-/// The data files in the store, live or not. Directories that start with `_` or `.` are not part of a
-/// table.
+/// The data files in the store, live or not. Directories that start with `_` or `.` do not belong to a table.
 async fn data_files(log: &Log) -> Result<Vec<ObjectMeta>, TableError> {
     let list = async {
         let root = log.store.list_with_delimiter(None).await?;
@@ -110,7 +109,7 @@ async fn data_files(log: &Log) -> Result<Vec<ObjectMeta>, TableError> {
     list.await.map_err(|source| TableError::Store { table: log.table, source })
 }
 
-/// Hides the live files that are not in the store from readers, who would fail on them.
+/// Hides live files that are missing in the store from readers, which would fail on them.
 pub(super) async fn hide_missing(
     log: &Log,
     state: &mut State,
@@ -119,7 +118,7 @@ pub(super) async fn hide_missing(
     let there: hashbrown::HashSet<&str> = there.iter().map(|file| file.location.as_ref()).collect();
     let mut missing = Vec::new();
     for file in state.absent(|path| there.contains(path)) {
-        // The listing has only names that a vacuum would look at.
+        // The listing contains only names that a vacuum considers.
         let path = Path::parse(&file.path).ok();
         let found = match &path {
             Some(path) => log.store.head(path).await.map(|_| ()),
@@ -142,8 +141,8 @@ pub(super) async fn hide_missing(
     Ok(Some(Damage { first: state.version, last: state.version, reason }))
 }
 
-/// Picks the files that nobody can need: not live, and removed or (if never committed) last
-/// written no later than `latest`. What may be of a lost commit is needed.
+/// Chooses the files that no reader needs: not live, and removed or (if never committed) last written no
+/// later than `latest`. Files that may belong to a lost commit are kept.
 fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
     let mut doomed = Doomed::default();
     let kept_until = writer.state.damaged_at();
@@ -167,7 +166,7 @@ fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
     doomed
 }
 
-/// An instant that is not before the removal: the log has milliseconds, rounded down.
+/// A time that is not before the removal: the log has milliseconds, rounded down.
 fn removed_before(millis: i64) -> UnixMicros {
     UnixMicros(millis.saturating_mul(1_000).saturating_add(999))
 }

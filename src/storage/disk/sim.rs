@@ -1,20 +1,20 @@
-//! A disk in memory that forgets what was not synced, for tests that cut the power at every
-//! operation. Nothing here knows what the files mean.
+//! Simulated disk for crash tests: an in-memory [`Disk`] that loses unsynced writes when a test cuts the
+//! power at any operation. It does not interpret the files.
 //!
 //! # What is modelled
 //!
-//! The strictest reading of POSIX, so that whoever passes here passes on any file system:
+//! The weakest guarantees that POSIX allows, so that code that passes here is correct on any file system:
 //!
-//! - Contents survive a power cut only after `sync_data` of the file, names only after `sync_dir`
-//!   of their directory. That holds for new directories too: their name is in their parent.
-//! - Unsynced writes survive in sectors of 512 bytes, each sector as it was at some moment since
-//!   the last sync, independently of its neighbours; lengths likewise. A file can thus be long
-//!   and full of zeros, or have its last write without the one before.
+//! - Contents survive a power cut only after `sync_data` of the file, names only after `sync_dir` of their
+//!   directory. This includes new directories: their name is in their parent.
+//! - Unsynced writes survive per sector of 512 bytes: each sector has its state at some time since the last
+//!   sync, independently of its neighbours. The same holds for lengths. So a file can be long and full of
+//!   zeros, or have its last write without the previous one.
 //! - Unsynced name changes survive independently of each other and of contents; one rename is
 //!   atomic within a directory, and across two once both are synced.
-//! - A write that is under way when the power goes leaves half of its bytes.
-//! - After a failed `sync_data` the unsynced writes still read back, but no later sync brings
-//!   them to the disk (Linux marks the pages clean).
+//! - A write during which the power is cut leaves half of its bytes.
+//! - After a failed `sync_data` the unsynced writes can still be read, but no later sync writes them to the
+//!   disk (Linux marks the pages clean).
 
 mod contents;
 mod state;
@@ -47,22 +47,21 @@ use crate::storage::disk::sim::state::State;
 use crate::storage::disk::sim::state::Target;
 use crate::storage::disk::sim::state::power_off;
 
-/// Room on a new disk: more than a test fills.
+/// Capacity of a new disk: more than a test fills.
 const CAPACITY_BYTES: u64 = 1 << 40;
 
-/// What becomes of the unsynced state in a power cut.
+/// What happens to unsynced state in a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// Only what was synced is found again.
+    /// All unsynced state is lost.
     Lose,
-    /// Everything is found again, as after the death of the process alone.
+    /// All state survives, as after the end of the process alone.
     Keep,
-    /// Each unsynced sector, length and name change survives or not, drawn from this seed.
+    /// Each unsynced sector, length and name change survives or not, at random from this seed.
     Mixed(u64),
 }
 
-/// The simulated disk; clones are handles on the same one. It starts empty, with the directories
-/// `/` and the relative root.
+/// The simulated disk; clones share it. It starts empty, with the directories `/` and the relative root.
 #[derive(Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -74,36 +73,35 @@ impl SimDisk {
         Self::with(State::default())
     }
 
-    /// Lets the first `count` mutating operations since the start of this disk through and cuts
-    /// the power in the next one. From then on every call fails, on every handle.
+    /// Lets the first `count` mutating operations of this disk succeed and cuts the power during the next
+    /// one. From then on every call fails, on every handle.
     pub fn cut_after(&self, count: u64) {
         self.state.lock().cut_after = Some(count);
     }
 
-    /// Lets `count` more calls of `sync_data` succeed and fails the next one, once. The writes
-    /// that it should have made durable stay volatile for ever.
+    /// Lets `count` more calls of `sync_data` succeed and fails the next one, once. The writes of that call
+    /// never become durable.
     pub fn fail_sync_after(&self, count: u64) {
         self.state.lock().syncs_until_failure = Some(count);
     }
 
-    /// Lets every call of `open` with this path fail from now on; `None` for no path.
+    /// Makes every later call of `open` with this path fail; `None` for no path.
     pub fn fail_open_of(&self, path: Option<&Path>) {
         self.state.lock().unreadable = path.map(normal);
     }
 
-    /// Lets `count` more files and directories be opened, as if the process had as many open then as
-    /// it may; `None` for no end.
+    /// Lets `count` more files and directories be opened, as if the process was out of descriptors then;
+    /// `None` for no limit.
     pub fn limit_opens(&self, count: Option<u64>) {
         self.state.lock().opens_left = count;
     }
 
-    /// Lets no file be created or renamed, as in a directory that belongs to another user.
+    /// Makes creating and renaming of files fail, as in a directory of another user.
     pub fn refuse_names(&self, refused: bool) {
         self.state.lock().names_refused = refused;
     }
 
-    /// Sets the size of the disk in bytes. Writes beyond it fail with `StorageFull`, after they have
-    /// filled it.
+    /// Sets the capacity in bytes. A write beyond it fills the disk and then fails with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
     }
@@ -119,8 +117,8 @@ impl SimDisk {
         self.state.lock().operations
     }
 
-    /// The disk as it is found when the power comes back, with operations counted from zero. This
-    /// one stays as it is, so that many outcomes of one cut can be tried.
+    /// A copy of the disk after the power is back, with operations counted from zero. This disk is
+    /// unchanged, so that tests can try many outcomes of one power cut.
     pub fn power_on(&self, survival: Survival) -> Self {
         let state = self.state.lock();
         let mut random = Random(match survival {
@@ -154,7 +152,7 @@ impl SimDisk {
         if state.is_off { Err(power_off()) } else { Ok(state) }
     }
 
-    /// The same for what takes a descriptor.
+    /// Locks the state for an operation that takes a descriptor.
     fn opening(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.powered()?;
         if let Some(left) = &mut state.opens_left {
@@ -282,7 +280,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// An open directory. None is ever removed.
+/// An open directory. Directories are never removed.
 #[derive(Debug)]
 struct SimDir {
     disk: SimDisk,
@@ -298,7 +296,7 @@ impl DiskDir for SimDir {
     }
 }
 
-/// An open file. It outlives its names, as on Unix.
+/// An open file, which outlives its names, as on Unix.
 #[derive(Debug)]
 struct SimHandle {
     disk: SimDisk,
@@ -314,7 +312,7 @@ impl DiskFile for SimHandle {
         let begun = state.begin();
         let written = match (&begun, &fits) {
             (Ok(()), Ok(())) => bytes.len(),
-            // A full disk takes what it has room for before it fails.
+            // A full disk writes the bytes that fit before it fails.
             (Ok(()), Err(_)) => room.min(bytes.len()),
             (Err(_), _) => room.min(bytes.len() / 2),
         };
@@ -362,7 +360,7 @@ impl DiskFile for SimHandle {
     }
 }
 
-/// One spelling per path: without `.` and doubled slashes.
+/// Normal form of a path: without `.` and doubled slashes.
 fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }

@@ -1,5 +1,5 @@
-//! The files behind the durable store: names, temporary files, and the order of writes and syncs.
-//! Everything here blocks.
+//! Files of the durable store: names, temporary files, and the order of writes and syncs. All functions
+//! block.
 
 use std::io;
 use std::path::Path as FilePath;
@@ -26,31 +26,30 @@ use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
 use crate::storage::durable::STORE;
 
-/// Start of the names of files that are being written.
+/// Prefix of the names of files that are being written.
 const TEMPORARY_PREFIX: &str = ".tmp-";
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) root: PathBuf,
-    /// Directories whose own names are known to be durable. Grows with the directories of the
-    /// store: one per partition.
+    /// Directories whose own names are durable. One entry per directory of the store, that is, per partition.
     pub(super) durable_dirs: Mutex<HashSet<PathBuf>>,
     /// Set once the sync of a directory has failed.
     pub(super) poisoned: AtomicBool,
-    /// Objects whose names were not synced: not to be read, lest something is built on them.
-    /// At most the writes that were under way when the sync failed.
+    /// Objects whose names were not synced. Reads of them fail, so that nothing depends on them. Contains
+    /// at most the writes that were running when the sync failed.
     pub(super) doubtful: Mutex<HashSet<PathBuf>>,
 }
 
-/// What to do if the name is taken.
+/// Behaviour if the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
     Create,
     Replace,
 }
 
-/// A file that has no name for readers yet.
+/// A file that readers do not see yet.
 #[derive(Debug)]
 pub(super) struct Temporary {
     pub(super) path: PathBuf,
@@ -82,11 +81,11 @@ impl Shared {
         Ok(file)
     }
 
-    /// The file of an object that is to be read.
+    /// The file of an object, for reading.
     pub(super) fn readable_file(&self, location: &Path) -> Result<PathBuf> {
         let file = self.file(location)?;
         if self.doubtful.lock().contains(&file) {
-            let reason = "it is not certain that this object is durable; restart to find out";
+            let reason = "this object may not be durable, since a sync failed; restart the server";
             return Err(failed(location, io::Error::other(reason)));
         }
         Ok(file)
@@ -121,7 +120,7 @@ impl Shared {
         create().map_err(|error| failed(location, error))
     }
 
-    /// Syncs the file and gives it its name. The file is gone if that fails.
+    /// Syncs the file and gives it its name. Removes the file if that fails.
     pub(super) fn publish(
         &self,
         temporary: Temporary,
@@ -144,7 +143,7 @@ impl Shared {
         Ok(PutResult { e_tag: Some(e_tag), version: None })
     }
 
-    /// Removes a temporary file. One that stays is for the next `recover`.
+    /// Removes a temporary file. If that fails, the next `recover` removes it.
     pub(super) fn discard(&self, temporary: &FilePath) {
         let _ = self.disk.remove(temporary);
     }
@@ -167,7 +166,8 @@ impl Shared {
         }
     }
 
-    /// Gives an object a second name. Objects never change in place, so sharing the bytes is safe.
+    /// Gives an object a second name by hard link. Objects never change in place, so sharing the bytes is
+    /// safe.
     pub(super) fn copy(
         &self,
         source: &FilePath,
@@ -180,13 +180,13 @@ impl Shared {
         let names = self.disk.open_dir(dir)?;
         match naming {
             Naming::Create => self.disk.hard_link(source, target)?,
-            // A rename between two names of one file does nothing and leaves both, hence this.
+            // A rename between two names of the same file has no effect and leaves both names.
             Naming::Replace if source == target => return Ok(()),
             Naming::Replace => {
                 let temporary = temporary_path(dir);
                 self.disk.hard_link(source, &temporary)?;
                 let renamed = self.disk.rename(&temporary, target);
-                // Still there if that failed, or if both names were the same file already.
+                // The temporary name still exists if the rename failed, or both names were the same file.
                 self.discard(&temporary);
                 renamed?;
             }
@@ -206,9 +206,9 @@ impl Shared {
         Ok(location)
     }
 
-    /// Makes a new name durable, or locks it away.
+    /// Makes a new name durable. If that fails, later reads of it fail.
     pub(super) fn sync_name(&self, dir: &dyn DiskDir, target: &FilePath) -> io::Result<()> {
-        // The second look: a sync that failed for another write may have swallowed our error.
+        // Checked again: the sync of another write may have failed and consumed the error of this one.
         let synced = self.sync_dir(dir).and_then(|()| self.check_writable());
         if synced.is_err() {
             self.doubtful.lock().insert(target.to_path_buf());
@@ -216,17 +216,16 @@ impl Shared {
         synced
     }
 
-    /// Syncs the names in `dir`; if that fails, refuses every later write. The directory is opened
-    /// before anything in it gets or loses its name: that it cannot be opened, as when there are too
-    /// many open files, does no harm then.
+    /// Syncs the names in `dir`. If that fails, every later write fails. Callers open the directory before
+    /// they change a name in it: a failure to open, for example for want of descriptors, is then harmless.
     pub(super) fn sync_dir(&self, dir: &dyn DiskDir) -> io::Result<()> {
         dir.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Release))
     }
 
-    /// Makes `dir` exist, durably, with its parents.
+    /// Creates `dir` with its parents and makes their names durable.
     ///
-    /// Up to the root every directory is synced once per process even if it exists already: a
-    /// concurrent write may have made it a moment ago and not have come to its sync.
+    /// Every directory up to the root is synced once per process even if it exists: a concurrent write may
+    /// have created it and not synced it yet.
     pub(super) fn ensure_dir(&self, dir: &FilePath) -> io::Result<()> {
         let mut unsure = Vec::new();
         for ancestor in dir.ancestors() {
@@ -244,7 +243,7 @@ impl Shared {
         }
         self.disk.create_dir_all(dir)?;
         for ancestor in unsure.into_iter().rev() {
-            // Directories that stay without this sync get it with the next write into them.
+            // If this fails, the next write into the directory syncs it.
             self.sync_dir(&*self.disk.open_dir(directory(ancestor))?)?;
             self.durable_dirs.lock().insert(ancestor.to_path_buf());
         }
@@ -280,7 +279,7 @@ impl Shared {
         Ok(objects)
     }
 
-    /// Objects and directories right below `prefix`. What is no directory has nothing below it.
+    /// Objects and directories directly below `prefix`. Empty if `prefix` is no directory.
     pub(super) fn list_one_level(&self, prefix: &Path) -> Result<ListResult> {
         let dir = if prefix.is_root() { self.root.clone() } else { self.file(prefix)? };
         let entries = match self.disk.list(&dir) {
@@ -302,14 +301,14 @@ impl Shared {
     }
 }
 
-/// The path of a directory entry; `None` for temporary files and for names that no [`Path`] has.
+/// The path of a directory entry; `None` for temporary files and for names that are no valid [`Path`].
 pub(super) fn child(prefix: &Path, entry: &DiskEntry) -> Option<Path> {
     let name = entry.path.file_name()?.to_str()?;
     if is_temporary(name) {
         return None;
     }
     let separator = if prefix.is_root() { "" } else { "/" };
-    // Not `Path::join`, which would encode the name once more.
+    // Not `Path::join`, which would encode the name a second time.
     Path::parse(format!("{prefix}{separator}{name}")).ok()
 }
 
@@ -336,12 +335,12 @@ pub(super) fn object_meta(location: Path, entry: &DiskEntry) -> ObjectMeta {
     }
 }
 
-/// Changes whenever the object is replaced, to the resolution of the file system's clock.
+/// Entity tag: changes whenever the object is replaced, within the resolution of the file system's clock.
 pub(super) fn e_tag(entry: &DiskEntry) -> String {
     format!("{:x}-{:x}", DateTime::<Utc>::from(entry.modified).timestamp_micros(), entry.len_bytes)
 }
 
-/// Whether the error says that there is no such file. A path below a file is one.
+/// Whether the error means that the file does not exist. A path below a file does not exist either.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

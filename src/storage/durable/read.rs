@@ -1,4 +1,4 @@
-//! Reading objects of the durable store: the answer to a get, in pieces of bounded size.
+//! Reads of the durable store: the result of a get as a stream of chunks of bounded size.
 
 use std::io;
 use std::ops::Range;
@@ -23,14 +23,14 @@ use crate::storage::durable::STORE;
 use crate::storage::durable::files::failed;
 use crate::storage::durable::files::object_meta;
 
-/// Most bytes that one step of a get holds in memory. Row groups' columns and the table's log are
-/// smaller, so the usual get is one step.
+/// Maximum bytes of one chunk of a get. Columns of row groups and files of the table's log are smaller, so
+/// a usual get is one chunk.
 const STEP_MAX_BYTES: u64 = 8 << 20;
 
-/// Looks at a file at most this often while it is being replaced under the reader.
+/// Maximum attempts to open a file that is being replaced at the same time.
 const OPEN_ATTEMPTS: usize = 8;
 
-/// Answers a get of the object in `path`. Blocks; the stream in the answer does not.
+/// Runs a get of the object in `path`. Blocks; the returned stream does not.
 pub(super) fn get(
     disk: Arc<dyn Disk>,
     path: &FilePath,
@@ -60,7 +60,7 @@ pub(super) fn get(
     })
 }
 
-/// Opens a file together with metadata that is of this file and not of one that replaced it.
+/// Opens a file and returns it with its own metadata, not that of a file that replaced it.
 fn open(
     disk: &dyn Disk,
     path: &FilePath,
@@ -80,7 +80,7 @@ fn open(
     Err(io::Error::other("the object is replaced faster than it can be opened"))
 }
 
-/// The range in steps, each read when it is asked for.
+/// The range as a stream of chunks, each read when it is polled.
 fn steps(
     file: Arc<dyn DiskFile>,
     location: Path,

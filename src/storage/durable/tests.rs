@@ -1,4 +1,4 @@
-//! Objects keep their names and their bytes, through power cuts and failing syncs.
+//! Tests of the durable store: names and contents of objects survive power cuts and failed syncs.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ async fn creation_happens_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn missing_objects_are_not_found() {
     let (_dir, store) = on_disk();
     store.put(&path("dir/file"), "x".into()).await.expect("a put");
     for location in ["nothing", "dir", "dir/nothing", "dir/file/below"] {
@@ -230,11 +230,11 @@ async fn uploads_in_parts() {
     assert_eq!(left, 2, "nothing but the two objects");
 }
 
-/// Goal: an answered put is there whole, an unanswered one is there whole or not at all, whatever
-/// the moment of the power cut. Method: cut at every operation, and try every kind of loss.
+/// Goal: after a power cut at any time, an acknowledged put is complete, and an unacknowledged one is
+/// complete or absent. Method: cut at every operation, with every kind of loss.
 #[tokio::test]
 async fn a_power_cut_leaves_whole_objects() {
-    // Three sectors, so that a loss of some would show.
+    // Three sectors, so that the loss of some is detected.
     let content = |n: u8| vec![n; 1500];
     let puts = [
         ("log/0", PutMode::Create, 1),
@@ -322,11 +322,11 @@ async fn a_failed_sync_of_a_file_fails_its_put_alone() {
     store.put(&path("a"), "x".into()).await.expect("the next file is another one");
 }
 
-/// A disk under a process that dies, or on which the sync of a directory fails.
+/// A disk of a process that is killed, or on which the sync of a directory fails.
 #[derive(Clone, Debug)]
 struct Unreliable {
     disk: SimDisk,
-    /// Changes of names that still succeed. After them the process is dead; the disk is not.
+    /// Number of name changes that still succeed before the process is killed; the disk continues.
     changes_left: Arc<Mutex<u64>>,
     fail_sync_dir: Arc<AtomicBool>,
 }
@@ -396,8 +396,8 @@ impl DiskDir for UnreliableDir {
     }
 }
 
-/// A process can be killed between giving a name and syncing it. Its successor sees the object,
-/// and must not build on what a power cut then takes away.
+/// A process can be killed between creating a name and syncing it. The next process sees the object, and
+/// must not depend on it before it is durable.
 #[tokio::test]
 async fn what_a_killed_process_left_is_durable_before_it_is_seen() {
     let mut seen_without_answer = 0;
@@ -440,8 +440,8 @@ async fn a_failed_sync_of_a_directory_ends_all_writing() {
     assert!(matches!(doubtful, Error::Generic { .. }), "{doubtful}");
 }
 
-/// Goal: a write that lacks a descriptor fails alone, at whichever of its files. Method: let any
-/// number of files be opened in a write, then none.
+/// Goal: want of a descriptor fails only the current write, at any of its files. Method: let any number of
+/// files be opened in a write, then none.
 #[tokio::test]
 async fn want_of_descriptors_passes() {
     type Write = for<'a> fn(&'a DurableStore) -> futures::future::BoxFuture<'a, Result<()>>;
@@ -498,7 +498,7 @@ async fn upload(store: &DurableStore, location: &str) -> Result<()> {
     upload.complete().await.map(drop)
 }
 
-/// Goal: what a write that fails has written does not take the room of the next one.
+/// Goal: the bytes of a failed write do not take the disk space of the next one.
 #[tokio::test]
 async fn a_full_disk_leaves_no_rubbish() {
     let disk = SimDisk::new();

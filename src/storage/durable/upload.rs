@@ -1,4 +1,5 @@
-//! A write in parts: the parts go to a temporary file, which gets its name on completion.
+//! Multipart upload of the durable store: parts are written to a temporary file, which gets its name on
+//! completion.
 
 use std::io;
 use std::path::Path as FilePath;
@@ -22,7 +23,7 @@ use crate::storage::durable::files::Shared;
 use crate::storage::durable::files::Temporary;
 use crate::storage::durable::files::failed;
 
-/// An object on its way. Invisible until [`MultipartUpload::complete`]; gone if dropped before.
+/// An unfinished upload. Invisible until [`MultipartUpload::complete`]; removed if dropped before.
 #[derive(Debug)]
 pub(super) struct Upload {
     store: DurableStore,
@@ -30,7 +31,7 @@ pub(super) struct Upload {
     target: PathBuf,
     /// `None` once completed or aborted.
     temporary: Option<Arc<Temporary>>,
-    /// Where the next part starts.
+    /// File offset of the next part.
     offset: u64,
     /// Bytes of parts that are in the file.
     written: Arc<AtomicU64>,
@@ -85,7 +86,7 @@ impl MultipartUpload for Upload {
         let location = self.location.clone();
         let target = self.target.clone();
         let publish = self.store.blocking(move |shared| {
-            // A part that failed, or that nobody waited for, would be a hole full of zeros.
+            // A part that failed or was not awaited would be a hole of zeros.
             let temporary = match Arc::try_unwrap(temporary) {
                 Ok(temporary) if whole => temporary,
                 Ok(Temporary { path, .. }) => return Err(incomplete(shared, &path, &location)),
@@ -110,7 +111,7 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// Removes the file of an upload some part of which is missing.
+/// Removes the file of an upload with a missing part.
 fn incomplete(shared: &Shared, path: &FilePath, location: &Path) -> object_store::Error {
     shared.discard(path);
     failed(location, io::Error::other("a part of the upload is missing"))
@@ -121,7 +122,7 @@ impl Drop for Upload {
         let Some(temporary) = self.temporary.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let disk = Arc::clone(&self.store.shared.disk);
-        // Nobody waits: what this cannot remove, the next `recover` does.
+        // Not awaited: if the removal fails, the next `recover` removes the file.
         drop(runtime.spawn_blocking(move || disk.remove(&temporary.path)));
     }
 }

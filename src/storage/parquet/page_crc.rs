@@ -1,8 +1,8 @@
-//! CRC-32 checksums in the headers of Parquet pages, which the Parquet library checks and does not write.
+//! CRC-32 checksums in the headers of Parquet pages, which the Parquet library verifies but does not write.
 //!
-//! The library hands each finished page to a [`PageStore`], first the header and then the data. The store
-//! here ([`Pages`]) puts the field `crc` of Parquet's `PageHeader` into the header, which makes pages a few
-//! bytes longer than the library knows. [`spliced`] corrects the column chunk's metadata by that.
+//! The library passes each finished page to a [`PageStore`], first the header and then the data. The store
+//! in this file ([`Pages`]) inserts the field `crc` of Parquet's `PageHeader` into the header, which makes
+//! pages a few bytes longer than the library knows. [`spliced`] corrects the metadata of the column chunk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,14 +31,14 @@ const DICTIONARY_PAGE: u64 = 2 << 1;
 const NEXT_I32: u8 = 0x15;
 const STRUCT: u8 = 0x0c;
 
-/// Makes the page stores of a file, and keeps a handle on each for [`PageStores::take`].
+/// Factory of the page stores of a file; keeps a handle on each for [`PageStores::take`].
 #[derive(Debug, Default)]
 pub(super) struct PageStores {
     made: Mutex<Vec<SharedPages>>,
 }
 
 impl PageStores {
-    /// The stores that were made since the last call, in the order of the columns.
+    /// The stores that were created since the last call, in the order of the columns.
     pub(super) fn take(&self) -> Vec<SharedPages> {
         std::mem::take(&mut *self.made.lock())
     }
@@ -58,14 +58,14 @@ pub(super) struct SharedPages(Arc<Mutex<Pages>>);
 
 #[derive(Debug, Default)]
 struct Pages {
-    /// A header whose data comes next.
+    /// A header whose data follows with the next call.
     header: Option<Bytes>,
     dictionary: Option<Page>,
     data: VecDeque<Page>,
     bytes: usize,
 }
 
-/// A page as it will be in the file.
+/// A page in the format of the file.
 #[derive(Debug)]
 struct Page {
     header: Bytes,
@@ -95,7 +95,7 @@ impl PageStore for SharedPages {
         Ok(PageKey::new(0))
     }
 
-    /// Not called: the pages go to the file by [`spliced`].
+    /// Not called: [`spliced`] writes the pages to the file.
     fn take(&mut self, _key: PageKey) -> Result<Bytes, ParquetError> {
         Err(ParquetError::General("pages with checksums are not taken one by one".to_owned()))
     }
@@ -115,8 +115,8 @@ fn crc(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// The header of a page with a checksum in it, and the page's type. The fields before the checksum are
-/// required ones: type, and sizes of the page as it is and unpacked. `None` for anything else.
+/// Inserts a checksum into the header of a page; also returns the page's type. The fields before the
+/// checksum are required: type, uncompressed and compressed size. `None` for any other header.
 fn with_crc(header: &[u8], crc: u32) -> Option<(Vec<u8>, u64)> {
     let (mut rest, mut page_type) = (header, None);
     for _ in 0..3 {
@@ -127,7 +127,7 @@ fn with_crc(header: &[u8], crc: u32) -> Option<(Vec<u8>, u64)> {
     }
     let fields = header.get(..header.len() - rest.len())?;
     let (next, behind) = rest.split_first()?;
-    // The id of the next field, less that of the last one; the checksum comes between them.
+    // Field ids are encoded as differences; the checksum comes between the previous and the next field.
     let distance = (next >> 4).checked_sub(1).filter(|distance| *distance > 0)?;
     if next & 0x0f != STRUCT {
         return None;
@@ -167,8 +167,8 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
     bytes.push(value.to_le_bytes()[0]);
 }
 
-/// What `SerializedRowGroupWriter::append_column` takes: the bytes of a column chunk, which can be read
-/// once, and its metadata as if it stood at the beginning of a file.
+/// The arguments of `SerializedRowGroupWriter::append_column`: the bytes of a column chunk, which can be
+/// read once, and its metadata with offsets from the start of a file.
 pub(super) fn spliced(
     mut chunk: ArrowColumnChunk,
     pages: &SharedPages,
@@ -204,7 +204,7 @@ pub(super) fn spliced(
     Ok((Chunk { bytes: pages.bytes, pieces: Mutex::new(pieces) }, close))
 }
 
-/// A column chunk on its way into a file.
+/// A column chunk that is being written to a file.
 #[derive(Debug)]
 pub(super) struct Chunk {
     bytes: usize,
@@ -229,7 +229,7 @@ impl ChunkReader for Chunk {
     }
 }
 
-/// Pages that are read one after the other, and freed as soon as they are.
+/// Reader of pages one after the other, which frees each page after it is read.
 #[derive(Debug)]
 pub(super) struct Pieces(VecDeque<Bytes>);
 
@@ -249,7 +249,7 @@ mod tests {
     use super::with_crc;
     use super::zigzag;
 
-    /// CRC-32 of the standard's check input (ITU-T V.42), and zigzag as Thrift's specification has it.
+    /// CRC-32 of the check input of the standard (ITU-T V.42), and zigzag examples of Thrift's specification.
     #[test]
     fn checksums_are_those_of_the_specifications() {
         assert_eq!(crc(b"123456789"), 0xcbf4_3926);
@@ -269,7 +269,7 @@ mod tests {
         let dictionary = [0x15, 0x04, 0x15, 0x02, 0x15, 0x02, 0x4c, 0x00, 0x00];
         let expected = [0x15, 0x04, 0x15, 0x02, 0x15, 0x02, 0x15, 0x01, 0x3c, 0x00, 0x00];
         assert_eq!(with_crc(&dictionary, u32::MAX), Some((expected.to_vec(), 4)));
-        // One that has a checksum already, and one that is cut.
+        // A header that has a checksum already, and one that is cut.
         assert_eq!(with_crc(&expected, 3), None);
         assert_eq!(with_crc(&data[..7], 3), None);
     }

@@ -1,7 +1,7 @@
-//! Reading whole files page by page, for merges: [`PagedFile`]. Of every column there is one page in
-//! memory and not the row group, and what all of it takes is known before anything is read.
+//! Page-by-page Parquet reader for merges: [`PagedFile`] has one page of every column in memory instead of
+//! the row group, and estimates its memory before it reads rows.
 //!
-//! Everything here blocks and belongs on a thread of its own.
+//! All functions block; they run on a dedicated thread.
 
 use std::io;
 use std::io::Read;
@@ -41,25 +41,26 @@ use crate::storage::compaction::ReadCost;
 use crate::storage::delta::DataFile;
 use crate::storage::parquet::Layout;
 
-/// What is read at once where nothing says how much is needed, such as the header of a page.
+/// Bytes per read if the needed length is unknown, as for the header of a page.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// Size of a page before compression, in a file that does not say where its pages are: the usual one.
+/// Assumed size of a page before compression in a file without a page index: the usual size.
 const FOREIGN_PAGE_BYTES: u64 = 1 << 20;
 
-/// What a value of a batch takes beside its text.
+/// Memory of a value in a batch without its text.
 const VALUE_BYTES: u64 = 16;
 
-/// A dictionary in memory: its page, and a view for each of its texts, which may be short.
+/// Memory of a dictionary as a multiple of its page: the page, and one view per text, which may be short.
 const DICTIONARY_FACTOR: u64 = 3;
 
-/// What stands before a text in a page.
+/// Bytes of the length prefix of a text in a page.
 const LENGTH_BYTES: u64 = 4;
 
-/// In smaller pages no row can be wide, and their headers would pass for rows.
+/// Smaller pages do not count for the widest row: they cannot contain a wide row, and their headers would
+/// count as rows.
 const PAGE_MIN_BYTES: u64 = 16 << 10;
 
-/// A file of a table that is going to be read as a whole.
+/// A data file that is read completely.
 #[derive(Debug)]
 pub struct PagedFile {
     file: Arc<DataFile>,
@@ -70,8 +71,8 @@ pub struct PagedFile {
 }
 
 impl PagedFile {
-    /// Reads what the file says of itself. Its rows will have the columns of `schema`, whose files have
-    /// this layout.
+    /// Reads the metadata of the file. Its rows will have the columns of `schema`, whose files have this
+    /// layout.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl PagedFile {
         let chunks = Chunks { store, path, len: file.size_bytes };
         let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&chunks, options.clone())?;
-        // Text as views of the pages, which copies nothing.
+        // Text as views into the pages, without copying.
         let viewed = viewed(metadata.schema(), schema);
         let metadata = Arc::clone(metadata.metadata());
         let page_bytes = |name: &str| layout.page_bytes(schema, name);
@@ -94,22 +95,22 @@ impl PagedFile {
         Ok(Self { file, chunks, metadata, schema: Arc::clone(schema), cost })
     }
 
-    /// Which file it is.
+    /// The data file.
     pub fn file(&self) -> &Arc<DataFile> {
         &self.file
     }
 
-    /// What reading it takes of memory.
+    /// The memory for reading the file.
     pub fn cost(&self) -> ReadCost {
         self.cost
     }
 
-    /// All rows in batches of `batch_rows`, with the columns of the schema: in its types, and NULLs
-    /// where the file lacks a column.
+    /// All rows in batches of `batch_rows`, with the columns and types of the schema; columns that the file
+    /// lacks are NULL.
     ///
     /// # Errors
     ///
-    /// The file is no Parquet that can be read; errors of reading come with the batches.
+    /// The file is no readable Parquet file; errors of reading come with the batches.
     pub fn rows(
         self,
         batch_rows: usize,
@@ -127,7 +128,7 @@ impl PagedFile {
     }
 }
 
-/// The columns of a file as they are to be read.
+/// The Arrow types in which the columns of a file are read.
 fn viewed(of_file: &SchemaRef, of_table: &SchemaRef) -> SchemaRef {
     let field = |field: &FieldRef| match of_table.field_with_name(field.name()) {
         Ok(known)
@@ -140,7 +141,7 @@ fn viewed(of_file: &SchemaRef, of_table: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(of_file.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// A batch of a file as one of the table.
+/// Converts a batch of a file to the schema of the table.
 fn adapted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let column = |field: &FieldRef| match batch.column_by_name(field.name()) {
@@ -152,8 +153,8 @@ fn adapted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(Arc::clone(schema), columns)
 }
 
-/// What reading takes: of each column that of its worst row group. `page_bytes` are those of a page of a
-/// column in a file of ours.
+/// The memory for reading: for each column that of its largest row group. `page_bytes` is the page size of
+/// a column in files of this program.
 fn cost(metadata: &ParquetMetaData, page_bytes: impl Fn(&str) -> usize) -> ReadCost {
     let mut columns: Vec<ReadCost> = Vec::new();
     for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -191,7 +192,7 @@ fn column_cost(
         None => (FOREIGN_PAGE_BYTES.min(whole), whole / rows.max(1)),
         Some(pages) => {
             let locations = pages.page_locations();
-            // Texts that are written one by one say how long they are.
+            // For texts without a dictionary the page index contains their length.
             let texts = pages.unencoded_byte_array_data_bytes();
             let texts = texts.filter(|_| is_only(chunk, Encoding::PLAIN));
             let ends = locations.iter().skip(1).map(|page| size(page.first_row_index));
@@ -203,8 +204,8 @@ fn column_cost(
                         let bytes = size(*bytes).saturating_add(rows.saturating_mul(LENGTH_BYTES));
                         (bytes, bytes)
                     }
-                    // A page may be packed better than the others: what is below the size that ours
-                    // have may be twice as large.
+                    // The estimate uses the average compression, and a page may be compressed better: an
+                    // estimate below the usual page size is doubled, up to that size.
                     None => {
                         let bytes = unpacked(size(i64::from(page.compressed_page_size)));
                         (bytes, bytes.max((bytes * 2).min(page_bytes).min(whole)))
@@ -218,8 +219,8 @@ fn column_cost(
             (largest, widest)
         }
     };
-    // The page that is being read, as it is in the file and unpacked, and the one before it, if a batch
-    // may still have text of it: not if its text is in the dictionary, and other values are copied.
+    // The current page, compressed and uncompressed, and the previous page if a batch may still refer to
+    // its text: not if its text is in the dictionary, and other values are copied.
     let is_copied =
         chunk.column_type() != Type::BYTE_ARRAY || is_only(chunk, Encoding::RLE_DICTIONARY);
     let unpacked = page.saturating_mul(if is_copied { 1 } else { 2 });
@@ -230,7 +231,7 @@ fn column_cost(
     }
 }
 
-/// Whether the values of all data pages are known to be encoded so.
+/// Whether the values of all data pages are known to have this encoding.
 fn is_only(chunk: &ColumnChunkMetaData, encoding: Encoding) -> bool {
     chunk.page_encoding_stats_mask().is_some_and(|of_pages| of_pages.is_only(encoding))
 }
@@ -243,7 +244,7 @@ fn usize_size(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The bytes of a file for the reader of Parquet, which wants them without waiting.
+/// Synchronous access to the bytes of a file, for the Parquet reader.
 #[derive(Clone, Debug)]
 struct Chunks {
     store: Arc<dyn ObjectStore>,
@@ -253,7 +254,8 @@ struct Chunks {
 
 impl Chunks {
     fn bytes(&self, range: std::ops::Range<u64>) -> Result<Bytes, object_store::Error> {
-        // Tokio takes turns by counting, and there are none to take in here: it would wait for ever.
+        // `unconstrained`, because tokio's cooperative budget is never refilled in `block_on`: it would
+        // wait for ever.
         let read = block_on(unconstrained(self.store.get_ranges(&self.path, &[range])))?;
         Ok(read.into_iter().next().unwrap_or_default())
     }
@@ -278,13 +280,13 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// A file from some place on, read in steps.
+/// Buffered sequential reader of a file from an offset.
 #[derive(Debug)]
 struct Steps {
     chunks: Chunks,
-    /// Where the next step begins.
+    /// Offset of the next read.
     at: u64,
-    /// What was read and not asked for yet.
+    /// Bytes that were read ahead.
     ahead: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! A store whose table may or may not have taken a commit: no row is lost or counted twice.
+//! Tests of commits with an unknown outcome: no row is lost or counted twice.
 
 use arrow::array::ArrayRef;
 use arrow::array::Int64Array;
@@ -20,14 +20,14 @@ use crate::storage::delta::TableSpec;
 use crate::storage::disk::Disk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::durable::DurableStore;
-use crate::storage::spied::Fault;
-use crate::storage::spied::Spied;
+use crate::storage::faulty_store::Fault;
+use crate::storage::faulty_store::FaultyStore;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 const DAY_MICROS: i64 = 86_400_000_000;
 const APP: &str = "node/1";
 
-/// The faults that leave a commit in doubt.
+/// The faults after which the outcome of a commit is unknown.
 const FAULTS: [Fault; 2] = [Fault::AnswerLost, Fault::NotDone];
 
 #[derive(Parser)]
@@ -36,11 +36,11 @@ struct Defaults {
     storage: StorageConfig,
 }
 
-async fn open(objects: &Arc<Spied>) -> Store {
+async fn open(objects: &Arc<FaultyStore>) -> Store {
     open_in(Arc::clone(objects) as Arc<dyn ObjectStore>).await
 }
 
-/// A partition for each day.
+/// One partition per day.
 async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
     let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let columns = vec![Field::new("id", DataType::Int64, true), Field::new("timestamp", utc, true)];
@@ -104,8 +104,8 @@ async fn ids(store: &Store) -> Vec<i64> {
 }
 
 /// A store with the rows 1 and 2 in a file each.
-async fn with_two_files() -> (Arc<Spied>, Store) {
-    let objects = Arc::new(Spied::default());
+async fn with_two_files() -> (Arc<FaultyStore>, Store) {
+    let objects = Arc::new(FaultyStore::default());
     let store = open(&objects).await;
     for sequence in [1, 2] {
         insert(&store, sequence);
@@ -115,7 +115,7 @@ async fn with_two_files() -> (Arc<Spied>, Store) {
     (objects, store)
 }
 
-/// One file in the place of all, with the same rows; or none.
+/// Replaces all files by one with the same rows, or by none.
 async fn merge_of_all(store: &Store, keeps_rows: bool) -> Edit {
     let table = store.table();
     let remove = table.current().files.clone();
@@ -152,7 +152,7 @@ async fn a_flush_in_doubt_is_committed_again_before_anything_else() {
         assert!(is_in_doubt(&flush(&store).await), "{context}");
         assert_eq!(ids(&store).await, [1, 2, 3, 4], "{context}");
 
-        // Nothing comes in between: no merge, also of a handle that has looked at the table.
+        // No other commit comes in between: no merge, not even of a handle that has reread the table.
         let merge = merge_of_all(&store, true).await;
         let refused = store.replace(merge.clone()).await.expect_err("a commit is in doubt");
         assert!(matches!(refused, StoreError::Pending("events")), "{context}: {refused}");
@@ -162,11 +162,11 @@ async fn a_flush_in_doubt_is_committed_again_before_anything_else() {
         let merge = merge_of_all(&store, true).await;
         store.replace(merge).await.expect_err("it still is");
 
-        // Nor a flush of later rows. The same fault may happen again.
+        // And no flush of later rows. The same fault may happen again.
         store.freeze();
         *objects.fault.lock() = Some(again);
         let flushed = match flush(&store).await {
-            // The first try was applied, so that the second puts nothing.
+            // The first attempt was applied, so the second puts nothing.
             Ok(flushed) if fault == Fault::AnswerLost => flushed,
             result => {
                 assert!(is_in_doubt(&result), "{context}");
@@ -216,8 +216,8 @@ async fn a_merge_in_doubt_is_committed_again_before_a_flush() {
     }
 }
 
-/// Goal: after a restart the table itself says what was in doubt. Method: rows of records behind its
-/// position come back, as the replay of the log brings them.
+/// Goal: after a restart the table shows the outcome of the commit. Method: insert the rows of records
+/// after its position again, as the replay of the log does.
 #[tokio::test]
 async fn a_restart_settles_what_is_in_doubt() {
     for fault in FAULTS {
@@ -248,7 +248,7 @@ async fn a_restart_settles_what_is_in_doubt() {
     }
 }
 
-/// The files of an edit that did not get in may be too old for a vacuum by the time of the next try.
+/// The files of an edit that was not committed may be removed by a vacuum before the next attempt.
 #[tokio::test]
 async fn rows_whose_files_are_gone_are_written_again() {
     let (objects, store) = with_two_files().await;
@@ -271,9 +271,8 @@ async fn rows_whose_files_are_gone_are_written_again() {
     assert_eq!(ids(&store).await, [1, 2, 3]);
 }
 
-/// Goal: a commit that was taken in while the log could not be read to its end is shown all the same.
-/// Method: a flush whose commit is in the table without an answer; then the commit after it cannot be
-/// read, once.
+/// Goal: a commit that was applied before a read of the log failed is published. Method: a flush whose
+/// commit is in the table without a response; then the commit after it cannot be read, once.
 #[tokio::test]
 async fn what_was_read_before_an_error_is_shown() {
     for fault in [Fault::AnswerLost, Fault::DoneTwice] {
@@ -295,8 +294,8 @@ async fn what_was_read_before_an_error_is_shown() {
     }
 }
 
-/// Goal: a flush that fails does not fill the disk with its every try. Method: rows of two partitions
-/// with room for the files of the first only.
+/// Goal: repeated attempts of a failing flush do not fill the disk. Method: rows of two partitions, with
+/// disk space for the files of the first only.
 #[tokio::test]
 async fn a_flush_that_fails_leaves_no_files() {
     let disk = SimDisk::new();
@@ -318,7 +317,7 @@ async fn a_flush_that_fails_leaves_no_files() {
         flush(&store).await.expect_err("no room");
     }
     disk.set_capacity_bytes(1 << 40);
-    // What an upload has written is removed behind its back.
+    // The written part of an upload is removed independently of it.
     for _ in 0..100 {
         if free() == before {
             break;

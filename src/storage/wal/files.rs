@@ -1,5 +1,5 @@
-//! The set of segments that writer, readers and truncation share: [`WalFiles`]. It knows which
-//! file holds which sequences, and nothing of what is inside the files.
+//! Segment list that writer, readers and truncation share: [`WalFiles`]. It maps sequences to segment files
+//! and does not read their contents.
 
 use std::io;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::storage::wal::reader::Reader;
 use crate::storage::wal::segment;
 use crate::storage::wal::spare;
 
-/// Directory inside the log's for copies of damaged segments.
+/// Subdirectory for copies of damaged segments.
 const QUARANTINE: &str = "quarantine";
 
-/// What is copied at once into the quarantine.
+/// Bytes per read when a segment is copied into the quarantine.
 const COPY_BYTES: usize = 1 << 20;
 
 /// A handle on the files of a log for threads that do not write it; clones are cheap.
@@ -38,17 +38,17 @@ struct Shared {
     /// Never held across I/O.
     list: Mutex<List>,
     has_spare: AtomicBool,
-    /// Average of the last syncs; 0 before the first.
+    /// Moving average over the last syncs; 0 before the first.
     bytes_per_sync: AtomicU64,
 }
 
 #[derive(Debug)]
 struct List {
-    /// Oldest first. Only the last one may be written.
+    /// Oldest first. Only the last one is written to.
     segments: Vec<Segment>,
-    /// Records up to here are durable elsewhere, and may be gone from the log.
+    /// Records up to this sequence are durable in other stores, and may have been truncated.
     durable_elsewhere: Sequence,
-    /// The last sequence that was taken when the log was opened.
+    /// The last sequence that was assigned when the log was opened.
     end: Sequence,
 }
 
@@ -57,18 +57,18 @@ struct List {
 pub(super) struct Segment {
     /// Sequence of its first record.
     pub(super) first: Sequence,
-    /// Length of the file, unused room included.
+    /// Length of the file, unused space included.
     pub(super) len_bytes: u64,
 }
 
-/// Where a record is.
+/// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the segment that begins with `first`. It ends with `last`; `None` for the newest one.
+    /// In the segment from `first` to `last`; `None` for the newest segment, which has no end yet.
     Segment { first: Sequence, last: Option<Sequence> },
-    /// In no segment: it was removed because it is durable elsewhere. `oldest` is still there.
+    /// In no segment: it was truncated, because it is durable in other stores. The log starts at `oldest`.
     Removed { oldest: Sequence },
-    /// In no segment, though it should be: those up to `last` are missing.
+    /// In no segment, though it was never truncated: the records up to `last` are missing.
     Missing { last: Sequence },
 }
 
@@ -91,27 +91,26 @@ impl WalFiles {
         }
     }
 
-    /// Bytes that the log takes on the disk, reserved ones included; copies in quarantine are not
-    /// counted.
+    /// Size of the log on disk in bytes, preallocated space included; copies in quarantine are not counted.
     pub fn size_bytes(&self) -> u64 {
         self.shared.list.lock().segments.iter().map(|segment| segment.len_bytes).sum()
     }
 
-    /// The record before the first that may be in the log. Without a segment, the last sequence that
-    /// was taken.
+    /// The sequence before the first record that may be in the log. Without a segment, the last assigned
+    /// sequence.
     pub fn before_oldest(&self) -> Sequence {
         let list = self.shared.list.lock();
         list.segments.first().map_or(list.end, |segment| segment.first.previous())
     }
 
-    /// Removes the segments whose records all are at or before `through`, which must be durable
-    /// elsewhere, and returns the bytes that this freed. The newest segment always stays.
+    /// Removes the segments whose records are all at or before `through`, which must be durable in other
+    /// stores, and returns the freed bytes. The newest segment always stays.
     ///
-    /// Each removal is durable before the next, so that what remains is in one piece.
+    /// Each removal is durable before the next, so that the remaining log has no gap.
     ///
     /// # Errors
     ///
-    /// [`WalError::Io`]; some of the segments may be gone. Calling again is safe.
+    /// [`WalError::Io`]; some of the segments may be removed. Calling again is safe.
     pub fn truncate_through(&self, through: Sequence) -> Result<u64, WalError> {
         let shared = &*self.shared;
         let mut freed = 0;
@@ -119,7 +118,7 @@ impl WalFiles {
             let path = segment::path_of(&shared.dir, segment.first);
             match shared.disk.remove(&path) {
                 Ok(()) => {}
-                // Another call was faster, or an earlier one failed after it.
+                // A concurrent call removed it, or an earlier call that failed afterwards.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(WalError::io("remove", &path)(source)),
             }
@@ -131,13 +130,13 @@ impl WalFiles {
         Ok(freed)
     }
 
-    /// Makes a spare for the next segment, of `segment_bytes`, if there is none. `goes_on` is asked
-    /// every megabyte whether to go on, and may take its time. For one thread of its own; spares
-    /// count as no part of the log.
+    /// Creates a spare of `segment_bytes` for the next segment, if there is none. `goes_on` is called after
+    /// every megabyte, may block, and returns `false` to stop. For one dedicated thread; a spare does not
+    /// count for the size of the log.
     ///
     /// # Errors
     ///
-    /// [`WalError::Io`]. The log goes on without a spare.
+    /// [`WalError::Io`]. The log works without a spare.
     pub fn keep_spare(
         &self,
         segment_bytes: u64,
@@ -150,12 +149,12 @@ impl WalFiles {
         Ok(())
     }
 
-    /// Makes sure that the next segment can be begun: that there is a spare, and that files can be
-    /// created. For the thread that keeps the spare; says whether that is so.
+    /// Checks that the next segment can be created: there is a spare, and files can be created. Returns
+    /// whether there is a spare. For the thread that keeps the spare.
     ///
     /// # Errors
     ///
-    /// What the disk says.
+    /// [`WalError::Io`]: a file cannot be created.
     pub fn prepare_segment(
         &self,
         segment_bytes: u64,
@@ -168,22 +167,22 @@ impl WalFiles {
         Ok(self.has_spare())
     }
 
-    /// Whether a spare was made, or found, since the last was taken. Costs no call of the system.
+    /// Whether a spare was made or found since the last one was used. Costs no system call.
     pub(super) fn has_spare(&self) -> bool {
         self.shared.has_spare.load(Ordering::Relaxed)
     }
 
-    /// Takes note that the spare, if there was one, is taken.
+    /// Records that the spare, if there was one, is used.
     pub(super) fn forget_spare(&self) {
         self.shared.has_spare.store(false, Ordering::Relaxed);
     }
 
-    /// How much a sync makes durable, about; `None` before the first.
+    /// Average bytes per sync; `None` before the first.
     pub fn bytes_per_sync(&self) -> Option<u64> {
         Some(self.shared.bytes_per_sync.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// Takes note of a sync, for the average. For the writer alone.
+    /// Adds a sync of `bytes` to the average. For the writer only.
     pub(super) fn note_sync(&self, bytes: u64) {
         let average = &self.shared.bytes_per_sync;
         let before = self.bytes_per_sync().unwrap_or(bytes);
@@ -193,7 +192,7 @@ impl WalFiles {
         );
     }
 
-    /// A reader of the records behind `after`.
+    /// A reader of the records after `after`.
     pub fn reader(&self, after: Sequence) -> Reader {
         Reader::new(self.clone(), after)
     }
@@ -206,7 +205,7 @@ impl WalFiles {
         &self.shared.dir
     }
 
-    /// Adds the segment that the writer has begun.
+    /// Adds a segment that the writer has created.
     pub(super) fn push(&self, segment: Segment) {
         self.shared.list.lock().segments.push(segment);
     }
@@ -219,7 +218,7 @@ impl WalFiles {
         if let Some(segment) = at {
             return Place::Segment { first: segment.first, last: next.map(Sequence::previous) };
         }
-        // Without a segment, the first one will begin behind all sequences that are taken.
+        // Without a segment, the first one will start after all assigned sequences.
         let oldest = next.unwrap_or(list.end.max(list.durable_elsewhere).next());
         if wanted <= list.durable_elsewhere || oldest <= wanted {
             Place::Removed { oldest }
@@ -235,7 +234,7 @@ impl WalFiles {
         (next.first.previous() <= through).then_some(*oldest)
     }
 
-    /// Whether `first` was still in the list.
+    /// Removes the segment from the list. Returns whether it was still in the list.
     fn forget(&self, first: Sequence) -> bool {
         let mut list = self.shared.list.lock();
         let before = list.segments.len();
@@ -244,9 +243,9 @@ impl WalFiles {
     }
 }
 
-/// Copies the segment that begins with `first` into the quarantine, unless a copy is there.
-/// Returns its path, or `None` if that failed: the copy is evidence, and a log that can be read
-/// must not stay closed for want of it.
+/// Copies the segment whose first sequence is `first` into the quarantine, unless there is a copy. Returns
+/// the path of the copy, or `None` if copying failed: the copy is only for inspection, and its failure must
+/// not keep a readable log from opening.
 pub(super) fn quarantine(disk: &dyn Disk, dir: &Path, first: Sequence) -> Option<PathBuf> {
     let quarantine = dir.join(QUARANTINE);
     let from = segment::path_of(dir, first);

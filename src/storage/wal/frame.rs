@@ -1,20 +1,20 @@
-//! The bytes of the log: a segment header and a frame header. No files here.
+//! Byte format of the log: segment header and frame header. No files here.
 //!
 //! All numbers are little endian; checksums are CRC-32C (Castagnoli, as in iSCSI, RFC 3720).
 //!
-//! A segment begins with two copies of its header, each in a page of its own, so that no single
-//! damaged sector makes the frames unreadable. These 36 bytes stay as they are in every version:
+//! A segment starts with two copies of its header, each in a page of its own, so that no single damaged
+//! sector makes the frames unreadable. These 36 bytes are the same in every version:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic, `weir.wal` |
 //! | 8 | 4 | format version, 1 |
 //! | 12 | 4 | zero |
-//! | 16 | 8 | salt, drawn anew for each segment |
+//! | 16 | 8 | salt, different for each segment |
 //! | 24 | 8 | first: sequence of the first frame |
 //! | 32 | 4 | CRC-32C of bytes 0 to 31 |
-//! | 4096 | 36 | the same again |
-//! | 8192 | | frames, one behind the other; then zeros to the end of the file |
+//! | 4096 | 36 | second copy |
+//! | 8192 | | frames without gaps; then zeros to the end of the file |
 //!
 //! A frame:
 //!
@@ -27,9 +27,9 @@
 //! | 24 | 4 | CRC-32C of the salt and bytes 0 to 23 |
 //! | 28 | `n` | payload |
 //!
-//! The salt keeps frames of another life of the same blocks from passing for new ones (as in
-//! `RocksDB`'s recyclable log and `SQLite`'s WAL). The header has a checksum of its own so that a
-//! damaged payload does not hide the frames behind it.
+//! The salt keeps frames of a previous file in the same disk blocks from being taken for frames of this
+//! segment (as in `RocksDB`'s recyclable log and `SQLite`'s WAL). The header has a separate checksum, so
+//! that a damaged payload does not hide the frames after it.
 
 use crate::storage::wal::Sequence;
 
@@ -39,7 +39,7 @@ const SEGMENT_HEADER_BYTES: usize = 36;
 /// Distance between the copies of the segment header: a page, the largest sector in use.
 const COPY_DISTANCE_BYTES: usize = 4096;
 
-/// Where frames begin.
+/// Offset of the first frame.
 pub(super) const FRAMES_START: u64 = 8192;
 
 /// Both copies of the segment header with the zeros around them.
@@ -48,8 +48,8 @@ pub(super) const PREFIX_BYTES: usize = 2 * COPY_DISTANCE_BYTES;
 /// Size of the frame header.
 pub(super) const FRAME_HEADER_BYTES: usize = 28;
 
-/// Longest payload. Far above any body that the server takes (100 MiB decoded), and far below
-/// what its length field can say, so that a program error is not written to disk.
+/// Longest payload. Far above the default limit of a body (100 MiB decoded), and far below the maximum of the
+/// length field, so that a wrong length is rejected before it is written to disk.
 pub(super) const PAYLOAD_MAX_BYTES: u32 = 1 << 30;
 
 /// Newest format version that this program reads, and the one that it writes.
@@ -57,21 +57,21 @@ pub(super) const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"weir.wal";
 
-/// What the start of a segment says.
+/// Decoded segment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) salt: u64,
     pub(super) first: Sequence,
 }
 
-/// The two copies of a segment header, as found.
+/// State of the two copies of a segment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
     /// Both are valid and agree.
     Valid(SegmentHeader),
     /// One is valid.
     Damaged(SegmentHeader),
-    /// None is: an interrupted creation, or worse.
+    /// None is valid: an interrupted creation, or damage.
     Invalid,
     /// A valid header of an unknown version.
     Version(u32),
@@ -129,7 +129,7 @@ impl Prefix {
     }
 }
 
-/// What the start of a frame says.
+/// Decoded frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     /// Length of the payload.
@@ -153,7 +153,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// `None` if no frame header of this segment starts here. Zeros are none.
+    /// `None` if `bytes` do not start with a frame header of this segment. Zeros are no header.
     pub(super) fn decode(bytes: &[u8], salt: Salt) -> Option<Self> {
         let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.first_chunk()?;
         let (covered, checksum) = bytes.split_last_chunk::<4>()?;
@@ -167,20 +167,20 @@ impl FrameHeader {
             sequence: Sequence(u64::from_le_bytes(*sequence)),
             durable: Sequence(u64::from_le_bytes(*durable)),
         };
-        // The order of the sequences is true of every frame written, and keeps zeros out even for
-        // the one salt in four thousand million that gives them the checksum zero.
+        // `durable < sequence` holds for every frame, and rejects zeros even for the one salt in 2^32 for
+        // which their checksum is zero.
         let is_valid = header.durable < header.sequence
             && header.length <= PAYLOAD_MAX_BYTES
             && salt.checksum(covered) == u32::from_le_bytes(*checksum);
         is_valid.then_some(header)
     }
 
-    /// The sequence field of what may be a frame header: a cheap look before [`Self::decode`].
+    /// The sequence field of a possible frame header: a cheap test before [`Self::decode`].
     pub(super) fn sequence_at(bytes: &[u8]) -> Option<Sequence> {
         Some(Sequence(u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?)))
     }
 
-    /// Header and payload together.
+    /// Size of header and payload.
     pub(super) fn frame_bytes(self) -> u64 {
         frame_bytes(self.length)
     }
@@ -191,7 +191,7 @@ pub(super) fn frame_bytes(length: u32) -> u64 {
     u64::from(length) + FRAME_HEADER_BYTES as u64
 }
 
-/// The checksum of a segment's salt, with which every checksum of its frames begins.
+/// The checksum of a segment's salt, the initial value of every checksum of its frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Salt(u32);
 
@@ -204,7 +204,7 @@ impl Salt {
         crc32c::crc32c_append(self.0, bytes)
     }
 
-    /// The checksum of all parts behind each other.
+    /// The checksum of the concatenation of `parts`.
     pub(super) fn checksum_parts(self, parts: &[&[u8]]) -> u32 {
         parts.iter().fold(self.0, |checksum, part| crc32c::crc32c_append(checksum, part))
     }

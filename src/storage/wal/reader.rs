@@ -1,5 +1,5 @@
-//! The reading end: [`Reader`] goes through all segments while the writer appends to the newest.
-//! It delivers every record once and in order, and names every one that it cannot deliver.
+//! Log reader: [`Reader`] reads all segments while the writer appends to the newest. It delivers every record
+//! once and in order, and reports every record that it cannot deliver.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -18,21 +18,21 @@ use crate::storage::wal::frame::Prefix;
 use crate::storage::wal::segment;
 use crate::storage::wal::segment::Cursor;
 
-/// What a reader comes upon.
+/// One result of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A record, whole.
+    /// A valid record.
     Record {
-        /// Its number.
+        /// Its sequence.
         sequence: Sequence,
-        /// What was appended.
+        /// The appended bytes.
         payload: Vec<u8>,
     },
-    /// Records that cannot be delivered. Reading goes on behind them.
+    /// Records that cannot be delivered. Reading continues after them.
     Corrupt(Corruption),
 }
 
-/// A position in the log.
+/// A reader with its position in the log.
 #[derive(Debug)]
 pub struct Reader {
     files: WalFiles,
@@ -51,10 +51,10 @@ struct Current {
     offset: u64,
 }
 
-/// What is where the wanted record should be.
+/// What a segment has at the position of the wanted record.
 enum Step {
     Payload(Vec<u8>),
-    /// Nothing that can be read, from this offset on and up to the record `last`.
+    /// No readable record from this offset on, up to the record `last`.
     Hole {
         offset: u64,
         last: Sequence,
@@ -73,7 +73,7 @@ impl Reader {
 
     /// The next record, or the next damage; `None` once `until` is reached.
     ///
-    /// `until` must be durable: what is behind it may be half written.
+    /// `until` must be durable: later records may be partly written.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl Reader {
                 Ok(Some(item)) => return Ok(Some(item)),
                 Ok(None) => {}
                 Err(WalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                    // Removed since we looked: the answer is another one now. Still in the list,
-                    // it was removed by another hand.
+                    // If the file was truncated since the lookup, the list has changed: look again. If the
+                    // list is the same, something else has removed the file.
                     return match self.files.locate(wanted) == place {
                         true => Ok(Some(self.missing(last))),
                         false => self.next(until),
@@ -109,7 +109,7 @@ impl Reader {
         current.deliver(&mut self.position, wanted..=last, &self.files).map(Some)
     }
 
-    /// Opens the segment that begins with `first`; reports damage of its header.
+    /// Opens the segment whose first sequence is `first`; reports damage of its header.
     fn enter(&mut self, first: Sequence) -> Result<Option<Item>, WalError> {
         let path = segment::path_of(self.files.dir(), first);
         let opened = Cursor::open(self.files.disk(), &path, first);
@@ -124,7 +124,7 @@ impl Reader {
         Ok(item)
     }
 
-    /// Passes over the records up to `last`, for which there is no file.
+    /// Reports the records up to `last` as lost: their file is missing.
     fn missing(&mut self, last: Sequence) -> Item {
         let damage = Damage::Lost { first: self.position.next(), last };
         self.position = last;
@@ -134,7 +134,7 @@ impl Reader {
 }
 
 impl Current {
-    /// Delivers or reports the first of the `wanted` records, all of which belong here.
+    /// Delivers or reports the first of the `wanted` records, all of which belong to this segment.
     fn deliver(
         &mut self,
         position: &mut Sequence,
@@ -148,7 +148,7 @@ impl Current {
                 Ok(Item::Record { sequence: first, payload })
             }
             Step::Hole { offset, last } => {
-                // With nothing behind the hole, the next segment or the caller vouches for it.
+                // If no frame follows the hole, the next segment or the caller proves that it was durable.
                 let is_lost = last == end
                     || self.confirms(first).map_err(WalError::io("read", &self.path))?;
                 let damage = match is_lost {
@@ -198,7 +198,7 @@ impl Current {
         }
     }
 
-    /// Whether a frame behind the hole says that `sequence` was durable.
+    /// Whether a frame after the hole proves that `sequence` was durable.
     fn confirms(&mut self, sequence: Sequence) -> io::Result<bool> {
         let mut offset = self.offset;
         while let Some(header) = self.cursor.header(offset)? {

@@ -1,15 +1,15 @@
-//! Opening: finds the end of the log, and decides what is torn and what is corrupt. The one place
-//! that repairs; it never removes a frame that can be read.
+//! Log recovery at open: finds the end of the log, and distinguishes torn writes from corruption. The only
+//! code that repairs; it never removes a readable frame.
 //!
 //! | newest segment | decision |
 //! |---|---|
-//! | no valid header, and zeros behind it | its creation was interrupted: removed |
-//! | no frame, and no sign that there was one | nothing in it was acknowledged: removed |
+//! | no valid header, followed by zeros | its creation was interrupted: removed |
+//! | no frame, and no evidence of one | nothing in it was acknowledged: removed |
 //! | frames, then bytes that no frame follows | torn write: ignored, counted |
 //! | frames, then damage, then frames | corruption: copied, reported; all frames count |
-//! | no valid header, and something behind it | corruption: copied, reported, kept |
+//! | no valid header, followed by other bytes | corruption: copied, reported, kept |
 //!
-//! After a removal the segment before it is the newest one.
+//! After a removal the previous segment is the newest one.
 
 use std::io;
 use std::path::Path;
@@ -31,11 +31,11 @@ use crate::storage::wal::frame::Prefix;
 use crate::storage::wal::segment;
 use crate::storage::wal::segment::Cursor;
 
-/// What is rewritten at once.
+/// Bytes per write when the last batch is rewritten.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// Finds the end of the log in `dir`. When this returns, records up to [`Recovered::last`] are durable
-/// here or elsewhere, or named as missing.
+/// Finds the end of the log in `dir`. When this returns, records up to [`Recovered::last`] are durable in the
+/// log or in other stores, or reported as missing.
 pub(super) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -44,9 +44,9 @@ pub(super) fn recover(
     create_dir(disk, dir).map_err(WalError::io("create", dir))?;
     let mut segments = list(disk, dir).map_err(WalError::io("list", dir))?;
     let mut recovered = Recovered::default();
-    // What the name of a removed segment proves: all before its first sequence had been durable.
+    // The name of a removed segment proves that all records before its first sequence were durable.
     let mut proven = Sequence::default();
-    // The end of what the log or the other stores hold.
+    // The last record that the log or the other stores contain.
     let mut held = elsewhere.durable;
     while let Some(newest) = segments.last().copied() {
         let path = segment::path_of(dir, newest.first);
@@ -80,8 +80,8 @@ pub(super) fn recover(
     Ok((segments, recovered))
 }
 
-/// Creates `dir` and makes its name and those above it durable. Directories that this process may
-/// not open are not ours, and older than us.
+/// Creates `dir` and makes its name and those of its parents durable. Parents that this process may not open
+/// belong to somebody else and existed before.
 fn create_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     for above in dir.ancestors().skip(1) {
@@ -94,7 +94,7 @@ fn create_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The segments, oldest first. Other files are not ours to judge.
+/// The segments, oldest first. Other files are ignored.
 pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Segment>> {
     let entries = disk.list(dir)?;
     let files = entries.iter().filter(|entry| !entry.is_dir);
@@ -108,13 +108,13 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Segment>> {
     Ok(segments)
 }
 
-/// What a segment holds.
+/// Contents of a segment.
 pub(super) enum Looked {
-    /// No record, and no sign that there was one.
+    /// No record, and no evidence of one.
     Empty,
-    /// Records that cannot be told from other bytes. The last one is `last` at most.
+    /// The header is lost, so records cannot be recognized. Their last sequence is at most `last`.
     Unreadable { last: Sequence },
-    /// Records, and where some of them are damaged.
+    /// Valid records, and the places of damaged ones.
     Frames { records: u64, end: u64, last: Sequence, damages: Vec<(u64, Damage)> },
 }
 
@@ -155,7 +155,7 @@ impl Failure {
     }
 }
 
-/// A look at the newest segment.
+/// Inspection of one segment, at open the newest.
 struct Inspection<'log> {
     disk: &'log dyn Disk,
     dir: &'log Path,
@@ -164,25 +164,25 @@ struct Inspection<'log> {
     recovered: &'log mut Recovered,
 }
 
-/// The frames of a segment, as far as they can be read.
+/// Result of reading the frames of a segment.
 struct Frames {
-    /// The last one that is whole; the one before the segment if none is.
+    /// Sequence of the last valid frame; the sequence before the segment if there is none.
     last: Sequence,
-    /// The highest sequence that any of them proves to have been durable.
+    /// The highest sequence that any frame proves to have been durable.
     durable: Sequence,
-    /// Where the last whole frame ends.
+    /// Offset of the end of the last valid frame.
     end: u64,
-    /// Where the last batch begins: the first of the frames that name the same durable sequence
-    /// as the last one does. Everything before it was synced with success.
+    /// Offset of the last batch: the first of the frames with the same durable sequence as the last frame.
+    /// All earlier frames were synced successfully.
     batch_start: u64,
-    /// Damage that whole frames follow, and what is missing in it.
+    /// Damage that is followed by valid frames, with the records that are missing.
     holes: Vec<Hole>,
-    /// How many are whole.
+    /// Number of valid frames.
     records: u64,
 }
 
 impl Frames {
-    /// Frames that are missing at the end though a later header says that they were durable.
+    /// Reports frames that are missing at the end although a header proves that they were durable.
     fn note_missing_end(&mut self) {
         if self.durable > self.last {
             let (first, last) = (self.last.next(), self.durable);
@@ -288,7 +288,7 @@ impl Inspection<'_> {
         }
     }
 
-    /// The next whole frame, which may be behind damage.
+    /// The next valid frame, possibly after damage.
     fn next_frame(
         &self,
         cursor: &mut Cursor,
@@ -308,14 +308,14 @@ impl Inspection<'_> {
         Ok(search.found)
     }
 
-    /// The last sequence for which there is room if `wanted` is at `offset`.
+    /// The highest sequence that fits into the segment if `wanted` is at `offset`.
     fn limit(&self, offset: u64, wanted: Sequence) -> Sequence {
-        let room = self.newest.len_bytes.saturating_sub(offset);
-        Sequence(wanted.0.saturating_add(room / frame::frame_bytes(0)))
+        let free_bytes = self.newest.len_bytes.saturating_sub(offset);
+        Sequence(wanted.0.saturating_add(free_bytes / frame::frame_bytes(0)))
     }
 
-    /// Without the salt no frame can be told from other bytes. Keeps the file as it is, and takes
-    /// every sequence that it might hold as used.
+    /// Handles a lost header: without the salt no frame can be recognized. Keeps the file unchanged, and
+    /// treats every sequence that it could contain as used.
     fn give_up(&mut self, cursor: &Cursor) -> Sequence {
         let (first, last) = (self.newest.first, self.last_possible(cursor));
         self.report(0, Damage::Lost { first, last });
@@ -323,8 +323,8 @@ impl Inspection<'_> {
     }
 
     fn last_possible(&self, cursor: &Cursor) -> Sequence {
-        let room = cursor.len_bytes().saturating_sub(FRAMES_START);
-        Sequence(self.newest.first.0.saturating_add(room / frame::frame_bytes(0)))
+        let free_bytes = cursor.len_bytes().saturating_sub(FRAMES_START);
+        Sequence(self.newest.first.0.saturating_add(free_bytes / frame::frame_bytes(0)))
     }
 
     fn report(&mut self, offset: u64, damage: Damage) {
@@ -334,8 +334,8 @@ impl Inspection<'_> {
     }
 }
 
-/// Makes the last batch durable. It may be in the page cache only, and even marked as written
-/// there if its sync failed; writing it again is what a sync needs to bring it to the disk.
+/// Makes the last batch durable. It may be only in the page cache, and marked as clean there if its sync
+/// failed. Rewriting it makes the pages dirty, so that the sync writes them to the disk.
 fn settle(cursor: &mut Cursor, start: u64, end: u64) -> io::Result<()> {
     let file = cursor.file();
     let mut offset = start;

@@ -1,5 +1,5 @@
-//! One segment file: its name, its creation, and a [`Cursor`] that looks for frames in it. It
-//! judges whether a frame is whole; what a missing one means is for `recovery` and `reader`.
+//! One segment file: name, creation, and a [`Cursor`] that finds frames in it. It decides whether a frame is
+//! valid; `recovery` and `reader` decide what a missing one means.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -18,15 +18,15 @@ use crate::storage::wal::frame::Salt;
 use crate::storage::wal::frame::SegmentHeader;
 use crate::storage::wal::spare;
 
-/// Digits of the largest `u64`, so that names sort as sequences do.
+/// Digits of the largest `u64`, so that file names sort in the order of sequences.
 const NAME_DIGITS: usize = 20;
 
 const EXTENSION: &str = "wal";
 
-/// What a cursor reads at once: few calls for small frames, and little memory.
+/// Bytes that a cursor reads per call: few calls for small frames, and little memory.
 const WINDOW_BYTES: usize = 256 * 1024;
 
-/// The file of the segment that begins with `first`, such as `00000000000000000001.wal`.
+/// Path of the segment whose first sequence is `first`, such as `00000000000000000001.wal`.
 pub(super) fn path_of(dir: &Path, first: Sequence) -> PathBuf {
     dir.join(format!("{first:0width$}.{EXTENSION}", width = NAME_DIGITS))
 }
@@ -40,17 +40,17 @@ pub(super) fn first_of(path: &Path) -> Option<Sequence> {
     if is_name { digits.parse().ok().map(Sequence) } else { None }
 }
 
-/// Why a segment could not be begun.
+/// Why a segment could not be created.
 pub(super) enum CreateError {
-    /// There is no file for it: no room on the disk, no descriptor, no permission, whatever. Nothing is
-    /// left of it that could be taken for a segment.
+    /// The file cannot be created: no disk space, no descriptor, no permission. Nothing is left that could be
+    /// mistaken for a segment.
     Refused(io::Error),
     /// Its header or name may or may not be on the disk.
     Failed(io::Error),
 }
 
 impl CreateError {
-    /// Of giving the spare its name. A failure of the disk may come after the name was changed.
+    /// For an error of renaming the spare. The disk may fail after the name was changed.
     fn of_rename(error: io::Error) -> Self {
         let kind = error.kind();
         let is_refused = is_out_of_descriptors(&error)
@@ -66,8 +66,8 @@ impl CreateError {
     }
 }
 
-/// Begins a segment of `len_bytes`, of the spare if there is one that is of use, and says whether it is
-/// that. When this returns, its name and header are durable, and it may take frames.
+/// Creates a segment of `len_bytes`, from the spare if there is a usable one, and returns whether it was the
+/// spare. When this returns, name and header are durable, and the segment may take frames.
 pub(super) fn create(
     disk: &dyn Disk,
     dir: &Path,
@@ -75,11 +75,11 @@ pub(super) fn create(
     len_bytes: u64,
 ) -> Result<(Box<dyn DiskFile>, bool), CreateError> {
     let path = path_of(dir, header.first);
-    // Before there is a name that has to be synced.
+    // Opened first, so that running out of descriptors leaves no name that has to be synced.
     let names = disk.open_dir(dir).map_err(CreateError::Refused)?;
     let (file, is_spare) = match headed_spare(disk, dir, header, len_bytes) {
         Some(spare) => {
-            // A rename would replace a segment in silence.
+            // A rename would replace an existing segment silently.
             check_free(disk, &path)?;
             disk.rename(&spare::path(dir), &path).map_err(CreateError::of_rename)?;
             (spare, true)
@@ -94,8 +94,8 @@ pub(super) fn create(
     Ok((file, is_spare))
 }
 
-/// The spare with a durable header. `None` if there is none, or it cannot be read or written: no
-/// record is in it, so the log goes on in another file. A damaged spare that stopped it would do so
+/// The spare with a durable header. `None` if there is none, or it cannot be read or written: it contains
+/// no record, so the log continues in another file. If a damaged spare were an error, it would stop the log
 /// after every restart.
 fn headed_spare(
     disk: &dyn Disk,
@@ -107,8 +107,9 @@ fn headed_spare(
     match write_header(&*spare, header) {
         Ok(()) => Some(spare),
         Err(error) => {
-            tracing::warn!(%error, "the spare segment of the log cannot be written");
-            // So that another one is made. If that fails, the next segment does not get it either.
+            tracing::warn!(%error, "cannot write the spare segment of the log; a new segment file is created");
+            // Removed so that another one is made. If the removal fails, the next segment cannot use it
+            // either.
             let _ = disk.remove(&spare::path(dir));
             None
         }
@@ -136,37 +137,38 @@ fn reserve(disk: &dyn Disk, path: &Path, len: u64) -> Result<Box<dyn DiskFile>, 
     match file.allocate(len) {
         Ok(()) => Ok(file),
         Err(error) => {
-            // Left behind, it would claim the records that still fit into the segment before it.
+            // An empty segment that stayed would claim the sequences that still fit into the previous
+            // segment.
             disk.remove(path).map_err(CreateError::Failed)?;
             Err(CreateError::Refused(error))
         }
     }
 }
 
-/// What a search for a frame met.
+/// Result of a search for a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
-    /// The first whole frame, and its offset.
+    /// The first valid frame, and its offset.
     pub(super) found: Option<(u64, FrameHeader)>,
-    /// The highest sequence that a header on the way, or the frame itself, names as durable.
+    /// The highest durable sequence in the headers that the search passed, the found one included.
     pub(super) durable: Sequence,
 }
 
-/// Reads a segment at any offset. It may be read while it is written: whatever does not look
-/// right is read once more before it is judged.
+/// Reads a segment at any offset, also while it is written: bytes that do not look valid are read a second
+/// time before they count as damaged.
 #[derive(Debug)]
 pub(super) struct Cursor {
     file: Box<dyn DiskFile>,
     salt: Salt,
     len_bytes: u64,
-    /// Never shrinks; of it, `window_len` bytes are of the file.
+    /// Read buffer. Never shrinks; its first `window_len` bytes are valid.
     window: Vec<u8>,
     window_len: usize,
     window_start: u64,
 }
 
 impl Cursor {
-    /// Opens the segment that begins with `first`. The cursor is of use only if the prefix has a
+    /// Opens the segment whose first sequence is `first`. The cursor is usable only if the prefix has a
     /// header.
     pub(super) fn open(
         disk: &dyn Disk,
@@ -209,12 +211,12 @@ impl Cursor {
     }
 
     fn header_in_window(&mut self, offset: u64) -> io::Result<Option<FrameHeader>> {
-        let (salt, room) = (self.salt, self.len_bytes.saturating_sub(offset));
+        let (salt, free_bytes) = (self.salt, self.len_bytes.saturating_sub(offset));
         let header = FrameHeader::decode(self.view(offset, FRAME_HEADER_BYTES)?, salt);
-        Ok(header.filter(|header| header.frame_bytes() <= room))
+        Ok(header.filter(|header| header.frame_bytes() <= free_bytes))
     }
 
-    /// The payload of the frame at `offset` that begins with `header`; `None` if it is damaged.
+    /// The payload of the frame at `offset` with this `header`; `None` if it is damaged.
     pub(super) fn payload(
         &mut self,
         offset: u64,
@@ -239,10 +241,10 @@ impl Cursor {
             && self.salt.checksum(payload) == header.payload_checksum
     }
 
-    /// Looks for the first whole frame at or after `from` with a sequence in `wanted`.
+    /// Finds the first valid frame at or after `from` with a sequence in `wanted`.
     ///
-    /// Every offset is tried, except those inside frames whose header is valid: what they carry
-    /// may look like anything.
+    /// Every offset is tried, except those inside frames with a valid header: a payload may contain bytes
+    /// that look like a frame.
     pub(super) fn find(
         &mut self,
         from: u64,
@@ -282,15 +284,14 @@ impl Cursor {
                     return Ok(Some((at, header)));
                 }
             }
-            // A header may straddle the end of what was seen.
+            // A header may cross the end of the bytes seen so far.
             let seen = bytes.len().saturating_sub(FRAME_HEADER_BYTES - 1);
             offset = offset.saturating_add(to_u64(seen.max(1)));
         }
         Ok(None)
     }
 
-    /// The offset behind the last byte at or after `from` that is not zero; `from` if there is
-    /// none.
+    /// The offset after the last nonzero byte at or after `from`; `from` if there is none.
     pub(super) fn end_of_bytes(&mut self, from: u64) -> io::Result<u64> {
         let (mut offset, mut end) = (from, from);
         while offset < self.len_bytes {
@@ -312,8 +313,7 @@ impl Cursor {
         Ok(end)
     }
 
-    /// At least `len` bytes from `offset` if the file has them: exactly `len`, or fewer at its
-    /// end.
+    /// Exactly `len` bytes from `offset`, or fewer at the end of the file.
     fn view(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let window_end = self.window_start.saturating_add(to_u64(self.window_len));
         let end = offset.saturating_add(to_u64(len));
@@ -334,7 +334,7 @@ impl Cursor {
     }
 }
 
-/// Whether all bytes are zero. As a comparison of memory, because the unused part of a segment is
+/// Whether all bytes are zero. Implemented as a memory comparison for speed: the unused part of a segment is
 /// checked at every start.
 fn is_zero(bytes: &[u8]) -> bool {
     const ZEROS: [u8; 4096] = [0; 4096];

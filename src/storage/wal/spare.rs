@@ -1,9 +1,9 @@
-//! A spare: the file of the next segment, made before it is needed, with every byte of it written.
+//! Spare segment: the preallocated file of the next segment, filled with zeros before it is needed.
 //!
-//! A file system notes of reserved room where it was first written to, and does so within the sync
-//! of that write. Room that was written before costs a sync of the log one write to the disk
-//! instead of two or three (ext4, 4 KiB: 0.17 ms against 0.28, and two thirds of the CPU time).
-//! Without a spare the log goes on all the same, see [`super::segment::create`].
+//! On the first write to an allocated but unwritten block, the file system also writes metadata within the
+//! sync. A sync of blocks that were written before costs one disk write instead of two or three (ext4, 4 KiB:
+//! 0.17 ms instead of 0.28 ms, and two thirds of the CPU time). The log works without a spare too, see
+//! [`super::segment::create`].
 
 use std::io;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::storage::disk::Disk;
 use crate::storage::disk::DiskFile;
 use crate::storage::wal::segment;
 
-/// Its name; no name of a segment, so recovery does not see it.
+/// File name of the spare. It is no name of a segment, so recovery ignores it.
 const SPARE: &str = "spare";
 
-/// Its name while it is written.
+/// File name of the spare while it is being filled.
 const PARTIAL: &str = "spare.partial";
 
-/// Bytes that are written and synced at once, so that syncs of the log hardly wait for them.
+/// Bytes that are written per sync: small, so that syncs of the log are hardly delayed.
 const STEP_BYTES: usize = 1 << 20;
 
 /// The path of the spare in the log's directory.
@@ -39,8 +39,8 @@ pub(super) fn open(
     }
 }
 
-/// Makes a spare of `len_bytes` if there is none, and says whether there is one now. `goes_on` is asked
-/// after each step, and may take its time. Only one thread may do this.
+/// Creates a spare of `len_bytes` if there is none, and returns whether there is one now. `goes_on` is called
+/// after each step, may block, and returns `false` to stop. For one thread only.
 pub(super) fn make(
     disk: &dyn Disk,
     dir: &Path,
@@ -67,8 +67,8 @@ pub(super) fn make(
     Ok(true)
 }
 
-/// Creates a file in the log's directory and removes it again: whether there is a spare says nothing of
-/// whether a segment may get its name. Only the thread that makes the spare may do this.
+/// Creates a file in the log's directory and removes it again, to test that files can be created there: an
+/// existing spare does not prove that. For the thread that makes the spare only.
 pub(super) fn try_name(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let partial = dir.join(PARTIAL);
     match disk.remove(&partial) {
@@ -87,7 +87,7 @@ fn has(disk: &dyn Disk, dir: &Path, len_bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// Whether it got to the end.
+/// Fills `file` with zeros. Returns whether it reached the end.
 fn fill(
     file: &dyn DiskFile,
     len_bytes: u64,

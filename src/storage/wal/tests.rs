@@ -1,6 +1,6 @@
-//! The promises of the log: what was synced is there once and in order, whatever happens to the
-//! power, the disk or the bytes; what was not is absent or whole. `tests/crash.rs` cuts the power
-//! at every operation, `tests/damage.rs` flips every bit.
+//! Durability tests of the log: synced records are delivered once and in order after any failure of power,
+//! disk or bytes; unsynced records are absent or complete. `tests/crash.rs` cuts the power at every
+//! operation, `tests/damage.rs` flips every bit.
 
 mod crash;
 mod damage;
@@ -32,7 +32,7 @@ use crate::storage::wal::writer::Wal;
 
 const DIR: &str = "/data/wal";
 
-/// Room for a few small frames, so that a short history has many segments.
+/// Space for a few small frames, so that a short history has many segments.
 const SEGMENT_BYTES: u64 = FRAMES_START + 400;
 
 fn settings(dir: &Path) -> WalSettings {
@@ -112,7 +112,7 @@ fn the_next_segment_is_made_of_the_spare() {
     wal.append(&[b"one"]).expect("append");
     wal.sync().expect("sync");
     assert_eq!(names(&disk), ["00000000000000000001.wal"]);
-    // A large record does not fit into one.
+    // A large record does not fit into a spare.
     keep(SEGMENT_BYTES, true);
     wal.append(&[&[b'x'; 1000]]).expect("append");
     wal.sync().expect("sync");
@@ -122,10 +122,9 @@ fn the_next_segment_is_made_of_the_spare() {
     assert_eq!(read(&wal.files(), 0, Sequence(2)), items);
 }
 
-/// Goal: the first segment of a log, for which there was no spare, does not make each sync dear for as
-/// long as it lasts.
+/// Goal: the first segment of a log, which was created without a spare, does not slow down all later syncs.
 #[test]
-fn a_segment_that_was_no_spare_is_left_for_one_once() {
+fn a_segment_without_a_spare_is_replaced_by_one_once() {
     let disk = SimDisk::new();
     let (mut wal, _) = open(&disk, 0);
     let mut expected = append_all(&mut wal, &["one"]);
@@ -144,9 +143,9 @@ fn a_segment_that_was_no_spare_is_left_for_one_once() {
     assert_eq!(read(&wal.files(), 0, Sequence(3)), expected);
 }
 
-/// Goal: a spare is a help and never a hindrance, and no segment is lost to it.
+/// Goal: an unusable spare never stops the log, and never replaces a segment.
 #[test]
-fn a_spare_that_is_of_no_use_does_not_stop_the_log() {
+fn an_unusable_spare_does_not_stop_the_log() {
     let spare = Path::new(DIR).join("spare");
     let disk = SimDisk::new();
     let (mut wal, _) = open(&disk, 0);
@@ -159,14 +158,14 @@ fn a_spare_that_is_of_no_use_does_not_stop_the_log() {
     let (mut wal, _) = open(&disk, 0);
     expected.extend(append_all(&mut wal, &["two"]));
     drop(wal);
-    // It can be opened, and its first page cannot be written.
+    // The spare can be opened, and its first page cannot be written.
     disk.fail_open_of(None);
     let (mut wal, _) = open(&disk, 0);
     disk.fail_sync_after(0);
     expected.extend(append_all(&mut wal, &["three"]));
     let three = [1, 2, 3].map(|first| format!("{first:020}.wal"));
     assert_eq!(names(&disk), three, "the next one may be better");
-    // A file in the place of the segment is no segment of ours to write over.
+    // An existing file with the name of the segment is not overwritten.
     wal.files().keep_spare(SEGMENT_BYTES, &mut || true).expect("a spare");
     let other = disk.create_new(&path(4)).expect("creates");
     other.write_all_at(b"other", 0).expect("writes");
@@ -218,7 +217,7 @@ fn an_empty_log_continues_behind_what_is_durable_elsewhere() {
     assert_eq!(wal.last_appended(), Sequence(42));
     assert_eq!(read(&wal.files(), 41, Sequence(42)), expected);
     drop(wal);
-    // The tables are ahead of the log: their sequences must not be given out again.
+    // The tables are ahead of the log: their sequences must not be assigned again.
     let (mut wal, recovered) = open(&disk, 50);
     assert_eq!(recovered, Recovered { last: Sequence(50), ..Recovered::default() });
     let expected = append_all(&mut wal, &["b"]);
@@ -242,8 +241,8 @@ fn a_failed_sync_poisons() {
     assert_eq!(wal.last_durable(), Sequence(2));
     assert_eq!(read(&wal.files(), 0, Sequence(2)), synced);
     drop(wal);
-    // The process starts again, the machine does not: the page cache still shows the record, and
-    // what opening finds must be on the disk from then on.
+    // A restart of the process, not of the machine: the page cache still has the record, and the records that
+    // opening finds must be durable from then on.
     let (_, recovered) = open(&disk, 0);
     assert_eq!(recovered.last, Sequence(3));
     for survival in [Survival::Lose, Survival::Mixed(1), Survival::Keep] {
@@ -278,7 +277,7 @@ fn a_full_disk_refuses_and_recovers() {
     let full = wal.append(&[&big]).expect_err("no room for a third segment");
     assert!(matches!(full, WalError::NoSegment { .. }));
     assert_eq!(full.kind(), Kind::Overloaded);
-    // What fits into the segment still goes there, and is found behind the refused one.
+    // A record that fits into the segment is still appended, and is delivered after the rejected one.
     wal.append(&[b"small"]).expect("append");
     expected.push(record(3, b"small".to_vec()));
     wal.sync().expect("sync");
@@ -296,8 +295,8 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!(wal.append(&[b"fits"]).expect("append"), Sequence(5));
 }
 
-/// Goal: a segment that cannot be begun for want of a descriptor costs its record alone. Method: let
-/// any number of files be opened for it, then none; with a spare and without.
+/// Goal: a segment that cannot be created for want of a descriptor rejects only its record. Method: let any
+/// number of files be opened for it, then none; with and without a spare.
 #[test]
 fn want_of_descriptors_refuses_and_passes() {
     let big = payload("x", 300);
@@ -316,7 +315,7 @@ fn want_of_descriptors_refuses_and_passes() {
                 refused += 1;
                 assert!(matches!(error, WalError::NoSegment { .. }), "{opens} files: {error}");
                 assert_eq!(error.kind(), Kind::Overloaded);
-                // What fits into the segment still goes there.
+                // A record that fits into the segment is still appended.
                 expected.extend(append_all(&mut wal, &["small"]));
                 disk.limit_opens(None);
                 wal.append(&[&big]).expect("the next try");
@@ -336,7 +335,7 @@ fn want_of_descriptors_refuses_and_passes() {
     }
 }
 
-/// Goal: a directory in which nothing can be created refuses records and does not stop the log. Method:
+/// Goal: a directory in which no file can be created rejects records and does not stop the log. Method:
 /// refuse the name of a segment, and that of a spare; then allow it.
 #[test]
 fn a_segment_that_may_not_be_created_refuses_and_passes() {
@@ -354,7 +353,7 @@ fn a_segment_that_may_not_be_created_refuses_and_passes() {
             assert!(matches!(error, WalError::NoSegment { .. }), "{error}");
             assert_eq!(error.kind(), Kind::Overloaded);
         }
-        // What fits into the segment still goes there.
+        // A record that fits into the segment is still appended.
         expected.extend(append_all(&mut wal, &["small"]));
         disk.refuse_names(false);
         wal.append(&[&big]).expect("it is allowed again");
@@ -366,9 +365,9 @@ fn a_segment_that_may_not_be_created_refuses_and_passes() {
     }
 }
 
-/// A reader that could not open a segment says why, and reads it later.
+/// A reader that could not open a segment returns the reason, and reads the segment later.
 #[test]
-fn want_of_descriptors_holds_a_reader_up() {
+fn want_of_descriptors_delays_a_reader() {
     let disk = SimDisk::new();
     let (mut wal, _) = open(&disk, 0);
     let expected = append_all(&mut wal, &["a", "b"]);
@@ -389,7 +388,7 @@ fn truncation_removes_whole_segments_and_never_the_newest() {
     let (mut wal, _) = open(&disk, 0);
     let texts: Vec<String> = (0..12).map(|n| format!("{n:0150}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    // Two records to a segment: 1-2, 3-4, ..., 11-12.
+    // Two records per segment: 1-2, 3-4, ..., 11-12.
     let expected = append_all(&mut wal, &texts);
     let files = wal.files();
     assert_eq!(files.size_bytes(), 6 * SEGMENT_BYTES);
@@ -406,13 +405,13 @@ fn truncation_removes_whole_segments_and_never_the_newest() {
     assert_eq!(files.size_bytes(), SEGMENT_BYTES);
     let durable = disk.power_on(Survival::Lose);
     assert_eq!(durable.list(Path::new(DIR)).expect("list").len(), 1);
-    // A reader that is overtaken is told so. The file that it has open still serves it.
+    // A reader whose segment was truncated gets an error. The file that it has open can still be read.
     assert_eq!(behind.next(Sequence(12)).map_err(|error| error.kind()), Err(Kind::NotFound));
     assert!(matches!(
         files.reader(Sequence(3)).next(Sequence(12)),
         Err(WalError::Truncated { wanted: Sequence(4), oldest: Sequence(11) })
     ));
-    // So is one that starts before the log, after a restart.
+    // So does a reader that starts before the log, after a restart.
     let (wal, recovered) = open(&durable, 12);
     assert_eq!(recovered, Recovered { last: Sequence(12), ..Recovered::default() });
     assert!(wal.files().reader(Sequence(0)).next(Sequence(12)).is_err());
@@ -438,7 +437,7 @@ fn a_reader_follows_the_writer() {
                         let expected = payload("xyz", usize::try_from(count % 97).expect("small"));
                         assert_eq!(item, record(count, expected));
                     }
-                    // What has been read may go.
+                    // Records that were read may be truncated.
                     files.truncate_through(reader.position()).expect("truncate");
                 }
             });

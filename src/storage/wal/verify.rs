@@ -1,4 +1,5 @@
-//! Reading a log that is not opened: every frame of every segment, without a repair or a copy.
+//! Read-only verification of a log that is not opened: reads every frame of every segment, repairs and copies
+//! nothing.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +13,12 @@ use crate::storage::wal::frame::FRAMES_START;
 use crate::storage::wal::recovery;
 use crate::storage::wal::recovery::Looked;
 
-/// What was found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Segments that were read.
     pub segments: usize,
-    /// Records that are whole.
+    /// Valid records.
     pub records: u64,
     /// The first and the last sequence of the segments, the damaged ones included.
     pub range: Option<(Sequence, Sequence)>,
@@ -25,8 +26,8 @@ pub struct Verified {
     pub findings: Vec<Corruption>,
 }
 
-/// Reads the log in `dir`; one that is missing has no segment. The newest segment is left out if
-/// somebody writes to it.
+/// Verifies the log in `dir`; a missing directory counts as a log without segments. The newest segment is
+/// skipped if a server writes to it (`is_written`).
 ///
 /// # Errors
 ///
@@ -41,7 +42,7 @@ pub fn verify(disk: &dyn Disk, dir: &Path, is_written: bool) -> Result<Verified,
     for (at, segment) in segments.iter().enumerate() {
         let next = segments.get(at + 1).or(newest.as_ref()).map(|next| next.first.previous());
         let (path, looked) = match recovery::look(disk, dir, *segment) {
-            // Cut since the log was listed: all of it is in files.
+            // The server has removed the segment since it was listed: all its records are in files.
             Err(WalError::Io { source, .. })
                 if is_written && source.kind() == io::ErrorKind::NotFound =>
             {

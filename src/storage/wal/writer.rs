@@ -1,4 +1,4 @@
-//! The writing end: [`Wal`], owned by one thread. All calls block.
+//! Log writer: [`Wal`] appends records and syncs them. One thread owns it. All calls block.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use crate::storage::wal::recovery;
 use crate::storage::wal::segment;
 use crate::storage::wal::segment::CreateError;
 
-/// Parts of at most this size are gathered, so that a small record costs a copy and not a call.
-/// A copy of 16 KiB takes about as long as a system call.
+/// Parts of at most this size are copied into the write buffer, so that a small record costs a copy and not a
+/// system call. A copy of 16 KiB takes about as long as a system call.
 const GATHER_MAX_BYTES: usize = 16 * 1024;
 
-/// Gathered bytes at which they are written: enough to make the call cheap per byte.
+/// Size of the write buffer at which it is written: large enough to make the system call cheap per byte.
 const BUFFER_MAX_BYTES: usize = 256 * 1024;
 
 /// The log, open for writing.
@@ -35,8 +35,7 @@ pub struct Wal {
     files: WalFiles,
     segment_max_bytes: u64,
     salt: u64,
-    /// The newest segment; `None` until the first append, so that a full disk does not keep the
-    /// log from opening.
+    /// The newest segment; `None` until the first append, so that the log opens on a full disk.
     active: Option<Active>,
     appended: Sequence,
     durable: Sequence,
@@ -51,19 +50,18 @@ struct Active {
     path: PathBuf,
     salt: Salt,
     len_bytes: u64,
-    /// Where the buffered bytes belong.
+    /// File offset of the buffered bytes.
     offset: u64,
     buffer: Vec<u8>,
-    /// Whether it was a spare, or need not be left for one.
+    /// Whether the segment was made from a spare, or a move to a spare has failed already.
     is_spare: bool,
 }
 
 impl Wal {
-    /// Opens the log, and creates it if there is none. Records up to [`Recovered::last`] are
-    /// durable then; the next one has the sequence behind it.
+    /// Opens the log, and creates it if there is none. Records up to [`Recovered::last`] are then durable;
+    /// the next record has the next sequence.
     ///
-    /// An empty log continues behind all sequences that are `elsewhere`.
-    /// `salt` must be random, and is drawn by the caller.
+    /// An empty log continues after the sequences of `elsewhere`. `salt` must be random.
     ///
     /// # Errors
     ///
@@ -90,8 +88,8 @@ impl Wal {
         Ok((wal, recovered))
     }
 
-    /// Writes one record, whose payload is all `parts` behind each other, and returns its
-    /// sequence. It is durable, and readable, after the next [`Self::sync`].
+    /// Appends one record, whose payload is the concatenation of `parts`, and returns its sequence. It is
+    /// durable, and readable, after the next [`Self::sync`].
     ///
     /// # Errors
     ///
@@ -122,12 +120,12 @@ impl Wal {
         Ok(sequence)
     }
 
-    /// Makes all that was appended durable.
+    /// Makes all appended records durable.
     ///
     /// # Errors
     ///
-    /// [`WalError::Io`], after which nothing may be assumed of any record since the last sync and
-    /// the log is poisoned; [`WalError::Poisoned`] from then on.
+    /// [`WalError::Io`]: the state of all records since the last sync is unknown, and the log is poisoned;
+    /// [`WalError::Poisoned`] from then on.
     pub fn sync(&mut self) -> Result<(), WalError> {
         self.check()?;
         if self.durable < self.appended {
@@ -141,7 +139,7 @@ impl Wal {
         Ok(())
     }
 
-    /// The last record that was written, durable or not.
+    /// The last appended record, durable or not.
     pub fn last_appended(&self) -> Sequence {
         self.appended
     }
@@ -161,7 +159,7 @@ impl Wal {
         if self.is_poisoned { Err(WalError::Poisoned) } else { Ok(()) }
     }
 
-    /// Writes to the newest segment; a failure poisons.
+    /// Writes to the newest segment; a failure poisons the log.
     fn write(&mut self, write: impl FnOnce(&mut Active) -> io::Result<()>) -> Result<(), WalError> {
         let Some(active) = &mut self.active else { return Ok(()) };
         write(active).map_err(|source| {
@@ -170,7 +168,7 @@ impl Wal {
         })
     }
 
-    /// Begins a segment with room for `frame_bytes`, after everything before it is durable.
+    /// Makes all previous records durable, then creates a segment with space for `frame_bytes`.
     fn rotate(&mut self, frame_bytes: u64) -> Result<(), WalError> {
         self.sync()?;
         let first = self.appended.next();
@@ -194,19 +192,19 @@ impl Wal {
         Ok(())
     }
 
-    /// Leaves a segment that was begun without a spare, as the first of a log is: as long as it lasts
-    /// each sync would cost twice as much, and with little traffic it lasts for days.
+    /// Leaves a segment that was created without a spare, as the first of a log is: each sync to it costs
+    /// twice as much, and with little traffic it would be used for days.
     fn move_to_spare(&mut self, frame_bytes: u64) -> Result<(), WalError> {
         if self.active.as_ref().is_none_or(|active| active.is_spare) {
             return Ok(());
         }
         match self.rotate(frame_bytes) {
-            // There is room where it is.
+            // The current segment has space.
             Ok(()) | Err(WalError::NoSegment { .. }) => {}
             Err(error) => return Err(error),
         }
         if let Some(active) = &mut self.active {
-            // Once: if the spare is of no use, neither are those after it.
+            // Tried once: if this spare is unusable, so are later ones.
             active.is_spare = true;
         }
         Ok(())
@@ -219,7 +217,7 @@ impl Active {
         used.saturating_add(frame_bytes) <= self.len_bytes
     }
 
-    /// Gathers small pieces, and writes large ones from where they are.
+    /// Copies small pieces into the buffer, and writes large ones directly.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > GATHER_MAX_BYTES {
             self.flush()?;
@@ -244,7 +242,7 @@ impl Active {
     }
 }
 
-/// A salt of its own for each segment (the finalizer of `SplitMix64`).
+/// Derives the salt of a segment (finalizer of `SplitMix64`).
 fn mix(salt: u64, first: Sequence) -> u64 {
     let z = salt.wrapping_add(first.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Expectations from PostHog's capture v1: its header checks and their order, and its answers.
+//! Expectations from PostHog's capture v1: its header checks and their order, and its responses.
 
 use serde_json::json;
 use uuid::Uuid;

@@ -1,14 +1,14 @@
-//! What a request says about the encoding of its body, and how the log keeps it.
+//! Encoding hints: what a request announces about the encoding of its body, and their form in the log.
 //!
-//! The body goes to the log as received, so these few facts have to go with it. Names are read once,
-//! here; after that a coding is a value.
+//! The log stores the body as received, so these hints are stored with it. Names are parsed only here;
+//! everywhere else a coding is a value.
 
 use bytes::Bytes;
 
 use crate::wire::encoding::text;
 use crate::wire::otlp;
 
-/// How bytes can be packed.
+/// A coding of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// RFC 1952.
@@ -30,7 +30,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Every coding, with the byte that stands for it in the log. Bytes are never reused.
+    /// Every coding, with its byte in the log. Bytes are never reused.
     const BYTES: [(Self, u8); 8] = [
         (Self::Gzip, 1),
         (Self::Deflate, 2),
@@ -42,8 +42,8 @@ impl Coding {
         (Self::Unknown, 8),
     ];
 
-    /// The coding that `name` stands for in a `compression` field of a query or form, in any case of
-    /// letters. `None` for names that mean nothing, which clients send as well.
+    /// The coding with this name in a `compression` field of a query or form, in any letter case. `None` for
+    /// unknown names, which clients send as well.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         const NAMES: [(&[u8], Coding); 12] = [
             (b"gzip", Coding::Gzip),
@@ -63,7 +63,7 @@ impl Coding {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, coding)| *coding)
     }
 
-    /// The coding that a `Content-Encoding` header applied last, [`Coding::Unknown`] included. Layers
+    /// The last coding that a `Content-Encoding` header lists, [`Coding::Unknown`] included. The layers
     /// below it are found by their magic numbers.
     pub fn from_header(value: &[u8]) -> Option<Self> {
         value
@@ -78,7 +78,7 @@ impl Coding {
         byte.map_or(0, |(_, byte)| *byte)
     }
 
-    /// The inverse of [`Coding::to_byte`]; the outer `None` is a byte that nobody wrote.
+    /// The inverse of [`Coding::to_byte`]; the outer `None` is a byte without a meaning.
     fn from_byte(byte: u8) -> Option<Option<Self>> {
         if byte == 0 {
             return Some(None);
@@ -88,19 +88,19 @@ impl Coding {
     }
 }
 
-/// What `Content-Type` says, as far as it matters.
+/// The relevant part of `Content-Type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// `application/x-www-form-urlencoded`, with or without parameters.
     Form,
-    /// Traces of OpenTelemetry, where they are taken.
+    /// OpenTelemetry traces, on the path that accepts them.
     Otlp(otlp::Form),
-    /// Anything else, or nothing: ignored.
+    /// Anything else, or absent: ignored.
     #[default]
     Other,
 }
 
-/// Whether the path is of the generation that may pack base64 into everything.
+/// Whether clients of this path may add base64 to any body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathKind {
     /// `/e`, `/capture`, `/engage`, `/track`; also `/flags` and `/decide`, which fall back to base64.
@@ -113,7 +113,7 @@ pub enum PathKind {
 /// Everything besides the body that decides how the body is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// `?compression=`, if it means something.
+    /// `?compression=`, if it is a known name.
     pub compression: Option<Coding>,
     /// `?data=`, percent-decoded: the payload itself, instead of the body.
     pub data: Option<Bytes>,
@@ -125,7 +125,7 @@ pub struct Hints {
     pub path: PathKind,
 }
 
-/// First byte of [`Hints::to_bytes`]. Another layout gets another number.
+/// First byte of [`Hints::to_bytes`]. Another layout has another number.
 const VERSION: u8 = 1;
 const FLAG_LEGACY: u8 = 1;
 const FLAG_FORM: u8 = 2;
@@ -134,7 +134,7 @@ const FLAG_OTLP_PROTOBUF: u8 = 8;
 const FLAG_OTLP_JSON: u8 = 16;
 
 impl Hints {
-    /// What a request brings to be decoded: its body, or `?data=` in place of it.
+    /// The payload of a request: its body, or `?data=` in place of it.
     pub fn payload<'r>(&'r self, body: &'r [u8]) -> &'r [u8] {
         self.data.as_ref().filter(|data| !data.is_empty()).map_or(body, |data| data)
     }
@@ -198,7 +198,7 @@ impl Hints {
         bytes
     }
 
-    /// The inverse of [`Hints::to_bytes`]. `None` if nothing of ours wrote `bytes`, or a newer version.
+    /// The inverse of [`Hints::to_bytes`]. `None` if `bytes` are malformed, or of a newer version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let ([VERSION, flags, compression, content_encoding], data) = bytes.split_first_chunk()?
         else {
@@ -257,7 +257,7 @@ mod tests {
         let data = |query| Hints::new(query, None, None, PathKind::Legacy).data;
         assert_eq!(data("data=%7B%7D"), Some(Bytes::from_static(b"{}")));
         assert_eq!(data("data="), None);
-        // A base64 text that was not percent-encoded has lost its plus signs; JSON keeps its spaces.
+        // Base64 that was not percent-encoded has lost its plus signs; JSON keeps its spaces.
         assert_eq!(data("data=ab+/"), Some(Bytes::from_static(b"ab+/")));
         assert_eq!(data("data={+}"), Some(Bytes::from_static(b"{ }")));
     }
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(Coding::from_header(b"gzip, GZIP"), Some(Coding::Gzip));
     }
 
-    /// Goal: the log gives back what it was given. Method: all combinations.
+    /// Goal: the log returns what was stored. Method: all combinations.
     #[test]
     fn bytes_round_trip() {
         let codings = || Coding::BYTES.iter().map(|(coding, _)| Some(*coding)).chain([None]);
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Goal: old logs stay readable. Method: bytes written down by hand from the table.
+    /// Goal: old logs stay readable. Method: bytes written by hand from the table.
     #[test]
     fn layout_is_as_documented() {
         let hints = Hints {

@@ -1,4 +1,4 @@
-//! Decompression under a limit. Every output goes through [`Output`], which cannot outgrow it.
+//! Decompression with an output limit. Every output goes through [`Output`], which cannot exceed it.
 
 use std::io::Read;
 
@@ -12,14 +12,14 @@ use crate::wire::encoding::hints::Coding;
 use crate::wire::encoding::lz64;
 use crate::wire::encoding::text;
 
-/// Smallest output buffer to begin with.
+/// Smallest initial output buffer.
 const OUTPUT_MIN_BYTES: usize = 16 * 1024;
 
 /// Deflate's best ratio: 258 bytes for two bits. Source: zlib's technical notes, "Maximum compression
-/// factor". A trailer that claims more is wrong, whatever the limit.
+/// factor". A trailer that states more is wrong, whatever the limit.
 const DEFLATE_RATIO_MAX: usize = 1032;
 
-/// Members of one gzip body. Each costs a fresh state of about 40 kB; bgzip makes one per 64 kB.
+/// Limit of members in one gzip body. Each needs a new state of about 40 kB; bgzip writes one per 64 kB.
 const GZIP_MEMBERS_MAX: usize = 4096;
 
 /// A header of ten bytes, at least one of deflate, a trailer of eight (RFC 1952).
@@ -31,7 +31,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Size of the buffer between a brotli stream and its decoder.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
-/// The coding that the first bytes give away. No JSON, base64 or form begins with any of these.
+/// The coding by its magic number. No JSON, base64 or form begins with any of these.
 pub(super) fn coding_of_magic(bytes: &[u8]) -> Option<Coding> {
     match bytes {
         [0x1F, 0x8B, 0x08, ..] => Some(Coding::Gzip),
@@ -41,15 +41,15 @@ pub(super) fn coding_of_magic(bytes: &[u8]) -> Option<Coding> {
     }
 }
 
-/// Whether the first bytes give away any coding.
+/// Whether the first bytes are the magic number of a coding.
 pub(super) fn is_compressed(bytes: &[u8]) -> bool {
     coding_of_magic(bytes).is_some()
 }
 
-/// One layer at a time, any coding; keeps the state that is dear to make.
+/// Removes one layer of any coding; reuses state that is expensive to create.
 #[derive(Default)]
 pub(super) struct Inflater {
-    /// Made for the first body that needs it: most bodies of small requests are plain.
+    /// Created for the first body that needs it: most bodies of small requests are plain.
     gzip: Option<libdeflater::Decompressor>,
 }
 
@@ -60,12 +60,12 @@ impl std::fmt::Debug for Inflater {
 }
 
 impl Inflater {
-    /// Undoes one layer of `coding`. At most `limit_bytes` come out.
+    /// Decodes one layer of `coding`, to at most `limit_bytes`.
     ///
     /// # Errors
     ///
     /// [`DecodeError::TooLarge`] with this call's limit, [`DecodeError::Malformed`] if `packed` is not
-    /// what `coding` says, [`DecodeError::Unsupported`] for [`Coding::Unknown`].
+    /// valid in `coding`, [`DecodeError::Unsupported`] for [`Coding::Unknown`].
     pub(super) fn undo(
         &mut self,
         coding: Coding,
@@ -84,7 +84,7 @@ impl Inflater {
         }
     }
 
-    /// Gzip in one go if the trailer tells the size of the output, else as a stream.
+    /// Decodes gzip in one call if the trailer has the size of the output, else as a stream.
     fn gunzip(&mut self, packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
         let Some(size_bytes) = plausible_size(packed, limit_bytes) else {
             return gunzip_stream(packed, limit_bytes);
@@ -97,7 +97,7 @@ impl Inflater {
                 Ok(output)
             }
             Err(libdeflater::DecompressionError::BadData) => Err(INVALID_GZIP),
-            // Rubbish behind the member, whose last four bytes are no size.
+            // Garbage after the member, so the last four bytes are not a size.
             Ok(_) | Err(libdeflater::DecompressionError::InsufficientSpace) => {
                 gunzip_stream(packed, limit_bytes)
             }
@@ -107,8 +107,8 @@ impl Inflater {
 
 const INVALID_GZIP: DecodeError = DecodeError::Malformed("invalid GZIP data");
 
-/// The size in the trailer of a gzip body, if it can be that of the whole output: within the limit,
-/// within deflate's ratio, and with no second member in sight.
+/// The size in the trailer of a gzip body, if it can be the size of the whole output: within the limit,
+/// within deflate's ratio, and without a sign of a second member.
 fn plausible_size(packed: &[u8], limit_bytes: u64) -> Option<usize> {
     let size = usize::try_from(u32::from_le_bytes(*packed.last_chunk()?)).ok()?;
     let within_limit = u64::try_from(size).ok()? <= limit_bytes;
@@ -116,19 +116,19 @@ fn plausible_size(packed: &[u8], limit_bytes: u64) -> Option<usize> {
     (size > 0 && within_limit && within_ratio && !may_have_second_member(packed)).then_some(size)
 }
 
-/// Whether the start of another gzip member occurs in `packed`. Libdeflate stops after the first
-/// member without a word, and two members of the same size have a trailer that fits: only this tells
-/// them from one. A false alarm (one body in 170 of 100 kB) costs the slower way, not the result.
+/// Whether the start of another gzip member occurs in `packed`. Libdeflate silently stops after the
+/// first member, and two members of the same size have a trailer that fits: only this distinguishes
+/// them from one. A false alarm (1 of 170 bodies of 100 kB) costs the slower path, not the result.
 fn may_have_second_member(packed: &[u8]) -> bool {
     let after = |offset| packed.get(GZIP_MEMBER_MIN_BYTES + offset..).unwrap_or_default();
     let windows = after(0).iter().zip(after(1)).zip(after(2));
-    // No early exit and no branches, so that the compiler makes vector instructions of it.
+    // No early exit and no branches, so that the compiler can vectorise it.
     windows.fold(false, |found, ((first, second), third)| {
         found | ((*first == 0x1F) & (*second == 0x8B) & (*third == 0x08))
     })
 }
 
-/// Gzip of any number of members. Bytes behind the last member are ignored, as gzip itself does.
+/// Decodes gzip with any number of members. Bytes after the last member are ignored, as in gzip itself.
 fn gunzip_stream(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     let mut output = Output::new(packed.len(), limit_bytes);
     let mut rest = packed;
@@ -142,7 +142,7 @@ fn gunzip_stream(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError
     Err(DecodeError::Malformed("too many gzip members"))
 }
 
-/// Zlib or raw deflate. RFC 9110 asks for zlib; many clients send raw deflate.
+/// Decodes zlib or raw deflate. RFC 9110 requires zlib; many clients send raw deflate.
 fn inflate_deflate(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     // RFC 1950: method 8, and the two bytes are a multiple of 31. No raw stream of an encoder begins
     // so: it would be a stored block with a padding bit that is not zero.
@@ -155,7 +155,7 @@ fn inflate_deflate(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeErr
     Ok(output.finish())
 }
 
-/// Runs `state` to the end of its stream; returns how much of `packed` that took.
+/// Runs `state` to the end of its stream; returns how many bytes of `packed` it consumed.
 fn inflate_stream(
     mut state: Decompress,
     packed: &[u8],
@@ -176,7 +176,7 @@ fn inflate_stream(
                 return usize::try_from(state.total_in()).map_err(|_| malformed);
             }
             Ok(_) if state.total_in() > consumed_before || state.total_out() > written_before => {}
-            // No progress although there is room: the stream is cut off.
+            // No progress although there is space: the stream is truncated.
             Ok(_) | Err(_) => return Err(malformed),
         }
     }
@@ -192,8 +192,8 @@ fn inflate_zstd(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError>
 
 fn inflate_brotli(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     const INVALID: &str = "invalid brotli data";
-    // RFC 7932, 9.1: this pattern "must not be used". The decoder takes it for an extension whose
-    // windows of up to 1 GiB it would allocate; without it a window has at most 16 MiB.
+    // RFC 7932, 9.1: this pattern "must not be used". The decoder treats it as an extension and would
+    // allocate windows of up to 1 GiB; without it a window has at most 16 MiB.
     let large_window = packed.first().is_none_or(|first| first & 0x7F == 0x11);
     if large_window {
         return Err(DecodeError::Malformed(INVALID));
@@ -203,7 +203,7 @@ fn inflate_brotli(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeErro
 }
 
 fn inflate_lz4(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
-    // The decoder takes no bytes at all for the end of a stream, not for an error.
+    // The decoder treats empty input as the end of a stream, not as an error.
     if coding_of_magic(packed) != Some(Coding::Lz4) {
         return Err(DecodeError::Malformed("invalid lz4 data"));
     }
@@ -219,7 +219,7 @@ fn read_all(
 ) -> Result<Vec<u8>, DecodeError> {
     loop {
         let room = u64::try_from(output.make_room()?).unwrap_or(u64::MAX);
-        // With no more than the room asked for, the vector does not grow by rules of its own.
+        // Limited to the spare capacity, so that `read_to_end` does not grow the vector.
         let read = reader.by_ref().take(room).read_to_end(&mut output.bytes);
         output.check()?;
         if read.map_err(|_| DecodeError::Malformed(malformed))? == 0 {
@@ -228,7 +228,7 @@ fn read_all(
     }
 }
 
-/// A vector that does not outgrow a limit: its capacity is at most the limit and some padding.
+/// A vector with a limit: its capacity is at most the limit and some padding.
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     limit_bytes: u64,
@@ -240,14 +240,14 @@ impl Output {
     pub(super) fn new(packed_bytes: usize, limit_bytes: u64) -> Self {
         let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         let mut output = Self { bytes: Vec::new(), limit_bytes, limit };
-        // JSON of events packs to a quarter or less.
+        // JSON of events compresses to a quarter or less.
         output.grow(packed_bytes.saturating_mul(4));
         output
     }
 
-    /// Makes room for at least one more byte, or fails if the limit is passed already. Returns how
-    /// many bytes fit. The room may reach past the limit by the padding, so that one read too far
-    /// tells "too large" from "exactly full".
+    /// Ensures spare capacity for at least one byte, or fails if the limit is exceeded already. Returns the
+    /// spare capacity. It may exceed the limit by the padding, so that reading one byte too many
+    /// distinguishes "too large" from "exactly full".
     pub(super) fn make_room(&mut self) -> Result<usize, DecodeError> {
         self.check()?;
         if self.bytes.len() == self.bytes.capacity() {
@@ -256,7 +256,7 @@ impl Output {
         Ok(self.bytes.capacity().saturating_sub(self.bytes.len()))
     }
 
-    /// Makes room for `more` bytes, or fails if they would pass the limit.
+    /// Ensures spare capacity for `more` bytes, or fails if they would exceed the limit.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), DecodeError> {
         let needed = self.bytes.len().saturating_add(more);
         if needed > self.limit {
@@ -268,7 +268,7 @@ impl Output {
         Ok(())
     }
 
-    /// Fails if the limit is passed.
+    /// Fails if the limit is exceeded.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         if self.bytes.len() > self.limit {
             return Err(DecodeError::TooLarge { limit_bytes: self.limit_bytes });
@@ -276,7 +276,7 @@ impl Output {
         Ok(())
     }
 
-    /// The bytes, with the padding behind them.
+    /// Returns the bytes, with spare capacity for the padding.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.reserve_exact(PADDING_BYTES);
         self.bytes

@@ -1,4 +1,4 @@
-//! lz-string's `compressToBase64`, undone.
+//! Decoder for lz-string's `compressToBase64`.
 //!
 //! LZ78 over UTF-16 code units. Codes are packed into six bits per character, most significant bit
 //! of a character first, least significant bit of a code first. Code 0 announces a new unit of 8
@@ -33,8 +33,8 @@ const MALFORMED: DecodeError =
 ///
 /// # Errors
 ///
-/// [`DecodeError::TooLarge`] past the limit, [`DecodeError::Malformed`] for anything that lz-string
-/// would not write.
+/// [`DecodeError::TooLarge`] above the limit, [`DecodeError::Malformed`] for input that lz-string
+/// cannot produce.
 pub(super) fn decompress(packed: &[u8], limit_bytes: u64) -> Result<Vec<u8>, DecodeError> {
     // While phrases may still be repeated, each half of a surrogate pair takes three bytes of its
     // own, because a phrase may end between them. Joined they take four instead of six.
@@ -98,7 +98,7 @@ fn decompress_phrases(packed: &[u8], output: &mut Output) -> Result<Surrogates, 
             repeat(output, phrase)?;
             Phrase { start, ..phrase }
         } else if let Some(previous) = previous.filter(|_| phrases.is_next(code)) {
-            // The phrase that this very step adds: the previous one and its own first unit.
+            // The phrase that this step adds: the previous one and its own first unit.
             repeat(output, previous)?;
             let first = first_unit(output, previous);
             repeat(output, first)?;
@@ -144,8 +144,8 @@ impl Phrases {
         Ok(())
     }
 
-    /// How wide the next code is: wide enough for the code that the next phrase will get, which may
-    /// be used before it is complete.
+    /// Width of the next code: enough for the code that the next phrase will get, which may be used
+    /// before the phrase is complete.
     fn code_bits(&self) -> Option<u32> {
         let next = u32::try_from(self.added.len()).ok()?.checked_add(3)?;
         let bits = u32::BITS.checked_sub(next.leading_zeros())?;
@@ -174,7 +174,7 @@ impl Bits<'_> {
     }
 }
 
-/// The six bits that a character stands for; padding stands for zeros, as in the original.
+/// The six bits of a character; padding counts as zeros, as in the original.
 fn value_of(character: u8) -> Option<u8> {
     match character {
         b'A'..=b'Z' => Some(character - b'A'),
@@ -205,7 +205,7 @@ fn push_unit(output: &mut Output, unit: u16) -> Result<u32, DecodeError> {
     Ok(3)
 }
 
-/// Writes `phrase` once more.
+/// Writes `phrase` again.
 fn repeat(output: &mut Output, phrase: Phrase) -> Result<(), DecodeError> {
     let start = usize::try_from(phrase.start).map_err(|_| MALFORMED)?;
     let length = usize::try_from(phrase.length).map_err(|_| MALFORMED)?;
@@ -229,7 +229,7 @@ fn first_unit(output: &Output, phrase: Phrase) -> Phrase {
     Phrase { start: phrase.start, length }
 }
 
-/// Makes UTF-8 of `text` in place: joins halves of surrogate pairs, replaces lone ones.
+/// Converts `text` to UTF-8 in place: joins halves of surrogate pairs, replaces lone ones.
 fn join_surrogates(text: &mut Vec<u8>) {
     let mut read = 0;
     let mut written = 0;

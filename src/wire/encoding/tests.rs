@@ -1,4 +1,4 @@
-//! Oracles: the encoders of other crates, and the bodies that SDKs were seen to send.
+//! Oracles: the encoders of other crates, and bodies that SDKs were observed to send.
 
 use std::io::Write;
 
@@ -79,7 +79,7 @@ fn legacy(query: &str) -> Hints {
     Hints::new(query, Some(b"text/plain"), None, PathKind::Legacy)
 }
 
-/// The wire table: what arrives, with which hints, is always the same text.
+/// The wire table: every body, with its hints, decodes to the same text.
 #[test]
 fn every_known_way_to_send_the_same_text() {
     let json = JSON.as_bytes();
@@ -90,7 +90,7 @@ fn every_known_way_to_send_the_same_text() {
         // Plain: Python.
         ("plain", json.to_vec(), modern("", None)),
         ("plain with spaces before it", [b"\n ", json].concat(), modern("", None)),
-        // Gzip: Node (header), posthog-js (nothing at all), old posthog-js (query).
+        // Gzip: Node (header), posthog-js (no hint), old posthog-js (query).
         ("gzip by header", gzip(json), modern("", Some(b"gzip"))),
         ("gzip by magic", gzip(json), legacy("")),
         ("gzip by query", gzip(json), legacy("ip=1&_=1700000000000&ver=1.1&compression=gzip-js")),
@@ -163,7 +163,7 @@ fn every_known_way_to_send_the_same_text() {
     ] {
         let decoded = decode(Bytes::from(body.clone()), &hints, LIMIT);
         assert_eq!(text_of(decoded).as_deref().map(str::trim), Ok(JSON), "{name}");
-        // The log keeps the hints as bytes.
+        // The log stores the hints as bytes.
         let hints = Hints::from_bytes(&hints.to_bytes()).unwrap();
         let decoded = decode(Bytes::from(body), &hints, LIMIT);
         assert_eq!(text_of(decoded).as_deref().map(str::trim), Ok(JSON), "{name}, replayed");
@@ -226,7 +226,7 @@ fn a_plain_body_is_not_copied() {
     }
 }
 
-/// One text, every codec that inflates, with the hints it needs.
+/// One text in every compressed codec, with the hints it needs.
 fn packed(text: &str) -> [(&'static str, Vec<u8>, Hints); 9] {
     let bytes = text.as_bytes();
     [
@@ -259,8 +259,8 @@ fn limits_are_exact() {
     }
 }
 
-/// Goal: a bomb costs no more memory than the limit. Method: half a MiB of zeros in each codec; what came
-/// out when the limit allowed it shows the capacity.
+/// Goal: a decompression bomb costs no more memory than the limit. Method: half a MiB of zeros in each
+/// codec; the capacity of the output if the limit allows it.
 #[test]
 fn bombs_are_refused_and_buffers_are_bounded() {
     let bomb = "0".repeat(512 << 10);
@@ -272,7 +272,7 @@ fn bombs_are_refused_and_buffers_are_bounded() {
     let nested = gzip(&gzip(bomb.as_bytes()));
     let decoded = decode(Bytes::from(nested), &modern("", None), limit_bytes);
     assert_eq!(decoded, Err(DecodeError::TooLarge { limit_bytes }));
-    // A zstd frame that asks for a window of 2 GiB (RFC 8878: descriptor 0, window descriptor 21 << 3).
+    // A zstd frame that requires a window of 2 GiB (RFC 8878: descriptor 0, window descriptor 21 << 3).
     let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 21 << 3, 0x01, 0x00, 0x00];
     let decoded = decode(Bytes::copy_from_slice(&window), &modern("", None), LIMIT);
     assert_eq!(decoded, Err(DecodeError::Malformed("invalid zstd data")));
@@ -286,8 +286,8 @@ fn bombs_are_refused_and_buffers_are_bounded() {
     }
 }
 
-/// Goal: the quick way, which trusts the trailer, never returns a part. Method: bodies whose trailer
-/// fits the first member, or nothing.
+/// Goal: the fast path, which trusts the trailer, never returns a partial text. Method: bodies whose
+/// trailer fits the first member, or nothing.
 #[test]
 fn trailers_that_lie() {
     let one = gzip(JSON.as_bytes());
@@ -314,8 +314,8 @@ fn trailers_that_lie() {
     assert_eq!(decoded, Err(DecodeError::Malformed("too many gzip members")));
 }
 
-/// Goal: kept state shows in no result. Method: the same bodies through one decoder and through
-/// fresh ones, large and small by turns.
+/// Goal: the kept state never changes a result. Method: the same bodies through one decoder and through
+/// new ones, large and small alternately.
 #[test]
 fn a_decoder_forgets_what_it_decoded() {
     let mut decoder = Decoder::new();
@@ -383,7 +383,7 @@ mod lz_string {
 
     #[test]
     fn the_limit_counts_utf8() {
-        // Four bytes each; six while its halves are apart.
+        // Four bytes each; six while their halves are apart.
         let text = "😀".repeat(1000);
         assert_eq!(lz64::decompress(&lz64(&text), 4000), Ok(text.clone().into_bytes()));
         let too_large = Err(DecodeError::TooLarge { limit_bytes: 3999 });
@@ -394,8 +394,8 @@ mod lz_string {
         assert_eq!(lz64::decompress(&lz64(&euros), 2999), too_large);
     }
 
-    /// Goal: no cut text passes for a whole one. Method: every prefix. Only the flush bits behind the
-    /// end may be missing.
+    /// Goal: no truncated text decodes as a complete one. Method: every prefix. Only the flush bits after
+    /// the end may be missing.
     #[test]
     fn truncated_texts_are_refused() {
         let packed = lz64(JSON);
@@ -428,8 +428,8 @@ mod lz_string {
             prop_assert_eq!(ours(packed.as_bytes()), Ok(String::from_utf16_lossy(&units)));
         }
 
-        /// Where the oracle finds a text, so do we, and it is the same. The reverse does not hold: it
-        /// wants one more character behind an end that fills its last.
+        /// If the oracle decodes a text, so does this decoder, to the same text. The reverse does not hold: the
+        /// oracle requires one more character after an end that fills the last one.
         #[test]
         fn agrees_with_the_oracle_on_any_text(text in "[A-Za-z0-9+/]{1,200}={0,3}") {
             match oracle(&text) {
@@ -469,7 +469,7 @@ fn any_hints() -> impl Strategy<Value = Hints> {
 }
 
 proptest! {
-    /// Goal: no body brings the process down or passes the limit.
+    /// Goal: no body crashes the process or exceeds the limit.
     #[test]
     fn takes_any_bytes(
         mut body in prop::collection::vec(any::<u8>(), 0..400),
@@ -485,7 +485,7 @@ proptest! {
         }
     }
 
-    /// Goal: damage in transit is found or harmless, whatever the codec; no panic.
+    /// Goal: damage in transit is detected or harmless, in any codec; no panic.
     #[test]
     fn takes_damaged_bodies(which in 0..9_usize, at in any::<prop::sample::Index>(), bit in 0..8_u32) {
         let (_, mut body, hints) = packed(JSON)[which].clone();

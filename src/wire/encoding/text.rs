@@ -1,4 +1,4 @@
-//! Wrappings that are text: base64 and urlencoded forms. All of them shrink, so none needs a limit.
+//! Text wrappings: base64 and urlencoded forms. Decoding them never grows the text, so none has a limit.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::PADDING_BYTES;
 use crate::wire::encoding::hints::Coding;
 
-/// How far to look before deciding what a text is. Source: `MAX_CHARS_TO_CHECK` in `PostHog`'s capture.
+/// Bytes that are examined to guess the kind of a text. Source: `MAX_CHARS_TO_CHECK` in `PostHog`'s capture.
 const SNIFF_BYTES: usize = 128;
 
-/// For base64 that was announced: either alphabet, padding or none.
+/// For announced base64, in either alphabet: padding is optional.
 const LENIENT: base64::engine::GeneralPurposeConfig = base64::engine::GeneralPurposeConfig::new()
     .with_decode_allow_trailing_bits(true)
     .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent);
 
-/// Decodes `text` if it looks like standard base64 and is; upstream's "optimistic" decoding.
+/// Decodes `text` if it looks like standard base64 and is valid; PostHog's "optimistic" decoding.
 pub(super) fn decode_likely_base64(text: &[u8]) -> Option<Vec<u8>> {
     // A trailing line break comes from shell pipelines.
     let text = text.trim_ascii_end();
@@ -30,7 +30,7 @@ pub(super) fn decode_likely_base64(text: &[u8]) -> Option<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// [`DecodeError::Malformed`] if it is none.
+/// [`DecodeError::Malformed`] if it is not base64.
 pub(super) fn decode_announced_base64(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let url_safe = text.iter().any(|byte| matches!(byte, b'-' | b'_'));
     let alphabet = if url_safe { &base64::alphabet::URL_SAFE } else { &base64::alphabet::STANDARD };
@@ -52,7 +52,7 @@ fn is_likely_base64(text: &[u8], is_sign: impl Fn(u8) -> bool) -> bool {
         && text.iter().take(SNIFF_BYTES).all(|byte| byte.is_ascii_alphanumeric() || is_sign(*byte))
 }
 
-/// Puts back the plus signs that reading a form or query made spaces, if the rest looks like base64.
+/// Restores the plus signs that form or query parsing turned into spaces, if the rest looks like base64.
 pub(super) fn restore_plus(mut text: Vec<u8>) -> Vec<u8> {
     if is_likely_base64(&text, |byte| matches!(byte, b'+' | b'/' | b'=' | b' ')) {
         text.iter_mut().filter(|byte| **byte == b' ').for_each(|byte| *byte = b'+');
@@ -60,15 +60,15 @@ pub(super) fn restore_plus(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// The fields of a form that matter.
+/// The relevant fields of a form.
 pub(super) struct Form {
-    /// `data`, decoded, with [`PADDING_BYTES`] of room.
+    /// `data`, decoded, with [`PADDING_BYTES`] of spare capacity.
     pub(super) data: Vec<u8>,
-    /// `compression`, if it means something.
+    /// `compression`, if it is a known name.
     pub(super) compression: Option<Coding>,
 }
 
-/// Whether `body` is a form whatever its content type says: nothing else begins like this.
+/// Whether `body` is a form regardless of its content type: no other payload begins like this.
 pub(super) fn begins_form(body: &[u8]) -> bool {
     body.starts_with(b"data=")
 }
@@ -77,7 +77,7 @@ pub(super) fn begins_form(body: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`DecodeError::Malformed`] if `body` is no form or has no `data`.
+/// [`DecodeError::Malformed`] if `body` is not a form or has no `data`.
 pub(super) fn parse_form(body: &[u8]) -> Result<Form, DecodeError> {
     const FIELDS: [&[u8]; 5] = [b"data=", b"ver=", b"_=", b"ip=", b"compression="];
     let sniffed = body.get(..SNIFF_BYTES).unwrap_or(body);

@@ -1,7 +1,7 @@
 //! The body of a request to `/decide` or `/flags`.
 //!
-//! Read with patience: fields have several names, and an optional field of the wrong type is
-//! ignored, because an SDK that is told 400 shows its users no flags at all.
+//! Lenient parsing: fields have several names, and an optional field of the wrong type is ignored,
+//! because an SDK that gets a 400 has no flags at all for its users.
 
 use std::fmt;
 
@@ -21,59 +21,59 @@ use crate::event::json::Plain;
 use crate::wire::flags::Query;
 use crate::wire::repair::repair;
 
-/// Characters of a distinct id that count; capture cuts at the same length.
+/// Limit of a distinct id, in characters; capture cuts at the same length.
 const DISTINCT_ID_MAX_CHARS: usize = 200;
 
-/// What a request asks for.
+/// The parsed body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The project API key.
     pub token: String,
-    /// Who asks. Empty only if it was sent so, or not sent with `disable_flags`.
+    /// The distinct id of the person. Empty only if it was sent so, or left out with `disable_flags`.
     pub distinct_id: String,
-    /// Who asked before the login.
+    /// The distinct id before the login.
     pub anon_distinct_id: Option<String>,
-    /// The device; from `$device_id` of the person properties if not sent as such.
+    /// The device; from `$device_id` of the person properties if not sent as a field.
     pub device_id: Option<String>,
-    /// From group type to group key.
+    /// Group key by group type.
     pub groups: Map<String, Value>,
-    /// What overlays the stored properties of the person.
+    /// Overrides of the stored properties of the person.
     pub person_properties: Map<String, Value>,
-    /// From group type to an object that overlays the stored properties of the group.
+    /// By group type, overrides of the stored properties of the group.
     pub group_properties: Map<String, Value>,
-    /// Only these flags, if given.
+    /// Only these flags are evaluated, if given.
     pub flag_keys: Option<Vec<String>>,
-    /// Only flags of these contexts, if not empty.
+    /// Only flags of these contexts are evaluated, if not empty.
     pub evaluation_contexts: Vec<String>,
-    /// `server` or `client`, if the SDK says so.
+    /// `server` or `client`, if the SDK sent it.
     pub evaluation_runtime: Option<String>,
-    /// Whether the address of the sender says nothing about the person.
+    /// Whether the sender's address must not be used for the person's place.
     pub geoip_disable: bool,
-    /// Whether only the configuration is asked for.
+    /// Whether only the configuration is requested.
     pub disable_flags: bool,
 }
 
-/// A request that is not answered.
+/// Why a request is rejected.
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// The body is not JSON, even after repairs.
     #[error("malformed request data")]
     Malformed(#[source] serde_json::Error),
-    /// The body is JSON of another kind.
+    /// The body is JSON, but not an object.
     #[error("malformed request data: the body is not a JSON object")]
     NotAnObject,
-    /// Neither the body nor the query has a token.
+    /// Neither the body nor the query contains a token.
     #[error(
         "project API key missing: send it as api_key or token in the body, or as token in the query"
     )]
     MissingToken,
-    /// The body does not say who asks.
+    /// The body contains no distinct id.
     #[error("malformed request data: distinct_id is missing")]
     MissingDistinctId,
 }
 
 impl RequestError {
-    /// What the sender can do.
+    /// The class of the error: what the sender can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::MissingToken => Kind::Unauthorized,
@@ -81,7 +81,7 @@ impl RequestError {
         }
     }
 
-    /// The code of the error body, from the error table of the API specification.
+    /// The code of the error body, by the error table of the API specification.
     pub fn code(&self) -> &'static str {
         match self {
             Self::MissingToken => "invalid_api_key",
@@ -90,7 +90,7 @@ impl RequestError {
     }
 }
 
-/// Reads JSON as SDKs write it: one broken value must not cost the request.
+/// Parses JSON as SDKs write it: one malformed value must not cost the request.
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(body).or_else(|error| {
         let repaired = repair(body).and_then(|body| serde_json::from_slice(&body).ok());
@@ -99,11 +99,11 @@ fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
 }
 
 impl Request {
-    /// Reads a body that is decoded already.
+    /// Parses a decoded body.
     ///
     /// # Errors
     ///
-    /// [`RequestError`]; none of them is worth another try.
+    /// [`RequestError`]; a retry of the same request fails again.
     pub fn parse(body: &[u8], query: &Query) -> Result<Self, RequestError> {
         let body: Body = json(body).map_err(|error| match error.classify() {
             Category::Data => RequestError::NotAnObject,
@@ -122,7 +122,7 @@ impl Request {
             .device_id
             .take()
             .or_else(|| Some(person_properties.get("$device_id")?.as_str()?.to_owned()));
-        // Browsers say it beside the properties, servers among them.
+        // Browsers send it beside the properties, servers in the properties.
         let anon_distinct_id = body.anon_distinct_id.take().or_else(|| {
             let among = person_properties.get("$anon_distinct_id")?;
             among.as_str().and_then(|among| id(among.into()))
@@ -144,7 +144,7 @@ impl Request {
     }
 }
 
-/// A body as it is read. Names that mean nothing are skipped.
+/// A body while it is parsed. Unknown names are skipped.
 #[derive(Default)]
 struct Body {
     token: Named<String>,
@@ -161,12 +161,12 @@ struct Body {
     disable_flags: bool,
 }
 
-/// What a thing with several names has under the first of them that has a value of the right kind.
+/// A field with several names: the value under the name of the lowest rank that has a valid value.
 #[derive(Default)]
 struct Named<T>(Option<(u8, T)>);
 
 impl<T> Named<T> {
-    /// Takes `value` under the name at the place `rank`, unless an earlier one has some.
+    /// Offers a `value` under the name of this `rank`; a valid value under a lower rank wins.
     fn offer(&mut self, rank: u8, value: Option<T>) {
         if self.0.as_ref().is_none_or(|(known, _)| rank <= *known) {
             self.0 = value.map(|value| (rank, value)).or_else(|| self.0.take());
@@ -178,7 +178,7 @@ impl<T> Named<T> {
     }
 }
 
-/// The names in a body.
+/// The field names in a body.
 #[derive(Deserialize)]
 #[serde(field_identifier)]
 enum Name {
@@ -226,7 +226,7 @@ enum Name {
     EvaluationRuntime,
     #[serde(rename = "geoip_disable")]
     GeoipDisable,
-    /// Python SDKs until version 4 call it the other way round.
+    /// Python SDKs before version 4 use this name.
     #[serde(rename = "disable_geoip")]
     DisableGeoip,
     #[serde(rename = "disable_flags")]
@@ -315,7 +315,7 @@ fn object(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// A text, cut to its length, or a number.
+/// A string, cut to the limit, or a number.
 fn id(value: Value) -> Option<String> {
     match value {
         Value::String(mut text) => {
@@ -329,7 +329,7 @@ fn id(value: Value) -> Option<String> {
     }
 }
 
-/// A list; what is not a text in it is left out.
+/// A list of strings; items of other types are left out.
 fn texts(value: Value) -> Option<Vec<String>> {
     match value {
         Value::Array(items) => Some(items.into_iter().filter_map(text).collect()),

@@ -1,12 +1,11 @@
 //! The body of a response of `/decide` or `/flags`.
 //!
-//! One set of records in, the bytes of one of four [`Shape`]s out. A flag that failed is marked in
-//! [`Shape::Records`] and left out of the older shapes, which cannot say so: with the error flag
-//! set, SDKs then keep the value they had.
+//! Writes one set of records in one of four [`Shape`]s. A flag that failed is marked in
+//! [`Shape::Records`]. The older shapes cannot express that and omit it: with the error flag set, SDKs
+//! then keep the previous value.
 //!
-//! Records are what SDKs ask for now, hundreds of them with each request, so they are written field
-//! by field into one buffer: most of their bytes are the same in all of them. Everything else is
-//! left to serde.
+//! Current SDKs request hundreds of records at once. So records are written field by field into one
+//! buffer: most of their bytes are the same in all of them. Everything else is left to serde.
 
 use std::borrow::Cow;
 
@@ -21,16 +20,16 @@ use crate::wire::flags::Shape;
 use crate::wire::remote_config::Asker;
 use crate::wire::remote_config::RemoteConfig;
 
-/// Room for what stands around the flags, without and with what an SDK needs at its start.
+/// Initial capacity for the response without its flags.
 const REST_BYTES: usize = 1024;
 
-/// Room for a record with a key of 20 characters. More is made where it is needed.
+/// Initial capacity per record, for a key of 20 characters. The buffer grows if needed.
 const RECORD_BYTES: usize = 256;
 
-/// The answer for one flag.
+/// The result of one flag.
 #[derive(Clone, Debug)]
 pub struct FlagRecord<'a> {
-    /// What SDKs ask for.
+    /// The key of the flag.
     pub key: &'a str,
     /// The id of the flag.
     pub id: i64,
@@ -40,24 +39,24 @@ pub struct FlagRecord<'a> {
     pub enabled: bool,
     /// The variant of a flag that is on.
     pub variant: Option<&'a str>,
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason_code: &'a str,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason_description: Cow<'a, str>,
-    /// The condition that decided, from 0.
+    /// Index of the condition that decided.
     pub condition_index: Option<usize>,
     /// As stored, usually a string that contains JSON.
     pub payload: Option<&'a Value>,
     /// Whether the flag could not be evaluated; it is not enabled then.
     pub failed: bool,
-    /// Every step that led here, for a detailed analysis; only in [`Shape::Records`].
+    /// Every step of the evaluation, for a detailed analysis; only in [`Shape::Records`].
     pub conditions: Option<&'a Value>,
 }
 
-/// What a response says beside the flags.
+/// The response without its flags.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// What was asked for.
+    /// The query of the request.
     pub query: &'a Query,
     /// A uuid; SDKs send it back with `$feature_flag_called`.
     pub request_id: &'a str,
@@ -65,19 +64,19 @@ pub struct Response<'a> {
     pub evaluated_at: i64,
     /// Whether some flags could not be evaluated.
     pub has_errors: bool,
-    /// Whether the project has flags at all. Browsers do not ask again if it has none.
+    /// Whether the project has any flags. Browsers do not request flags again if it has none.
     pub has_flags: bool,
-    /// Whether SDKs may leave out of `$feature_flag_called` what says nothing of the flag; told with
+    /// Whether SDKs may leave properties unrelated to the flag out of `$feature_flag_called`; only in
     /// [`Shape::Records`].
     pub minimal_called_events: bool,
 }
 
 impl Response<'_> {
-    /// Writes the response as JSON. Keys of flags are unique, so that maps are.
+    /// Writes the response as JSON. Keys of flags are unique, so the keys of its maps are too.
     ///
     /// # Errors
     ///
-    /// None that data can cause; serde's signature.
+    /// No data can cause one; the signature is serde's.
     pub fn encode<'r, R>(&self, records: R) -> Result<Vec<u8>, serde_json::Error>
     where
         R: Iterator<Item = FlagRecord<'r>> + Clone,
@@ -89,7 +88,7 @@ impl Response<'_> {
         self.put_flags(&mut body, records)?;
         let rest = body.len();
         serde_json::to_writer(&mut body, &Rest(self))?;
-        // The rest goes on with the object that the flags are in.
+        // The rest continues the object that contains the flags.
         if let Some(brace) = body.get_mut(rest) {
             *brace = b',';
         }
@@ -131,7 +130,7 @@ impl Response<'_> {
     }
 }
 
-/// What stands behind the flags.
+/// The part of the response after the flags.
 struct Rest<'r>(&'r Response<'r>);
 
 impl Serialize for Rest<'_> {
@@ -173,7 +172,7 @@ fn put_field(
 
 /// Writes a text as a JSON string.
 fn put_text(body: &mut Vec<u8>, text: &str) -> Result<(), serde_json::Error> {
-    // Without an early end, so that many bytes are looked at at once.
+    // Without an early exit, so that the compiler can vectorise it.
     let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     if !text.bytes().fold(true, |so_far, byte| so_far & is_plain(byte)) {
         return serde_json::to_writer(body, text);
@@ -212,7 +211,7 @@ fn put_record(body: &mut Vec<u8>, record: &FlagRecord<'_>) -> Result<(), serde_j
     serde_json::to_writer(&mut *body, &record.id)?;
     put(body, ",\"version\":");
     serde_json::to_writer(&mut *body, &record.version)?;
-    // The description is always null; SDKs expect the key.
+    // The description is always null, but SDKs expect the key.
     put(body, ",\"description\":null,\"payload\":");
     serde_json::to_writer(&mut *body, &record.payload)?;
     put(body, ",\"has_experiment\":false}");
@@ -223,7 +222,7 @@ fn put_record(body: &mut Vec<u8>, record: &FlagRecord<'_>) -> Result<(), serde_j
     Ok(())
 }
 
-/// The value of a flag in the older shapes.
+/// The value of a flag in the older shapes: a boolean or a variant.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FlagValue<'a> {
@@ -239,7 +238,7 @@ fn value(record: FlagRecord<'_>) -> (&str, FlagValue<'_>) {
     (record.key, value)
 }
 
-/// A JSON array out of an iterator.
+/// Serializes an iterator as a JSON array.
 struct List<I>(I);
 
 impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
@@ -248,7 +247,7 @@ impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
     }
 }
 
-/// A JSON object out of an iterator of pairs.
+/// Serializes an iterator of pairs as a JSON object.
 struct Entries<I>(I);
 
 impl<'k, V: Serialize, I: Iterator<Item = (&'k str, V)> + Clone> Serialize for Entries<I> {

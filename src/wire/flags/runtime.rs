@@ -1,6 +1,6 @@
-//! Where a request for flags comes from, for SDKs that do not say: a guess from its headers.
+//! Evaluation runtime of a flag request, if the SDK does not send it: guessed from the headers.
 
-/// What the user agents of SDKs that run on servers contain; in lower case.
+/// Substrings of user agents of server SDKs; in lower case.
 const SERVERS: [&str; 14] = [
     "posthog-python",
     "posthog-ruby",
@@ -18,7 +18,7 @@ const SERVERS: [&str; 14] = [
     "curl",
 ];
 
-/// What the user agents of browsers and of SDKs in apps contain; in lower case.
+/// Substrings of user agents of browsers and app SDKs; in lower case.
 const CLIENTS: [&str; 8] = [
     "mozilla",
     "posthog-js",
@@ -33,7 +33,7 @@ const CLIENTS: [&str; 8] = [
 /// Headers that only browsers send.
 pub const BROWSER_HEADERS: [&str; 4] = ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"];
 
-/// `server` or `client`; `all` if nobody knows, which selects the flags that are for both.
+/// `server` or `client`; `all` if unknown, which selects the flags that are for both.
 pub fn guess(user_agent: Option<&str>, has_browser_header: impl FnOnce() -> bool) -> &'static str {
     let agent = user_agent.unwrap_or_default().to_ascii_lowercase();
     let is_any = |names: &[&str]| names.iter().any(|name| agent.contains(name));

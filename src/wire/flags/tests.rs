@@ -58,7 +58,7 @@ fn parse(body: &Value) -> Result<Request, RequestError> {
     Request::parse(body.to_string().as_bytes(), &query)
 }
 
-/// The reader gives a meaning to this key; senders do not.
+/// The JSON library interprets this key; senders do not.
 #[test]
 fn no_key_of_a_value_has_a_meaning() {
     for text in ["not JSON", "[[1]]"] {
@@ -151,7 +151,7 @@ fn distinct_ids_are_texts_numbers_or_empty() {
     assert_eq!(parse(&device).expect("complete").device_id.as_deref(), Some("p"));
 }
 
-/// "Precedence: top-level anon_distinct_id > person_properties.$anon_distinct_id"; a text only.
+/// "Precedence: top-level anon_distinct_id > person_properties.$anon_distinct_id"; strings only.
 #[test]
 fn the_id_of_before_a_login_may_stand_among_the_properties() {
     let with = |among: Value| json!({"$anon_distinct_id": among});
@@ -358,7 +358,7 @@ fn every_version_has_its_shape() {
     }
 }
 
-/// A response of which nothing is special.
+/// A response with default values.
 fn plain(query: &Query) -> Response<'_> {
     Response {
         query,
@@ -370,7 +370,7 @@ fn plain(query: &Query) -> Response<'_> {
     }
 }
 
-/// Goal: no text of a project breaks the JSON. Method: read it back, in every shape.
+/// Goal: no text of a project produces invalid JSON. Method: parse it, in every shape.
 #[test]
 fn texts_with_quotes_and_control_characters_are_escaped() {
     let key = "a\"b\\c\n\u{1}é";
@@ -410,10 +410,10 @@ fn texts_with_quotes_and_control_characters_are_escaped() {
     }
 }
 
-/// SDKs that say less read it in records only, and without it they say all.
+/// SDKs that can send minimal events read this field in records only; without it they send all properties.
 #[test]
-fn sdks_are_told_once_they_may_say_less_of_calls() {
-    for (endpoint, query, is_told) in [
+fn minimal_called_events_are_in_records_only() {
+    for (endpoint, query, is_sent) in [
         (Endpoint::Flags, "v=2", true),
         (Endpoint::Flags, "v=4&config=true", true),
         (Endpoint::Decide, "v=4", true),
@@ -425,7 +425,7 @@ fn sdks_are_told_once_they_may_say_less_of_calls() {
             let response = Response { minimal_called_events, ..plain(&query) };
             let body = response.encode(std::iter::empty()).expect("encodable");
             let body: Value = serde_json::from_slice(&body).expect("JSON");
-            let expected = (minimal_called_events && is_told).then_some(json!(true));
+            let expected = (minimal_called_events && is_sent).then_some(json!(true));
             assert_eq!(body.get("minimalFlagCalledEvents"), expected.as_ref(), "{query:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! The fields of an `ExportTraceServiceRequest` that matter, read from JSON. Names are those of the JSON
-//! mapping of protobuf; 64-bit numbers come as texts or as numbers, ids in hexadecimal digits.
+//! Parser for `ExportTraceServiceRequest` in JSON, for the fields that are needed. Names are those of the JSON
+//! mapping of protobuf; 64-bit numbers are strings or numbers, ids are hexadecimal digits.
 
 use std::fmt;
 
@@ -23,20 +23,20 @@ use crate::wire::otlp::hex;
 use crate::wire::otlp::mapping::is_of_ai;
 use crate::wire::repair::repair;
 
-/// Reads a request; `None` if it is none.
+/// Parses a request; `None` if it is malformed.
 pub(super) fn read(body: &[u8]) -> Option<Vec<Resource>> {
-    // What JavaScript cut in the middle of a pair, and its like, does not cost the whole export.
+    // Repairable damage, such as a surrogate pair cut by JavaScript, does not cost the whole export.
     parsed(body).or_else(|| parsed(&repair(body)?))
 }
 
 fn parsed(body: &[u8]) -> Option<Vec<Resource>> {
-    // Structures are read from arrays too, which no exporter sends.
+    // Serde would read structures from arrays too, which no exporter sends.
     let body = Some(body.trim_ascii_start()).filter(|body| body.starts_with(b"{"))?;
     let request: Request = serde_json::from_slice(body).ok()?;
     Some(request.resource_spans.0)
 }
 
-/// Whether a text is an object or an array of JSON. It is stepped over, not kept.
+/// Whether a text is a JSON object or array. Values are skipped, not kept.
 pub(super) fn is_json(text: &str) -> bool {
     let is_container = text.trim_start().starts_with(['{', '[']);
     is_container && serde_json::from_str::<IgnoredAny>(text).is_ok()
@@ -49,8 +49,8 @@ struct Request {
     resource_spans: Kept<Resource>,
 }
 
-/// A list of which only what says something is kept while it is read: an empty object has two bytes, and a
-/// structure a hundred.
+/// A list that keeps only items with content while it is parsed: an empty object has 2 bytes, and its
+/// structure about 100.
 struct Kept<T>(Vec<T>);
 
 impl<T> Default for Kept<T> {
@@ -59,7 +59,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-/// How an item of a list is read, and whether it is kept.
+/// How an item of a list is parsed, and whether it is kept.
 trait Item: Sized {
     type Wire: for<'de> Deserialize<'de>;
 
@@ -81,7 +81,7 @@ impl<'de, T: Item> Deserialize<'de> for Kept<T> {
                 while let Some(wire) = list.next_element()? {
                     kept.extend(T::of(wire));
                 }
-                // A list begins with room for four, and there may be one in every object.
+                // A vector starts with capacity 4, and there may be one in every object.
                 kept.shrink_to_fit();
                 Ok(Kept(kept))
             }
@@ -244,7 +244,7 @@ fn attributes(pairs: Kept<Pair>) -> Attributes {
     attributes
 }
 
-/// Lists inside of lists. The reader of JSON bounds them, so this ends.
+/// Nesting depth of lists. The JSON parser limits it, so the recursion ends.
 fn depth(value: &Value) -> usize {
     match value {
         Value::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -253,7 +253,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// `{"stringValue": "a"}` and its like; `None` for one without a value.
+/// `{"stringValue": "a"}` and the like; `None` if there is no value.
 struct AnyValue(Option<Value>);
 
 /// `{"values": [...]}`.
@@ -309,7 +309,7 @@ fn map_of(pairs: Values<Pair>) -> Value {
     Value::Map(pairs.values.0.into_iter().map(|Pair(key, value)| (key, value)).collect())
 }
 
-/// A number, or a text that says one or names one.
+/// A number, a string with a number, or the name of an enum value.
 #[derive(Default)]
 enum Number {
     Unsigned(u64),
@@ -320,8 +320,8 @@ enum Number {
     None,
 }
 
-/// Not derived as an untagged one: that keeps whatever stands there, in many times its bytes, before it looks
-/// what it is.
+/// Not derived as an untagged enum: that would buffer any value, in many times its bytes, before it
+/// examines the type.
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Kinds;

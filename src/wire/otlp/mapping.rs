@@ -1,8 +1,8 @@
-//! One span as an event: which name it gets, whose it is, and what its attributes are called.
+//! Converts one span to an event: the event name, the distinct id, and the names of the properties.
 //!
-//! Source of the rules: `rust/capture/src/otel` and `nodejs/src/ingestion/ai/otel` of PostHog, but for the
-//! names that single libraries have (Vercel's, Traceloop, Pydantic AI), which stay as they are, as everything
-//! does that the rules give no other name: see `schemas/compatibility.md`.
+//! Source of the rules: `rust/capture/src/otel` and `nodejs/src/ingestion/ai/otel` of PostHog, except for the
+//! attribute names of single libraries (Vercel's, Traceloop, Pydantic AI). These stay as they are, like every
+//! attribute that the rules do not rename: see `schemas/compatibility.md`.
 
 use std::borrow::Cow;
 
@@ -18,14 +18,14 @@ use crate::wire::otlp::Scope;
 use crate::wire::otlp::Span;
 use crate::wire::otlp::Value;
 
-/// What begins the attributes of spans that are about AI.
+/// Prefixes of attributes that mark a span as about AI.
 const PREFIXES: [&str; 6] =
     ["gen_ai.", "ai.", "eve.", "pydantic_ai.", "traceloop.", "llm.request.type"];
 
-/// Attributes of resources that SDKs add by themselves.
+/// Prefixes of resource attributes that SDKs add automatically.
 const NOISE: [&str; 4] = ["host.", "process.", "os.", "telemetry."];
 
-/// Attributes and the properties that they become, whatever was there before.
+/// Renamed attributes; they override an existing property of the new name.
 const RENAMED: [(&str, &str); 9] = [
     ("gen_ai.input.messages", "$ai_input"),
     ("gen_ai.output.messages", "$ai_output_choices"),
@@ -38,7 +38,7 @@ const RENAMED: [(&str, &str); 9] = [
     ("telemetry.sdk.version", "$ai_lib_version"),
 ];
 
-/// Older names, which count where the newer ones are absent.
+/// Older attribute names; used where the property is absent.
 const FALLBACKS: [(&str, &str); 4] = [
     ("gen_ai.system", "$ai_provider"),
     ("gen_ai.request.model", "$ai_model"),
@@ -46,7 +46,7 @@ const FALLBACKS: [(&str, &str); 4] = [
     ("gen_ai.usage.completion_tokens", "$ai_output_tokens"),
 ];
 
-/// What is said elsewhere in the event.
+/// Attributes whose value is elsewhere in the event.
 const STRIPPED: [&str; 7] = [
     "telemetry.sdk.language",
     "gen_ai.operation.name",
@@ -57,7 +57,7 @@ const STRIPPED: [&str; 7] = [
     "llm.request.type",
 ];
 
-/// Who a span is about, the first that is there; then the same of its resource.
+/// Attributes with the distinct id, in order of precedence; those of the span before those of its resource.
 const DISTINCT_IDS: [&str; 4] = [
     "ai.telemetry.metadata.posthog_distinct_id",
     "ai.settings.context.posthog_distinct_id",
@@ -65,7 +65,7 @@ const DISTINCT_IDS: [&str; 4] = [
     "user.id",
 ];
 
-/// The conversation that a span belongs to, which may have several traces.
+/// Attributes with the session: a conversation, which may have several traces.
 const SESSION_IDS: [&str; 4] = [
     "$ai_session_id",
     "ai.telemetry.metadata.$ai_session_id",
@@ -73,17 +73,17 @@ const SESSION_IDS: [&str; 4] = [
     "gen_ai.conversation.id",
 ];
 
-/// Longest session that a distinct id is made of. Ids of sessions are short, and each span asks again.
+/// Longest session id that a distinct id is derived from. Session ids are short, and each span is hashed.
 const SESSION_MAX_BYTES: usize = 1024;
 
-/// Where the status of a failed call to a model stands.
+/// Attributes with the HTTP status of a failed call to a model.
 const HTTP_STATUSES: [&str; 4] =
     ["$ai_http_status", "http.response.status_code", "http.status_code", "error.status_code"];
 
 /// PostHog's namespace of distinct ids made from sessions and traces.
 const DISTINCT_ID_NAMESPACE: Uuid = Uuid::from_u128(0x392e_81d5_3d13_4a6f_b541_bdbf_6c86_5e56);
 
-/// Namespace of the ids of events made from spans, so that an export that is repeated is stored once.
+/// Namespace of the ids of events made from spans: a repeated export gets the same ids and is deduplicated.
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x6e0c_1d0b_7e7b_4d0f_9a54_2f1c_9d0a_83e1);
 
 /// Whether a span with these attributes is about AI.
@@ -91,8 +91,8 @@ pub(super) fn is_of_ai(attributes: &Attributes) -> bool {
     PREFIXES.iter().any(|prefix| attributes.has_prefix(prefix))
 }
 
-/// The properties of an event under construction. What is of the resource is there once for all its spans:
-/// a body of a few kilobytes would keep a core busy for minutes if each of them had a copy.
+/// The properties of an event under construction. Resource attributes are borrowed: with a copy for each
+/// span, a body of a few kB would keep a core busy for minutes.
 #[derive(Default)]
 struct Properties<'a>(Vec<(&'a str, Cow<'a, Value>)>);
 
@@ -147,7 +147,7 @@ pub(super) fn write_event<'a>(
     }
     let named = of_both(&DISTINCT_IDS);
     if named.is_none() {
-        // A trace is nobody.
+        // A trace is not a person.
         properties.set("$process_person_profile", Value::Boolean(false));
     }
     let distinct_id = named.map_or_else(|| Cow::Owned(derived_id(session, span)), Cow::Borrowed);
@@ -183,7 +183,7 @@ pub(super) fn write_event<'a>(
     write(out, (name, &distinct_id), span, &properties);
 }
 
-/// The event of a span, by what its library says that it does.
+/// The event name, by the operation that the library reports.
 fn event_name(attributes: &Attributes) -> &'static str {
     let of_operation = |operation: &str| match operation {
         "chat" | "text_completion" | "generate_content" => Some("$ai_generation"),
@@ -202,7 +202,7 @@ fn event_name(attributes: &Attributes) -> &'static str {
         }
         _ => None,
     };
-    // A step of the Vercel AI SDK around the call to a model carries attributes of that call too.
+    // A step of the Vercel AI SDK around a model call has attributes of that call too.
     let found = match attributes.text("ai.operationId") {
         Some(call) => of_call(call),
         None => attributes
@@ -213,7 +213,7 @@ fn event_name(attributes: &Attributes) -> &'static str {
     found.unwrap_or("$ai_span")
 }
 
-/// The distinct id of a span that names nobody: one for each session, else for each trace.
+/// The distinct id of a span without one: derived from the session, else from the trace.
 fn derived_id(session: Option<&str>, span: &Span) -> String {
     let name = match session.filter(|session| session.len() <= SESSION_MAX_BYTES) {
         Some(session) => format!("session:{session}"),
@@ -223,7 +223,7 @@ fn derived_id(session: Option<&str>, span: &Span) -> String {
     Uuid::new_v5(&DISTINCT_ID_NAMESPACE, name.as_bytes()).to_string()
 }
 
-/// Whether an id is one: all zeros stand for none.
+/// Whether an id is valid: all zeros mean that there is none.
 fn is_id(id: &str) -> bool {
     id.bytes().any(|digit| digit != b'0')
 }
@@ -234,7 +234,7 @@ fn seconds(span: &Span) -> Option<f64> {
     (span.start_nanos > 0).then_some(nanos as f64 / 1e9)
 }
 
-/// What went wrong, if the span says that something did: the last exception, else the status.
+/// Sets the error properties, if the span is an error: from the last exception, else from the status.
 fn note_error(properties: &mut Properties<'_>, span: &Span) {
     if !span.is_error {
         return;
@@ -253,7 +253,7 @@ fn note_error(properties: &mut Properties<'_>, span: &Span) {
         };
         properties.set("$ai_error", Value::Text(error));
     }
-    // What is no status hides no other.
+    // A value that is not a status does not hide a valid one.
     let status = |attributes: &Attributes, key: &str| {
         let status = match attributes.get(key)? {
             Value::Integer(status) => *status,
@@ -268,7 +268,7 @@ fn note_error(properties: &mut Properties<'_>, span: &Span) {
     }
 }
 
-/// Gives attributes the names of properties.
+/// Renames attributes to properties.
 fn rename(properties: &mut Properties<'_>) {
     for (from, to) in RENAMED {
         if let Some(value) = properties.remove(from) {
@@ -288,7 +288,7 @@ fn rename(properties: &mut Properties<'_>) {
     }
 }
 
-/// Messages, which come as JSON in a text.
+/// Messages, which arrive as JSON in a string.
 fn messages(value: Cow<'_, Value>) -> Cow<'_, Value> {
     match &*value {
         Value::Text(text) if super::json::is_json(text) => match value.into_owned() {
@@ -357,7 +357,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
         Value::Text(text) => out.extend(json!(text).to_string().as_bytes()),
         Value::Boolean(truth) => out.extend(json!(truth).to_string().as_bytes()),
         Value::Integer(number) => out.extend(json!(number).to_string().as_bytes()),
-        // What is no number to JSON is null.
+        // NaN and infinities become null.
         Value::Double(number) => out.extend(json!(number).to_string().as_bytes()),
     }
 }

@@ -1,5 +1,5 @@
-//! The fields of an `ExportTraceServiceRequest` that matter, read from protobuf. Numbers of fields are those
-//! of `opentelemetry/proto` 1.x; unknown ones are stepped over.
+//! Parser for `ExportTraceServiceRequest` in protobuf, for the fields that are needed. Field numbers are those
+//! of `opentelemetry/proto` 1.x; unknown fields are skipped.
 
 use crate::wire::otlp::Attributes;
 use crate::wire::otlp::DEPTH_MAX;
@@ -19,11 +19,11 @@ enum Field<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
-    /// Of 32 bits, which no field here has.
+    /// A field of 32 bits; none of the parsed fields is one.
     Other,
 }
 
-/// Calls `see` with each field of a message and its number. `None` if it is no message.
+/// Calls `see` with each field of a message and its number. `None` if the message is malformed.
 fn each<'a>(mut rest: &'a [u8], mut see: impl FnMut(u64, Field<'a>) -> Option<()>) -> Option<()> {
     while !rest.is_empty() {
         let tag = varint(&mut rest)?;
@@ -68,7 +68,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What `one` makes of each message of field 1; the inner `None` is not kept.
+/// Applies `one` to each message in field 1 and collects the results; an inner `None` is left out.
 fn repeated<'a, T>(
     bytes: &'a [u8],
     mut one: impl FnMut(&'a [u8]) -> Option<Option<T>>,
@@ -80,12 +80,12 @@ fn repeated<'a, T>(
         }
         Some(())
     })?;
-    // A list begins with room for four, and a message may have one in each of its lists.
+    // A vector starts with capacity 4, and a message may have one in each of its lists.
     items.shrink_to_fit();
     Some(items)
 }
 
-/// Reads a request; `None` if it is none, or there are more spans than there is room for.
+/// Parses a request; `None` if it is malformed, or has more spans than the limit.
 pub(super) fn read(body: &[u8], room: &mut Room) -> Option<Vec<Resource>> {
     repeated(body, |bytes| {
         let resource = resource_spans(bytes, room)?;
@@ -205,7 +205,7 @@ fn key_value(bytes: &[u8], levels: usize) -> Option<(String, Option<Value>)> {
     Some((key, found))
 }
 
-/// The outer `None` is what is no message, the inner one no value.
+/// The outer `None` is a malformed message, the inner one an absent value.
 fn value(bytes: &[u8], levels: usize) -> Option<Option<Value>> {
     let mut found = None;
     each(bytes, |number, field| {

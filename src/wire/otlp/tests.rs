@@ -1,4 +1,4 @@
-//! Spans in either form, what becomes of them, and bodies that nobody should send. Expected names are those
+//! Spans in both encodings, the events that they become, and malicious bodies. Expected names are those
 //! of PostHog's tests of the same endpoint.
 
 use proptest::prelude::*;
@@ -77,7 +77,7 @@ fn protobuf(request: &Json) -> Vec<u8> {
             bytes(2, &unhex(&span["spanId"])),
             bytes(4, &unhex(&span["parentSpanId"])),
             bytes(5, span["name"].as_str().unwrap_or_default().as_bytes()),
-            // A kind, and a field that is not known yet.
+            // A kind, and an unknown field.
             vec![6 << 3, 3],
             bytes(99, b"later"),
             fixed(7, nanos(span, "startTimeUnixNano")),
@@ -103,7 +103,7 @@ fn protobuf(request: &Json) -> Vec<u8> {
         out
     };
     let resource = |resource: &Json| {
-        // The resource may stand behind what it is of.
+        // The resource may come after its spans.
         let mut out = Vec::new();
         list(resource, "scopeSpans").iter().for_each(|one| out.extend(bytes(2, &scope(one))));
         out.extend(bytes(1, &attributes(1, &resource["resource"]["attributes"])));
@@ -119,7 +119,7 @@ fn events(form: Form, body: &[u8]) -> Vec<Json> {
     batch["batch"].as_array().unwrap().clone()
 }
 
-/// The events of a request, the same from either form.
+/// The events of a request, the same from both encodings.
 fn both(request: &Json) -> Vec<Json> {
     let found = events(Form::Json, request.to_string().as_bytes());
     assert_eq!(events(Form::Protobuf, &protobuf(request)), found);
@@ -134,7 +134,7 @@ fn pairs(list: &[(&str, Json)]) -> Json {
     list.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
 }
 
-/// A request of one span, changed by `more`.
+/// A request with one span, extended by `more`.
 fn request(own: &[(&str, Json)], more: Json) -> Json {
     let mut span = json!({
         "traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708",
@@ -244,7 +244,7 @@ fn what_a_span_is_is_told_by_its_library() {
         let expected = if expected == Some("$ai_span") { Some("$ai_trace") } else { expected };
         assert_eq!(name, expected, "{key}={value} at the root");
     }
-    // The step around a call carries attributes of the call.
+    // The step around a model call has attributes of that call.
     let step = [("ai.operationId", text("ai.toolCall")), ("gen_ai.operation.name", text("chat"))];
     assert_eq!(one(&step, json!({}))["event"], "$ai_span");
 }
@@ -282,7 +282,7 @@ fn a_failed_span_says_what_was_thrown() {
             json!("custom"),
             json!(418),
         ),
-        // What says nothing hides nothing.
+        // Neither an invalid status nor an exception without attributes hides a valid one.
         (
             vec![("$ai_http_status", json!({"intValue": "0"})), limited.clone()],
             json!({"events": [whole, thrown(&[])], "status": failed}),
@@ -336,7 +336,7 @@ fn spans_of_nobody_share_an_id_by_session_or_trace_and_make_no_person() {
     let named = id(&[("user.id", text("ada"))], &one_trace);
     assert_eq!(named, (json!("ada"), false));
     assert_eq!(id(&[("posthog.distinct_id", text(""))], &one_trace), id(&[], &one_trace));
-    // An export that is repeated is stored once; without ids there is nothing to know it by.
+    // A repeated export is stored once; without ids it cannot be recognised.
     let uuid =
         |span: &str| one(&[("gen_ai.system", text("x"))], json!({"spanId": span}))["uuid"].clone();
     assert_eq!(uuid("0102030405060708"), uuid("0102030405060708"));
@@ -402,7 +402,7 @@ fn json_that_was_cut_in_the_middle_of_a_character_is_repaired() {
     assert_eq!(events(Form::Json, nan.as_bytes())[0]["properties"]["$ai_provider"], "x");
 }
 
-/// The least that a span can be, in a scope and a resource of its own: 17 bytes.
+/// The smallest span, in a scope and a resource of its own: 17 bytes.
 #[test]
 fn reading_ends_at_as_many_spans_as_fit_into_a_batch() {
     let span = bytes(2, &bytes(9, &[bytes(1, b"ai."), bytes(2, &bytes(1, b""))].concat()));
@@ -421,7 +421,7 @@ fn reading_ends_at_as_many_spans_as_fit_into_a_batch() {
     assert!(read(&resource.repeat(4), &mut room).is_none() && room.is_over);
     let refused = to_batch(Form::Protobuf, &resource.repeat(9), 8 * EVENT_MIN_BYTES);
     assert_eq!(refused, Err(DecodeError::TooLarge { limit_bytes: 8 * EVENT_MIN_BYTES }));
-    // No event is so small that reading ends too early.
+    // No event is so small that parsing stops too early.
     let small = [("llm.request.type", text("")), ("$lib", text("")), ("user.id", text("a"))];
     let more = json!({"traceId": "", "spanId": "", "parentSpanId": "", "name": "",
         "startTimeUnixNano": "0", "endTimeUnixNano": "0"});
@@ -433,8 +433,8 @@ fn reading_ends_at_as_many_spans_as_fit_into_a_batch() {
     assert!(event.len() >= usize::try_from(EVENT_MIN_BYTES).unwrap(), "{event}");
 }
 
-/// Goal: what a resource says and no event has is not paid for by each span. Method: 3 MB of a body. What fails:
-/// with a copy for each span it takes minutes and gigabytes.
+/// Goal: resource attributes that no event contains cost nothing per span. Method: a body of 3 MB. With a
+/// copy for each span it would take minutes and gigabytes.
 #[test]
 fn what_is_not_written_costs_nothing_for_each_span() {
     let truths = bytes(5, &bytes(1, &[2 << 3, 1]).repeat(500_000));
@@ -477,7 +477,7 @@ fn no_body_becomes_more_than_a_batch_may_be() {
     let properties = one(&wide, json!({}))["properties"].clone();
     let kept = properties.as_object().unwrap().keys().filter(|key| key.starts_with("gen_ai."));
     assert_eq!(kept.count(), ATTRIBUTES_MAX);
-    // As deep as a message can be: what is too deep is left out, and the rest is there.
+    // As deep as a message can be: deeper values are left out, and the rest is kept.
     let mut deep = bytes(1, b"end");
     (0..1_000).for_each(|_| deep = bytes(5, &bytes(1, &deep)));
     let pair =
@@ -509,7 +509,7 @@ fn answers_are_those_of_the_protocol() {
 }
 
 proptest! {
-    /// Whatever arrives, it is a batch of JSON or an error.
+    /// Any input becomes a JSON batch or an error.
     #[test]
     fn nothing_brings_the_readers_down(
         noise in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), cut in any::<bool>(),

@@ -1,7 +1,7 @@
 //! posthog-js in Chromium, on a page of another origin, against a real server.
 //!
-//! The driver prints each event as the SDK is about to send it, so that nothing is taken on trust:
-//! what is stored is that, but for what the server does to events.
+//! The driver prints each event just before the SDK sends it. The stored event must equal it,
+//! except for the server's documented changes.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -22,15 +22,15 @@ use crate::sdk::stored;
 use crate::sdk::stored::str_of;
 use crate::sdk::tools;
 
-/// Pages that have the SDK, as bundlers put it there.
+/// Pages that contain the SDK, as bundlers include it.
 const WITH_SDK: [(&str, Sdk); 2] =
     [("browser-module", Sdk::Browser("module")), ("browser-plain", Sdk::Browser("plain"))];
 
-/// Pages that get it from this server.
+/// Pages that load the SDK from this server.
 const WITHOUT_SDK: [(&str, Sdk); 2] =
     [("browser-snippet", Sdk::Browser("snippet")), ("browser-array", Sdk::Browser("array"))];
 
-/// Requests that pages make of this server.
+/// Requests of pages to this server.
 const REQUESTS: [(&str, &str); 6] = [
     ("GET", "/array/<token>/config.js"),
     ("GET", "/api/early_access_features/"),
@@ -40,11 +40,11 @@ const REQUESTS: [(&str, &str); 6] = [
     ("POST", "/flags/"),
 ];
 
-/// Requests of pages that get the SDK from this server.
+/// Additional requests of pages that load the SDK from this server.
 const REQUESTS_FOR_SDK: [(&str, &str); 2] =
     [("GET", "/array/<token>/array.js"), ("GET", "/static/array.js")];
 
-/// Events that every browser sends of itself or is told to, at least once each.
+/// Events that every browser sends, automatically or by a call, at least once each.
 const EVENTS: [&str; 9] = [
     "$pageview",
     "$pageleave",
@@ -91,7 +91,7 @@ fn check(tools: &Path, server: &TestServer, browsers: &[(&'static str, Sdk)]) ->
     said
 }
 
-/// What is stored is what was sent, property by property.
+/// The stored events equal the sent ones, property by property.
 fn check_sent(who: &str, said: &[Value], rows: &[Value]) {
     let by_uuid: BTreeMap<&str, &Value> =
         rows.iter().map(|row| (str_of(row, "uuid"), row)).collect();
@@ -110,8 +110,8 @@ fn check_sent(who: &str, said: &[Value], rows: &[Value]) {
     }
 }
 
-/// The event as one that was told: what stands at its top is a part of its properties, where the
-/// top counts.
+/// The event in the form of a call: members at its top level are part of its properties, where the
+/// top level takes precedence.
 fn whole(sent: &Value, row: &Value) -> Value {
     let mut properties = sent["properties"].clone();
     for (name, top) in sent["top"].as_object().into_iter().flatten() {
@@ -134,7 +134,7 @@ fn whole(sent: &Value, row: &Value) -> Value {
     })
 }
 
-/// The SDK sent what it was told.
+/// The SDK sent the events of the calls.
 fn check_told(who: &str, said: &[Value], rows: &[Value]) {
     let by_uuid: BTreeMap<&str, &Value> =
         rows.iter().map(|row| (str_of(row, "uuid"), row)).collect();
@@ -157,7 +157,7 @@ fn check_told(who: &str, said: &[Value], rows: &[Value]) {
     }
 }
 
-/// What the page was answered, in the order in which it asked.
+/// The flags that the page received, in the order of its requests.
 fn check_flags(who: &str, said: &[Value]) {
     let answers: Vec<(&str, &Value, &Value)> = of_kind(said, "flag")
         .map(|flag| (str_of(flag, "key"), &flag["value"], &flag["payload"]))
@@ -186,7 +186,7 @@ fn check_flags(who: &str, said: &[Value]) {
     assert_eq!(answers, expected, "{who}");
 }
 
-/// Together the pages asked for what is `expected` and for nothing else, and were answered.
+/// Together the pages requested `expected` and nothing else, and got responses.
 fn check_requests(said: &[Said], expected: &[(&str, &str)]) {
     let mut made = BTreeSet::new();
     for (who, said) in said {

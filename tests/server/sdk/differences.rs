@@ -1,14 +1,15 @@
-//! Where stored events and persons may differ from what an SDK was told: the only place.
+//! Allowed differences between stored events or persons and the calls to an SDK: the only list of
+//! them.
 //!
-//! [`ADDED`] are properties that SDKs add of their own, as seen on the wire. The rest is what the
-//! server does, with its rule.
+//! [`ADDED`] are properties that SDKs add by themselves, as seen on the wire. The rest are rules of
+//! the server.
 
 use serde_json::Value;
 
 use crate::sdk::stored::is_same;
 
-/// Properties that SDKs add: (beginning of the driver's name, event or "" for every event, names).
-/// A name that ends with `*` is the beginning of many.
+/// Properties that SDKs add: (prefix of the driver's name, event or "" for every event, names). A
+/// name that ends with `*` is a prefix.
 const ADDED: &[(&str, &str, &[&str])] = &[
     // Of capture v1 the server writes them: they stand in a header there.
     ("", "", &["$lib", "$lib_version"]),
@@ -28,8 +29,8 @@ const ADDED: &[(&str, &str, &[&str])] = &[
     ("", "$feature_flag_called", &["locally_evaluated", "$feature_flag_*", "$feature/*"]),
 ];
 
-/// Properties of an event that say something of its person (PostHog's `eventToPersonProperties` and
-/// campaign parameters), which gets them.
+/// Event properties that are propagated to the person (PostHog's `eventToPersonProperties` and
+/// campaign parameters).
 const LIFTED: [&str; 44] = [
     "$app_build",
     "$app_name",
@@ -77,8 +78,8 @@ const LIFTED: [&str; 44] = [
     "sccid",
 ];
 
-/// Properties of a person that nobody gave: what is lifted, what is lifted for good (browsers say
-/// some of it themselves), and the event that made the person.
+/// Properties of a person that no call sets: initial values of propagated properties (browsers send
+/// some of them themselves), and the event that created the person.
 const OF_PERSONS: [&str; 2] = ["$initial_*", "$creator_event_uuid"];
 
 /// Whether an SDK adds this property to this event.
@@ -90,7 +91,7 @@ pub(super) fn is_added(who: &str, event: &str, name: &str) -> bool {
     })
 }
 
-/// Whether a person may have this property though no SDK was told.
+/// Whether a person may have this property although no call sets it.
 pub(super) fn is_of_persons(name: &str) -> bool {
     LIFTED.contains(&name) || OF_PERSONS.iter().any(|known| matches(known, name))
 }
@@ -102,7 +103,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Compares a property that was given with what is stored. `row` is the whole event.
+/// Compares a property of a call with the stored one. `row` is the whole event.
 pub(super) fn check_given(
     name: &str,
     given: &Value,
@@ -131,7 +132,7 @@ pub(super) fn check_given(
     Err(format!("{name} is {found} instead of {given}"))
 }
 
-/// Looks at a property that nobody gave.
+/// Checks a property that no call sets.
 pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> Result<(), String> {
     let event = row["event"].as_str().unwrap_or_default();
     if is_added(who, event, name) {
@@ -149,12 +150,12 @@ pub(super) fn check_new(who: &str, name: &str, row: &Value, stored: &Value) -> R
     }
 }
 
-/// Whether an event says nothing of a person.
+/// Whether an event sets no property of a person.
 fn says_nothing(row: &Value, stored: &Value) -> bool {
     stored["$process_person_profile"] == false || row["event"] == "$groupidentify"
 }
 
-/// Looks for what the server adds and takes away, whatever was given.
+/// Checks what the server always adds and removes.
 pub(super) fn check_rules(row: &Value, stored: &Value) -> Result<(), String> {
     for name in ["$elements_chain", "$elements"] {
         if stored.get(name).is_some() {

@@ -1,4 +1,4 @@
-//! The programs under `tests/sdk`: how they are started, and the lines that they say.
+//! The driver programs under `tests/sdk`: how they are started, and their output.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,26 +10,26 @@ use std::thread;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Drivers that run at the same time. Each is a busy process, and the server needs a core as well.
+/// Drivers that run concurrently. Each is CPU-bound, and the server needs a core as well.
 const CONCURRENT: usize = 3;
 
-/// What a program drives.
+/// The SDK that a program drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sdk {
-    /// The Python environment, and the coding.
+    /// The Python environment, and the compression.
     Python(&'static str, &'static str),
-    /// The `node_modules`, and the coding.
+    /// The `node_modules`, and the compression.
     Node(&'static str, &'static str),
     /// The protocol that is compiled in, and the compression.
     Rust(&'static str, &'static str),
-    /// How the browser comes by the SDK.
+    /// How the browser loads the SDK.
     Browser(&'static str),
 }
 
-/// Who says something, and what.
+/// Name of a driver, and its output.
 pub(super) type Said = (&'static str, Vec<Value>);
 
-/// Installs what is missing; the directory of the tools.
+/// Installs missing tools; returns their directory.
 pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-tools.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output().expect("test-tools.sh");
@@ -42,7 +42,7 @@ pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 
-/// Runs every driver to its end, a few at a time. `keys` are those of the project and of a person.
+/// Runs every driver to its end, a few at a time. `keys` are the project key and a personal key.
 pub(super) fn run(
     tools: &Path,
     drivers: &[(&'static str, Sdk)],
@@ -103,7 +103,7 @@ fn command(
     command
 }
 
-/// Runs a driver to its end; what it said. It must not complain.
+/// Runs a driver to its end; returns its output. It must not fail.
 fn drive(who: &str, mut command: Command) -> Vec<Value> {
     let output = command.output().unwrap_or_else(|error| panic!("{who} does not start: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr);

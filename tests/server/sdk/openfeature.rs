@@ -1,5 +1,5 @@
-//! The released providers of OpenFeature's remote evaluation against a real server: each kind of flag, on
-//! and off, and what is no flag.
+//! Released OFREP providers of OpenFeature against a real server: each kind of flag, on and off, and
+//! unknown flags.
 
 use std::io::Write;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn create(server: &TestServer, key: &str, more: &[(&str, Value)]) {
     server.post("/api/projects/1/feature_flags/", &flag).created();
 }
 
-/// Asks a program for every question; its answers.
+/// Runs a program on all requests; returns its results.
 fn answers(mut command: Command, questions: &[Value]) -> Vec<Value> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut running = command.spawn().expect("the provider starts");

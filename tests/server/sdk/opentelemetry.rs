@@ -1,5 +1,5 @@
-//! Released exporters of OpenTelemetry against a real server: spans about AI are events, once, before and
-//! after a crash. And what is sent by hand: other forms, other keys, bodies that are none.
+//! Released OpenTelemetry exporters against a real server: spans about AI become events once, before and
+//! after a crash. Also requests written by hand: other formats, other keys, invalid bodies.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What the drivers said against what every door of the server answers: SQL over HTTP, persons,
-//! groups, event definitions. Expects nothing of its own; what may differ stands in `differences`.
+//! Compares the output of the drivers with every read path of the server: SQL over HTTP, persons,
+//! groups, event definitions. Allowed differences are in `differences`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use crate::sdk::differences::is_of_persons;
 use crate::sdk::differences::lifted;
 use crate::sdk::drivers::of_kind;
 
-/// Difference between a timestamp as given and as stored: the time from the SDK's `sent_at` to the
-/// arrival counts as an error of the sender's clock.
+/// Largest difference between the timestamp of a call and the stored one: the time from the SDK's
+/// `sent_at` to the arrival counts as an error of the sender's clock.
 const TRANSIT_MAX_MICROS: i64 = 10_000_000;
 
-/// Every event, in the order of its id.
+/// Every event, ordered by its id.
 pub(super) const ALL_EVENTS: &str =
     "SELECT *, CAST(timestamp AS BIGINT) AS micros FROM events ORDER BY uuid";
 
@@ -32,7 +32,7 @@ fn properties(row: &Value) -> Value {
     serde_json::from_str(str_of(row, "properties")).expect("properties are JSON")
 }
 
-/// The rows of an SQL query, asked as clients of the API do.
+/// The rows of an SQL query, sent as clients of the API do.
 pub(super) fn sql(server: &TestServer, sql: &str) -> Vec<Value> {
     let answer = server.post("/api/projects/1/query/", &json!({"query": sql}));
     assert_eq!(answer.status, 200, "{sql}: {answer}");
@@ -55,8 +55,8 @@ pub(super) fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Every event that was sent is a row: found by uuid where the SDK takes one, else by name, distinct
-/// id and properties.
+/// Every sent event is a row: found by uuid where the SDK accepts one, else by name, distinct id and
+/// properties.
 pub(super) fn check_events(who: &str, said: &[Value], rows: &[Value]) {
     let mut by_uuid: BTreeMap<&str, &Value> =
         rows.iter().map(|row| (str_of(row, "uuid"), row)).collect();
@@ -93,7 +93,7 @@ pub(super) fn check_events(who: &str, said: &[Value], rows: &[Value]) {
     }
 }
 
-/// Compares an event as told with its row, both ways.
+/// Compares the event of a call with its row, in both directions.
 pub(super) fn check_event(
     who: &str,
     event: &Value,
@@ -150,8 +150,8 @@ fn find_persons(server: &TestServer, distinct_id: &str) -> Value {
     list.json()
 }
 
-/// One person has all the distinct ids, no other, and the properties; all events of the distinct
-/// ids are that person's.
+/// One person has exactly these distinct ids, and the properties; all events of the distinct ids
+/// belong to that person.
 pub(super) fn check_persons(server: &TestServer, said: &[Value], rows: &[Value]) {
     // A browser says more of its visitor than it was told.
     let by_sdk: BTreeSet<&str> = of_kind(said, "sent")
@@ -226,7 +226,7 @@ pub(super) fn check_groups(server: &TestServer, said: &[Value]) {
     }
 }
 
-/// The names of the events, and nothing else, page by page.
+/// Exactly the names of the events, page by page.
 pub(super) fn check_definitions(server: &TestServer, rows: &[Value]) {
     let names: BTreeSet<String> = rows.iter().map(|row| str_of(row, "event").to_owned()).collect();
     let mut listed = Vec::new();

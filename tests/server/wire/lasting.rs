@@ -1,4 +1,4 @@
-//! What one request and its answer do not show: restarts, overload, counts, the encoders of others.
+//! Wire tests beyond a single request: restarts, overload, counters, encoders of other libraries.
 
 use std::io::Write;
 use std::process::Command;
@@ -40,8 +40,8 @@ fn ask(server: &TestServer, case: &Case) -> Answer {
     server.send(case.method, &case.path, &headers, &case.body)
 }
 
-/// Goal: the log holds all that the rows of a v1 request need. Method: the rows before and after a
-/// crash, after which they are made from the log; then the same requests again.
+/// Goal: the log contains all that the rows of a v1 request need. Method: the rows before and after
+/// a crash, after which they are rebuilt from the log; then the same requests again.
 #[test]
 fn events_of_v1_survive_a_crash_as_they_were() {
     let mut server = TestServer::start();
@@ -76,7 +76,7 @@ fn events_of_v1_survive_a_crash_as_they_were() {
     assert_eq!(rows(&server), before);
 }
 
-/// A full disk passes: the request is not the sender's fault, and may come again.
+/// A full disk is temporary and not the sender's fault, so the request may be retried.
 #[test]
 fn a_request_of_v1_that_meets_a_full_disk_may_come_again() {
     let server = TestServer::start_with(&[("WEIR_DISK_FREE_MIN_BYTES", "1000TiB")]);
@@ -119,7 +119,7 @@ fn what_is_thrown_away_is_counted_and_not_stored() {
     assert_eq!(check_answer(&case, &answer), Ok(()), "{answer}");
 }
 
-/// Goal: what the oldest SDKs packed is read. Method: the JavaScript library itself packs.
+/// Goal: the encoding of the oldest SDKs is decoded. Method: the JavaScript library itself encodes.
 #[test]
 fn lz_string_of_javascript_is_understood() {
     let tools = tools();

@@ -1,4 +1,4 @@
-//! The rest of the public surface: what is not kept, methods, preflights, paths that do not exist.
+//! The other public endpoints: discarded data, methods, preflights, unknown paths.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -22,7 +22,7 @@ pub(super) fn add(table: &mut Table) {
     methods(table);
 }
 
-/// Session recordings are checked and thrown away; posthog-js is told to pause.
+/// Session recordings are validated and discarded; the response tells posthog-js to pause.
 fn recordings(table: &mut Table) {
     let snapshot = |id: &str, token: &Value| {
         let properties = json!({
@@ -81,7 +81,7 @@ fn recordings(table: &mut Table) {
     }
 }
 
-/// Logs, metrics and traces are thrown away unread.
+/// Logs, metrics and traces are discarded unread.
 fn telemetry(table: &mut Table) {
     let taken = || Told::Json(json!({}));
     for path in TELEMETRY {

@@ -1,4 +1,4 @@
-//! Capture v0: endpoints, query parameters, content types, tokens, shapes, encodings, errors.
+//! Capture v0: endpoints, query parameters, content types, tokens, formats, encodings, errors.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ use super::event;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 
-/// Every path that takes events of v0.
+/// Every path of capture v0.
 pub(super) const PATHS: [&str; 7] =
     ["/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch", "/engage"];
 

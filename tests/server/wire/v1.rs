@@ -1,4 +1,4 @@
-//! Capture v1: headers and their order, shapes, encodings, verdicts, what is written into events.
+//! Capture v1: headers and their order, formats, encodings, results per event, stored events.
 
 use std::io::Write;
 
@@ -43,7 +43,7 @@ pub(super) fn headers_of(case: Case, sent_at: &str) -> Case {
         .with("user-agent", "posthog-python/7.91.1")
 }
 
-/// One event with its marker, and the members of `more`; null takes one away.
+/// One event with its marker, and the members of `more`; null removes a member.
 fn event(marker: &str, more: &Value) -> Value {
     let mut event = json!({
         "event": "wire",
@@ -90,12 +90,12 @@ fn row(marker: &str) -> Value {
     })
 }
 
-/// What a request says of time when it does not matter.
+/// A `sent_at` for requests where time does not matter.
 fn sent_at(table: &Table) -> String {
     table.now.to_rfc3339()
 }
 
-/// One event, taken, with the row of [`row`] and `expected` beside.
+/// One accepted event, with the row of [`row`] and the columns of `expected`.
 fn taken(table: &mut Table, name: &str, more: &Value, expected: &Value) {
     let sent_at = sent_at(table);
     table.add(|id| {
@@ -114,7 +114,7 @@ fn taken(table: &mut Table, name: &str, more: &Value, expected: &Value) {
     });
 }
 
-/// One event that is refused, between two that are taken.
+/// One event that is dropped, between two that are accepted.
 fn dropped_alone(table: &mut Table, name: &str, more: &Value, details: &str) {
     let sent_at = sent_at(table);
     table.add(|id| {
@@ -126,7 +126,7 @@ fn dropped_alone(table: &mut Table, name: &str, more: &Value, details: &str) {
     });
 }
 
-/// A request of one good event, changed by `change`, that is refused as a whole.
+/// A request with one valid event, changed by `change`, that is refused as a whole.
 fn refused(
     table: &mut Table,
     name: &str,
@@ -620,7 +620,7 @@ fn additions(table: &mut Table) {
     );
 }
 
-/// Rule 3.4 of time: the header tells the error of the sender's clock.
+/// Rule 3.4 of time: the header shows the error of the sender's clock.
 fn times(table: &mut Table) {
     let now = table.now;
     let ahead = (now + TimeDelta::minutes(30)).to_rfc3339();

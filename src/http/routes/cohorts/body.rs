@@ -1,4 +1,4 @@
-//! Cohorts as JSON, in PostHog's shape.
+//! JSON form of cohorts, in PostHog's format.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -16,17 +16,17 @@ use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
 
-/// A cohort as clients get it.
+/// A cohort as sent to clients.
 #[derive(Debug, Serialize)]
 pub(super) struct CohortBody<'a> {
     id: i64,
     name: &'a str,
     description: &'a str,
-    /// The format of before `filters`; always empty.
+    /// Format used before `filters`; always empty.
     groups: [bool; 0],
     deleted: bool,
     filters: &'a Value,
-    /// A query instead of a rule; there is none.
+    /// A query instead of a rule; Weir has none.
     query: Option<bool>,
     is_calculating: bool,
     created_by: Option<UserBody>,
@@ -41,7 +41,7 @@ pub(super) struct CohortBody<'a> {
 }
 
 impl<'a> CohortBody<'a> {
-    /// What is shown of `cohort`; `snapshot` has its creator.
+    /// The body of `cohort`; `snapshot` contains its creator.
     pub(super) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
         let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
         Self {
@@ -66,7 +66,7 @@ impl<'a> CohortBody<'a> {
     }
 }
 
-/// Persons that a body names.
+/// Persons named in a body.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     /// By uuid.
@@ -76,13 +76,13 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Whether it names nobody.
+    /// Whether no person is named.
     pub(super) fn is_empty(&self) -> bool {
         self.uuids.is_empty() && self.distinct_ids.is_empty()
     }
 }
 
-/// Reads a change. `groups`, the format of before `filters`, becomes a rule: an OR of ANDs.
+/// Reads a change. `groups`, the format used before `filters`, becomes a rule: an OR of ANDs.
 pub(super) fn patch(fields: &mut Fields) -> Result<CohortPatch, Problem> {
     let groups = fields.nullable_value("groups").flatten();
     let groups = groups.filter(|groups| groups.as_array().is_some_and(|groups| !groups.is_empty()));
@@ -112,7 +112,7 @@ fn rule_of_groups(groups: &Value) -> Value {
     json!({"properties": {"type": "OR", "values": values}})
 }
 
-/// Reads the persons that a body names, under the names of PostHog's API, and `distinct_ids`.
+/// Reads the persons of a body from the fields of PostHog's API, and from `distinct_ids`.
 pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
     let mut listed = Listed::default();
     let mut texts = Vec::new();

@@ -1,15 +1,15 @@
-//! An event definition as clients get it: [`DefinitionBody`].
+//! JSON form of an event definition: [`DefinitionBody`].
 
 use serde::Serialize;
 
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
-use crate::metadata::definition_notes::Notes;
+use crate::metadata::annotations::Notes;
 use crate::metadata::definitions::EventDefinition;
 use crate::metadata::snapshot::Snapshot;
 
-/// The fields of the API specification in its order, then those that PostHog's enterprise edition
-/// has besides. No action is ever listed among events, so what is about actions stays empty.
+/// The fields of the API specification in its order, then additional ones of PostHog's enterprise
+/// edition. Events never include actions, so the fields about actions stay empty.
 #[derive(Debug, Serialize)]
 pub(super) struct DefinitionBody {
     id: String,
@@ -37,7 +37,7 @@ pub(super) struct DefinitionBody {
 }
 
 impl DefinitionBody {
-    /// `definition` and its notes; `snapshot` has their users.
+    /// `definition` and its annotations; `snapshot` contains their users.
     pub(super) fn new(definition: EventDefinition, notes: Notes, snapshot: &Snapshot) -> Self {
         let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
         let updated_at = notes.updated_at.map(|at| at.to_rfc3339());

@@ -1,4 +1,4 @@
-//! Many event definitions at once: their labels, and whether someone vouched for them.
+//! Bulk changes of event definitions: their tags, and whether they are verified.
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -28,8 +28,8 @@ pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, P
     change_all(app, &asker, ids, change, shown).await
 }
 
-/// `POST event_definitions/bulk_update_verified/` with `ids` and `verified`. Those that are so already are
-/// neither among the changed nor among the skipped.
+/// `POST event_definitions/bulk_update_verified/` with `ids` and `verified`. Definitions that already have
+/// the value are neither among the changed nor among the skipped.
 pub async fn update_verified(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -40,7 +40,7 @@ pub async fn update_verified(app: &App, call: Call<Principal>) -> Result<Respons
     change_all(app, &asker, ids, BulkChange::Verified(verified), shown).await
 }
 
-/// The ids of a body, each once, in their order.
+/// The ids of a body, deduplicated, in their order.
 fn ids(fields: &mut Fields) -> Result<Vec<Uuid>, Problem> {
     fields.require("ids")?;
     let texts = fields.texts("ids")?.unwrap_or_default();

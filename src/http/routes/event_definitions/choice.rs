@@ -1,4 +1,4 @@
-//! Which definitions a list has, and in which order: [`Choice`], from the query of a request.
+//! Filters and order of a list of event definitions: [`Choice`], parsed from the query of a request.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,44 +13,44 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::definition_questions::boolean;
 use crate::http::routes::definition_questions::names;
-use crate::metadata::definition_notes::Notes;
+use crate::metadata::annotations::Notes;
 use crate::metadata::definitions::EventDefinition;
 
 /// Events that were last seen longer ago are stale (PostHog's figure).
 const STALE_AFTER: Duration = Duration::from_hours(30 * 24);
 
-/// A definition and what was noted of it.
+/// A definition and its annotations.
 type Noted = (EventDefinition, Notes);
 
 /// Filters and order of a list of definitions.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// Each is in the name, in any case.
+    /// Search terms; the name contains each of them, case-insensitively.
     terms: Vec<String>,
     kind: Names,
     exclude_hidden: bool,
     verified: Option<bool>,
     excluded: Vec<String>,
-    /// These names alone; all if empty.
+    /// Names to include; all if empty.
     names: HashSet<String>,
-    /// Last seen before this are left out; what was never seen stays.
+    /// Omits definitions last seen before this time; those that were never seen stay.
     seen_since: Option<UnixMicros>,
-    /// At least one is among the labels; none if empty.
+    /// Tags of which a definition needs at least one; no filter if empty.
     tags: Vec<String>,
     order: Vec<(Key, bool)>,
 }
 
-/// Which names.
+/// Filter on the kind of name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
     All,
-    /// Those that the product does not define.
+    /// Names that are not built in.
     Custom,
-    /// Those that begin with `$`.
+    /// Names that begin with `$`.
     Product,
 }
 
-/// What is ordered by.
+/// Sort keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Name,
@@ -62,11 +62,11 @@ enum Key {
 }
 
 impl Choice {
-    /// Reads the query. Orders that do not exist are left out.
+    /// Parses the query. Unknown orders are ignored.
     pub(super) fn read(request: &Request, now: UnixMicros) -> Result<Self, Problem> {
         let search = request.query("search").unwrap_or_default();
         let kind = match request.query("event_type").as_deref() {
-            // No action is listed among events.
+            // Events never include actions.
             None | Some("" | "event" | "all" | "action_event") => Names::All,
             Some("event_custom") => Names::Custom,
             Some("event_posthog") => Names::Product,
@@ -137,7 +137,8 @@ impl Choice {
 
     fn compare(&self, a: &EventDefinition, b: &EventDefinition) -> Ordering {
         let by = |(key, descending): &(Key, bool)| {
-            // Nothing comes before something, as in PostHog's ascending order; turned round, behind.
+            // Missing values come first in ascending order, as in PostHog, and last in descending
+            // order.
             let ascending = match key {
                 Key::Name => a.name.cmp(&b.name),
                 Key::LastSeen => a.last_seen_at.cmp(&b.last_seen_at),
@@ -152,8 +153,8 @@ impl Choice {
     }
 }
 
-/// The parameter `names`, which may come several times, or have several with commas between. A name may
-/// have a comma itself.
+/// The names in the parameter `names`, which may be repeated, or contain several names separated by
+/// commas. A name may itself contain a comma.
 pub(super) fn names_wanted(request: &Request) -> HashSet<String> {
     let mut names = HashSet::new();
     for (_, value) in request.query_all().filter(|(name, _)| name == "names") {
@@ -196,7 +197,7 @@ mod tests {
     use super::ordering;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
-    use crate::metadata::definition_notes::Notes;
+    use crate::metadata::annotations::Notes;
     use crate::metadata::definitions::EventDefinition;
 
     const DAY: i64 = 86_400_000_000;
@@ -267,7 +268,7 @@ mod tests {
                 Choice { names: HashSet::from(["purchase".into(), "free".into()]), ..all() },
                 vec!["purchase"],
             ),
-            // Those that were never seen stay.
+            // Definitions that were never seen stay.
             (
                 Choice { seen_since: Some(UnixMicros(3 * DAY)), ..all() },
                 vec!["$pageview", "entered_free_trial", "never_seen"],

@@ -1,4 +1,4 @@
-//! The flags of all projects of an organization that the asker may see: those of one key, and the keys.
+//! Flags of all projects of an organization that the caller may see: by key, and the list of keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::QueryError;
 
-/// Keys of a page at most, and unless the request says otherwise; PostHog's numbers.
+/// Most keys of a page, which is also the default; PostHog's number.
 const KEYS_MAX: usize = 100;
 const KEYS_DEFAULT: usize = 25;
 
-/// The time over which calls of a flag are counted.
+/// Period over which calls of a flag are counted.
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
-/// with how often SDKs said in the last 7 days that they called them; null if that cannot be counted.
+/// with the number of calls that SDKs reported in the last 7 days; null if that cannot be counted.
 pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
     let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
@@ -52,7 +52,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &bodies))
 }
 
-/// How often SDKs said lately that they called the flag.
+/// Number of calls of the flag that SDKs reported in this period.
 async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
     let now = app.clock.now().0;
     let since = now.saturating_sub(i64::try_from(CALLS_OVER.as_micros()).unwrap_or(i64::MAX));
@@ -70,9 +70,9 @@ async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
     Ok(counts.sum())
 }
 
-/// `GET /api/organizations/:organization/feature_flags/keys/`: the keys of all projects, or of those
-/// in `team_ids`, each once with one of its flags, that of `current_team_id` if it has one; `search`
-/// in keys and names.
+/// `GET /api/organizations/:organization/feature_flags/keys/`: the keys of all projects, or of those in
+/// `team_ids`, each once with one of its flags, preferably that of `current_team_id`; `search` matches
+/// keys and names.
 pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
     let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
@@ -124,20 +124,20 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-/// Integers with commas between.
+/// Integers separated by commas.
 fn ids(text: &str) -> Result<Vec<i64>, std::num::ParseIntError> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(str::parse).collect()
 }
 
-/// Whether the project is of the asker's organization, and the asker's key speaks for it.
+/// Whether the project belongs to the caller's organization, and the caller's key may use it.
 pub(super) fn is_own(snapshot: &Snapshot, asker: &Asker, project: ProjectId) -> bool {
     let of_key = asker.key.projects.as_ref().is_none_or(|own| own.contains(&project));
     let project = snapshot.project(project);
     of_key && project.is_some_and(|project| project.organization == asker.user.organization)
 }
 
-/// The live flags of all projects that the asker may see, by project.
+/// The live flags of all projects that the caller may see, by project.
 fn flags_of<'s>(
     snapshot: &'s Snapshot,
     asker: &'s Asker,

@@ -1,4 +1,4 @@
-//! What is done to one flag beside editing it: dashboards, on and off, who depends on it, its versions.
+//! Actions on one flag besides editing: dashboards, on and off, dependent flags, versions.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::query::cohorts::with_subject;
 
-/// Entries of the log that a look at an old version reads at once.
+/// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 500;
 
 /// `POST feature_flags/:id/dashboard/`.
@@ -69,8 +69,8 @@ pub(super) fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
 
-/// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment says which. A
-/// flag that is so already is not written.
+/// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment is the
+/// action. A flag that already has the state is not written.
 pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let Call { asker, request, .. } = call;
@@ -97,7 +97,7 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
-/// `GET feature_flags/:id/dependent_flags/`: those that are on and whose conditions ask for this one.
+/// `GET feature_flags/:id/dependent_flags/`: flags that are on and have a condition on this one.
 pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let project = call.asker.project.id;
@@ -115,7 +115,7 @@ pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Pr
     Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
 }
 
-/// `GET feature_flags/:id/versions/:n/`: the flag as it was at that version, from the log of changes.
+/// `GET feature_flags/:id/versions/:n/`: the flag at that version, from the activity log.
 pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let version = call.second_id();
@@ -129,11 +129,11 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `POST feature_flags/:id/versions/:n/revert/`: makes the flag again what it was; a new version.
+/// `POST feature_flags/:id/versions/:n/revert/`: restores the flag of that version, as a new version.
 pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let mut fields = at_version(app, &flag, call.second_id()).await?;
-    // What the server decides, and what is only ever added, stays.
+    // Fields set by the server, and fields that only grow, keep their value.
     for name in ["usage_dashboard", "performed_rollback", "analytics_dashboards"] {
         fields.remove(name);
     }
@@ -145,7 +145,7 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
 }
 
-/// The fields of a flag at a version: those of now, with every later change undone.
+/// The fields of a flag at a version: the current ones, with every later change undone.
 async fn at_version(
     app: &App,
     flag: &StoredFlag,
@@ -173,7 +173,7 @@ async fn at_version(
                 change.get("field").and_then(Value::as_str) != Some("role_access")
             };
             let changes: Vec<&Value> = all.iter().filter(is_of_flag).collect();
-            // A change of rights is no version.
+            // A change of rights does not create a version.
             let is_version = entry.activity == "updated" && (!changes.is_empty() || all.is_empty());
             if !is_version || at == wanted {
                 continue;
@@ -190,7 +190,8 @@ async fn at_version(
     Ok(fields)
 }
 
-/// `POST feature_flags/:id/create_static_cohort_for_flag/`: a list of those for whom the flag is on.
+/// `POST feature_flags/:id/create_static_cohort_for_flag/`: a static cohort of the persons for whom the
+/// flag is on.
 pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     auth::require(&call.asker.key, "cohort:write")?;
@@ -204,7 +205,7 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     let visited = app.engine.visit_persons(project, move |view, person| {
         let keys = [key.clone()];
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
-        // Persons are hashed by their first distinct id, as PostHog does here.
+        // Persons are hashed by their first distinct id, as in PostHog.
         let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
         let first = ids.into_iter().next().unwrap_or_default();
         let is_on = with_subject(view, project, (person, first), now, |subject, uuids| {

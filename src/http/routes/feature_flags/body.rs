@@ -1,5 +1,5 @@
-//! Flags as JSON: what a client writes becomes a [`NewFlag`] or a [`FlagPatch`], what is stored
-//! becomes a [`FlagBody`]. The rules that tie fields together are in `metadata`.
+//! JSON form of flags: parses requests into a [`NewFlag`] or a [`FlagPatch`], and writes stored flags as a
+//! [`FlagBody`]. `metadata` has the rules that relate fields.
 
 use std::borrow::Cow;
 
@@ -26,16 +26,16 @@ use crate::metadata::flags::Seen;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
 
-/// What a body must have.
+/// Required fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Required {
-    /// It may be empty.
+    /// None: the body may be empty.
     Nothing,
     /// `key`.
     Key,
 }
 
-/// Reads a change. The first field that is wrong, in the order of the API specification, is the error.
+/// Reads a change. The first invalid field, in the order of the API specification, is the error.
 pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagPatch, Problem> {
     let name = fields.text("name")?;
     if required == Required::Key {
@@ -53,7 +53,7 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         ensure_experience_continuity: fields
             .nullable_boolean("ensure_experience_continuity")?
             .map(Option::unwrap_or_default),
-        // Any JSON: PostHog's own pages send a list.
+        // Any JSON: PostHog's own user interface sends a list.
         rollback_conditions: fields.nullable_value("rollback_conditions"),
         performed_rollback: fields.nullable_boolean("performed_rollback")?,
         tags: fields.texts("tags")?,
@@ -74,7 +74,7 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
     })
 }
 
-/// What the client saw before it made the change.
+/// The version that the client saw before it made the change.
 fn seen(fields: &mut Fields) -> Result<Option<Seen>, Problem> {
     let original = match fields.nullable_value("original_flag").flatten() {
         Some(Value::Object(original)) => Some(original),
@@ -109,7 +109,8 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
     })
 }
 
-/// A flag as clients get it: the fields of the API specification in its order, then `version` and `updated_at`.
+/// A flag as sent to clients: the fields of the API specification in its order, then `version` and
+/// `updated_at`.
 #[derive(Debug, Serialize)]
 pub(super) struct FlagBody<'a> {
     id: i64,
@@ -121,17 +122,17 @@ pub(super) struct FlagBody<'a> {
     created_by: Option<UserBody>,
     created_at: String,
     is_simple_flag: bool,
-    /// A number as it was given, or null.
+    /// A number as received, or null.
     rollout_percentage: &'a Value,
     ensure_experience_continuity: bool,
-    /// Nothing makes experiments or surveys, so flags have none.
+    /// Weir has no experiments and no surveys, so flags have none.
     experiment_set: [i64; 0],
     surveys: Map<String, Value>,
-    /// The early access feature that has the flag, by its id.
+    /// The early access feature of the flag, by its id.
     features: Map<String, Value>,
     rollback_conditions: Option<&'a Value>,
     performed_rollback: Option<bool>,
-    /// Whether who asks may change it.
+    /// Whether the caller may change it.
     can_edit: bool,
     tags: &'a [String],
     usage_dashboard: Option<i64>,
@@ -145,21 +146,21 @@ pub(super) struct FlagBody<'a> {
     evaluation_runtime: &'a str,
     evaluation_contexts: &'a [String],
     is_remote_configuration: bool,
-    /// Payloads are never encrypted here.
+    /// Weir never encrypts payloads.
     has_encrypted_payloads: bool,
     experiment_set_metadata: [i64; 0],
     user_access_level: &'static str,
-    /// Nothing records sessions.
+    /// Weir does not record sessions.
     is_used_in_replay_settings: bool,
     is_eligible_for_experiment: bool,
     /// `active`, `stale`, `archived` or `deleted`.
     status: &'static str,
-    /// When an SDK last said that it called the flag, up to half a minute late.
+    /// When an SDK last reported a call of the flag, up to half a minute late.
     last_called_at: Option<String>,
 }
 
 impl<'a> FlagBody<'a> {
-    /// What `asker` gets of `flag`; `snapshot` has its creator, `calls` its calls.
+    /// `flag` as sent to `asker`; `snapshot` contains its creator, `calls` its calls.
     pub(super) fn new(
         flag: &'a StoredFlag,
         snapshot: &'a Snapshot,
@@ -213,7 +214,7 @@ impl<'a> FlagBody<'a> {
     }
 }
 
-/// The filters, where those on cohorts have the names of these; null for one that is not there.
+/// The filters with the names of cohorts added to their conditions; null for an unknown cohort.
 fn filters<'a>(flag: &'a StoredFlag, snapshot: &Snapshot) -> Cow<'a, Value> {
     if cohort_ids(&flag.filters).next().is_none() {
         return Cow::Borrowed(&flag.filters);
@@ -256,7 +257,7 @@ mod tests {
     use crate::http::response::Problem;
     use crate::http::routes::feature_flags::status::Calls;
     use crate::metadata::Metadata;
-    use crate::metadata::first_start::FirstStart;
+    use crate::metadata::bootstrap::FirstStart;
     use crate::metadata::flags::NewFlag;
     use crate::metadata::secrets::Seed;
 
@@ -266,7 +267,7 @@ mod tests {
         Fields::parse("application/json", value.to_string().as_bytes()).unwrap()
     }
 
-    fn told<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
+    fn error_text<T: std::fmt::Debug>(result: Result<T, Problem>) -> String {
         format!("{:?}", result.unwrap_err())
     }
 
@@ -324,11 +325,11 @@ mod tests {
             (json!({"key": "a", "created_at": "soon", "tags": 1}), "invalid_input", "created_at"),
             (json!({"key": "a", "tags": "x"}), "not_a_list", "tags"),
         ] {
-            let text = told(new_flag(fields(&body)));
+            let text = error_text(new_flag(fields(&body)));
             assert!(text.contains(&format!("code: \"{code}\"")), "{text}");
             assert!(text.contains(&format!("Name(\"{attr}\")")), "{text}");
         }
-        assert!(told(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
+        assert!(error_text(flag_patch(fields(&json!({})), Required::Key)).contains("required"));
     }
 
     /// The fields of the API specification, in its order.
@@ -356,14 +357,14 @@ mod tests {
         "has_enriched_analytics",
     ];
 
-    /// Names and order from the table of the API specification; the values follow from what was written.
+    /// Names and order from the table of the API specification; the values follow from the request.
     #[tokio::test]
     async fn flags_are_shown_as_documented() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metadata.db");
         let metadata = Metadata::open(&path, Clock::test(NOON)).await.unwrap();
         let seed = Seed::new(&mut StdRng::seed_from_u64(1));
-        let started = metadata.first_start(FirstStart::default(), &seed).await.unwrap();
+        let started = metadata.bootstrap(FirstStart::default(), &seed).await.unwrap();
         let (project, user) = (started.project, started.user);
         let new = NewFlag { key: "beta".to_owned(), ..NewFlag::default() };
         let flag = metadata.create_flag(project.id, user.id, new).await.unwrap();

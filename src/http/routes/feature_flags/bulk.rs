@@ -1,4 +1,4 @@
-//! Many flags at once: their keys, which ones a list has, deleting them, their tags.
+//! Bulk operations on flags: their keys, the ids of a list, deletion, tags.
 
 use std::collections::HashSet;
 
@@ -23,13 +23,13 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::tags::TagChange;
 
-/// Flags that one request may delete.
+/// Most flags that one request may delete.
 const DELETED_MAX: usize = 10_000;
 
-/// Flags or definitions that one request may change besides; PostHog's number.
+/// Most flags or definitions of other bulk changes; PostHog's number.
 const TAGGED_MAX: usize = 500;
 
-/// `POST feature_flags/bulk_keys/` with `ids`. What is no id is told and left out.
+/// `POST feature_flags/bulk_keys/` with `ids`. Invalid ids are reported and ignored.
 pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -40,7 +40,7 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
     };
     let (ids, wrong): (Vec<&Value>, Vec<&Value>) = given.iter().partition(|id| id_of(id).is_some());
     if ids.is_empty() && !wrong.is_empty() {
-        return Ok(told("Invalid flag IDs provided"));
+        return Ok(short_error("Invalid flag IDs provided"));
     }
     let ids: HashSet<i64> = ids.into_iter().filter_map(id_of).collect();
     let flags = snapshot.flags(asker.project.id).iter();
@@ -55,8 +55,8 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// A refusal that PostHog tells in one word.
-fn told(error: &str) -> Response {
+/// An error in PostHog's short format.
+fn short_error(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
 }
 
@@ -69,8 +69,8 @@ fn id_of(value: &Value) -> Option<i64> {
     }
 }
 
-/// `GET feature_flags/matching_ids/`: the ids of the whole list that the same query would page, as far
-/// as the asker may change the flags.
+/// `GET feature_flags/matching_ids/`: the ids of all flags that match a query of the list and that the
+/// caller may change.
 pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -81,8 +81,8 @@ pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, 
     Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
 }
 
-/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` much as the list takes them. What is
-/// empty says nothing.
+/// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` similar to those of the list. Empty
+/// values count as absent.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -93,13 +93,13 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     let ids = ids.filter(|ids| !ids.is_empty());
     let filters = filters.filter(|filters| !filters.is_empty());
     let mut ids: Vec<i64> = match (ids, filters) {
-        (Some(_), Some(_)) => return Ok(told("Provide either filters or ids, not both")),
-        (None, None) => return Ok(told("Must provide either filters or ids")),
+        (Some(_), Some(_)) => return Ok(short_error("Provide either filters or ids, not both")),
+        (None, None) => return Ok(short_error("Must provide either filters or ids")),
         (Some(ids), None) => ids,
         (None, Some(filters)) => {
             let unknown = filter::unknown_names(&filters);
             if !unknown.is_empty() {
-                return Ok(told(&format!("Unknown filter keys: {}", unknown.join(", "))));
+                return Ok(short_error(&format!("Unknown filter keys: {}", unknown.join(", "))));
             }
             let wanted = Wanted::of_filters(app, &asker, &filters).await?;
             let flags = snapshot.flags(asker.project.id).iter();
@@ -148,8 +148,8 @@ fn rollout_state(rollout: &Rollout<'_>) -> &'static str {
     }
 }
 
-/// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`: of
-/// all that the asker may change, in one transaction; the others are told.
+/// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`:
+/// changes all flags that the caller may change, in one transaction, and reports the others.
 pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
@@ -174,7 +174,7 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
     Ok(Response::json(StatusCode::OK, &json!({"updated": updated, "skipped": skipped})))
 }
 
-/// Refuses a list of ids that is empty or too long.
+/// An error for a list of ids that is empty or too long.
 pub(in crate::http::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     if ids == 0 {
         return Err(refused("ids", "empty", "This list may not be empty."));
@@ -186,7 +186,7 @@ pub(in crate::http::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What `action` and `tags` of a body say.
+/// The change in `action` and `tags` of a body.
 pub(in crate::http::routes) fn tag_change(fields: &mut Fields) -> Result<TagChange, Problem> {
     fields.require("action")?;
     if fields.peek("action").is_some_and(Value::is_null) {

@@ -1,11 +1,11 @@
-//! A flag copied from one project of an organization to others, with what it needs there: cohorts,
-//! and, if asked, the changes that are scheduled.
+//! Copies a flag from one project of an organization to others, with the cohorts that it needs and, on
+//! request, its scheduled changes.
 //!
-//! Ids of cohorts differ between projects, so a cohort of the source stands for the one of the same
-//! name in the target, and is copied if there is none, after those that its own rule asks for. Of a
-//! static cohort an empty one is made: persons differ between projects too. A flag that the conditions
-//! ask for stands for the one of the same key in the target, which has to be there: nobody should find
-//! more flags in a project than were copied to it.
+//! Ids of cohorts differ between projects, so a cohort of the source maps to the cohort of the same
+//! name in the target. If there is none, it is copied, after the cohorts that its own rule refers to.
+//! A static cohort is copied without members, because persons differ between projects too. A flag
+//! dependency maps to the flag of the same key in the target, which has to exist: the copy must not
+//! create flags that nobody requested.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -48,37 +48,37 @@ use crate::metadata::schedules::NewSchedule;
 use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::snapshot::Snapshot;
 
-/// Projects that one request may copy to; PostHog's number.
+/// Most projects that one request may copy to; PostHog's number.
 const TARGETS_MAX: usize = 50;
 
-/// By id in the source, the id in the target.
+/// Ids in the target by ids in the source.
 #[derive(Debug, Default)]
 struct Ids {
     cohorts: HashMap<i64, i64>,
     flags: HashMap<i64, i64>,
 }
 
-/// What is to be copied.
+/// The flag to copy, with everything it needs.
 struct Source {
     flag: Arc<StoredFlag>,
-    /// Whether the copy is switched off, whatever the flag is.
+    /// Whether the copy is inactive even if the flag is active.
     is_disabled: bool,
-    /// Changes to be copied too.
+    /// Scheduled changes to copy.
     schedules: Vec<ScheduledChange>,
-    /// The cohorts that flag and changes ask for, each after those that it asks for itself.
+    /// The cohorts that the flag and the changes refer to, in topological order.
     cohorts: Vec<Arc<StoredCohort>>,
-    /// The flags that flag and changes ask for.
+    /// The flags that the flag and the changes refer to.
     flags: Vec<Arc<StoredFlag>>,
 }
 
 impl Source {
-    /// Whether a project lacks a cohort that the flag needs, so that a copy makes it.
+    /// Whether a project lacks a cohort that the flag needs, so that the copy creates it.
     fn makes_cohorts(&self, snapshot: &Snapshot, project: ProjectId) -> bool {
         self.cohorts.iter().any(|cohort| same_cohort(snapshot, cohort, project).is_none())
     }
 }
 
-/// The cohort of a project that has the name of another project's, the oldest.
+/// The cohort of a project with the same name as that of another project; the oldest.
 fn same_cohort<'s>(
     snapshot: &'s Snapshot,
     cohort: &StoredCohort,
@@ -87,8 +87,8 @@ fn same_cohort<'s>(
     snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
 }
 
-/// `POST /api/organizations/:organization/feature_flags/copy_flags/`: a flag of the same key in a
-/// target is overwritten.
+/// `POST /api/organizations/:organization/feature_flags/copy_flags/`: overwrites a flag of the same
+/// key in a target.
 pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
     let Call { asker, request, .. } = call;
@@ -151,8 +151,8 @@ fn project_id(value: &Value) -> Option<ProjectId> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok()).map(ProjectId)
 }
 
-/// The cohorts that the flag and its changes ask for, directly or by another cohort, each after those
-/// that it asks for.
+/// The cohorts that the flag and its changes refer to, directly or through other cohorts, in
+/// topological order.
 fn needed_cohorts(
     snapshot: &Snapshot,
     flag: &StoredFlag,
@@ -160,7 +160,7 @@ fn needed_cohorts(
 ) -> Vec<Arc<StoredCohort>> {
     let of_schedules = schedules.iter().filter_map(|change| change.payload.get("value"));
     let filters = std::iter::once(&flag.filters).chain(of_schedules);
-    // Whether what a cohort asks for stands above it on the stack by now.
+    // Each with a flag: whether its own dependencies are already above it on the stack.
     let mut waiting: Vec<(i64, bool)> =
         filters.flat_map(flag_rules::cohort_ids).map(|id| (id, false)).collect();
     waiting.reverse();
@@ -170,7 +170,7 @@ fn needed_cohorts(
         let is_known = found.iter().any(|cohort| cohort.id.0 == id);
         let Some(cohort) = cohort.filter(|_| !is_known) else { continue };
         let rule = Rule::parse(cohort.rule(), Matching::Legacy).ok();
-        // Rules form no circle.
+        // Rules contain no cycle.
         let needed = rule.filter(|_| !is_ready).map_or_else(Vec::new, |rule| rule.cohorts());
         if needed.is_empty() {
             found.push(Arc::clone(cohort));
@@ -182,7 +182,7 @@ fn needed_cohorts(
     found
 }
 
-/// The flags that the flag and its changes ask for, as far as they are there.
+/// The existing flags that the flag and its changes refer to.
 fn needed_flags(
     snapshot: &Snapshot,
     flag: &StoredFlag,
@@ -195,14 +195,14 @@ fn needed_flags(
     all.filter(|flag| ids.contains(&flag.id)).cloned().collect()
 }
 
-/// The copy in the project of `asker` as clients get it, or why there is none.
+/// The copy in the project of `asker` as sent to clients, or the reason why there is none.
 async fn copy_to(
     app: &App,
     asker: &Principal,
     source: &Source,
 ) -> Result<Result<Value, String>, Problem> {
     let project = asker.project.id;
-    // Before anything is made there.
+    // Before anything is created in the target.
     let flags = match same_flags(&app.metadata.snapshot(), asker, source) {
         Ok(flags) => flags,
         Err(message) => return Ok(Err(message)),
@@ -218,7 +218,7 @@ async fn copy_to(
     };
     let scheduled = copy_schedules(app, asker, source, (&flag, &ids)).await?;
     let snapshot = app.metadata.snapshot();
-    // The copy is made, whatever else fails.
+    // The copy exists, even if this fails.
     let calls = Calls::of_flag(app, flag.id).await.unwrap_or_else(|_| Calls::none(app));
     let body = FlagBody::new(&flag, &snapshot, asker, &calls);
     let mut body = serde_json::to_value(body).unwrap_or_default();
@@ -232,8 +232,8 @@ async fn copy_to(
     Ok(Ok(body))
 }
 
-/// What a store said, if that is of use for whoever copies; otherwise the request fails.
-fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Problem> {
+/// The error of a store, if it helps the caller of the copy; otherwise the request fails.
+fn client_error<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Problem> {
     match written {
         Ok(written) => Ok(Ok(written)),
         Err(MetadataError::Rejected(violation)) => Ok(Err(violation.detail)),
@@ -242,8 +242,8 @@ fn told<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Probl
     }
 }
 
-/// By id in the source, the id in the target of the flag with the same key; or which is missing, or
-/// that the copy may not take the place of the flag that is there.
+/// Ids in the target by ids in the source, of the flags with the same keys. The error names the
+/// missing flag, or says that the copy may not replace the existing flag.
 fn same_flags(
     snapshot: &Snapshot,
     asker: &Principal,
@@ -262,7 +262,7 @@ fn same_flags(
     source.flags.iter().map(same).collect()
 }
 
-/// By id in the source, the id in the target. Cohorts that are not there are made.
+/// Ids in the target by ids in the source. Missing cohorts are created.
 async fn copy_cohorts(
     app: &App,
     asker: &Principal,
@@ -285,7 +285,7 @@ async fn copy_cohorts(
             is_static: cohort.is_static,
             members: Vec::new(),
         };
-        match told(cohorts::add(app, (project, asker.user.id), new).await?)? {
+        match client_error(cohorts::add(app, (project, asker.user.id), new).await?)? {
             Ok(copy) => ids.cohorts.insert(cohort.id.0, copy.id.0),
             Err(message) => return Ok(Err(format!("Cohort '{}': {message}", cohort.name))),
         };
@@ -294,7 +294,7 @@ async fn copy_cohorts(
 }
 
 impl Ids {
-    /// Has filters on cohorts and flags, wherever they stand, ask for those of the target.
+    /// Replaces the ids in filters on cohorts and flags, wherever they are, by those of the target.
     fn replace(&self, json: &mut Value) {
         let object = match json {
             Value::Array(items) => return items.iter_mut().for_each(|item| self.replace(item)),
@@ -367,10 +367,10 @@ async fn copy_flag(
         };
         Ok(metadata.update_flag(project, user, id, patch).await?.after)
     };
-    told(store::attempt(app, "copy-flag", write).await?)
+    client_error(store::attempt(app, "copy-flag", write).await?)
 }
 
-/// Schedules for the copy what is scheduled for the flag, in the name of who copies.
+/// Copies the scheduled changes of the flag, in the name of the user who copies.
 async fn copy_schedules(
     app: &App,
     asker: &Principal,
@@ -383,7 +383,7 @@ async fn copy_schedules(
         let new = NewSchedule { flag: flag.id, payload, timing: change.timing.clone() };
         let (metadata, project, user) = (app.metadata.clone(), flag.project, asker.user.id);
         let write = async move { metadata.copy_schedule(project, user, new).await };
-        if let Err(message) = told(store::attempt(app, "copy-schedule", write).await?)? {
+        if let Err(message) = client_error(store::attempt(app, "copy-schedule", write).await?)? {
             return Ok(Err(message));
         }
     }

@@ -1,4 +1,4 @@
-//! Which flags a list has: the parameters of `GET feature_flags/`.
+//! Filters and order of a list of flags: the parameters of `GET feature_flags/`.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::query;
 use crate::metadata::flags::StoredFlag;
 
-/// Longest search, in characters; PostHog's.
+/// Longest search in characters; PostHog's.
 const SEARCH_MAX_CHARS: usize = 200;
 
-/// Names that select, also what is to be deleted; PostHog's list.
+/// Names of filters, also for deletion; PostHog's list.
 const NAMES: [&str; 10] = [
     "active",
     "archived",
@@ -34,17 +34,17 @@ const NAMES: [&str; 10] = [
     "has_evaluation_contexts",
 ];
 
-/// Further names that select from a list.
+/// Names of additional filters of lists.
 const NAMES_OF_LISTS: [&str; 2] = ["key", "eligible_for_experiment"];
 
-/// Keys of flags that decide who sees a survey start so; lists leave them out.
+/// Prefix of the keys of flags that target surveys; lists omit them.
 const SURVEY_TARGETING: &str = "survey-targeting-";
 
-/// Which flags are wanted. The default is all that are not archived.
+/// Filters of flags. The default matches all flags that are not archived.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     active: Option<bool>,
-    /// When flags were last called, if only stale ones are wanted.
+    /// The last calls of flags, if only stale flags match.
     stale: Option<Calls>,
     archived: bool,
     created_by: Vec<i64>,
@@ -54,15 +54,15 @@ pub(super) struct Wanted {
     runtime: Option<String>,
     tags: Vec<String>,
     excluded_tags: Vec<String>,
-    /// Keys of flags that are left out; PostHog calls the parameter `excluded_properties`.
+    /// Keys of omitted flags; PostHog calls the parameter `excluded_properties`.
     excluded_keys: Vec<String>,
     has_contexts: Option<bool>,
-    /// Whether only flags that an experiment could use are wanted.
+    /// Whether only flags match that an experiment could use.
     for_experiment: bool,
 }
 
 impl Wanted {
-    /// Reads the query.
+    /// Parses the query.
     pub(super) async fn of_request(
         app: &App,
         asker: &Principal,
@@ -75,9 +75,9 @@ impl Wanted {
         Self::read(app, asker, &named).await
     }
 
-    /// Reads an object that says which flags are to be deleted; every name is one that
-    /// [`unknown_names`] knows. A value that cannot be read, or that would leave out no flag, is
-    /// refused: in a list it shows too much, here it would delete it.
+    /// Parses the filters of a bulk deletion; [`unknown_names`] has checked their names. A value
+    /// that is unreadable, or that would match all flags, is refused: a list would only show too
+    /// much, a deletion would delete it.
     pub(super) async fn of_filters(
         app: &App,
         asker: &Principal,
@@ -148,7 +148,7 @@ impl Wanted {
         })
     }
 
-    /// Whether the list has the flag.
+    /// Whether the flag matches.
     pub(super) fn includes(&self, flag: &StoredFlag) -> bool {
         let is_stale = |calls: &Calls| calls.state(flag).0 == "stale";
         let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
@@ -157,7 +157,7 @@ impl Wanted {
             "boolean" => !is_multivariant,
             "multivariant" => is_multivariant,
             "remote_config" => flag.is_remote_configuration,
-            // Nothing makes experiments.
+            // Weir has no experiments.
             "experiment" => false,
             _ => true,
         };
@@ -183,7 +183,7 @@ impl Wanted {
     }
 }
 
-/// Whether an experiment could use a flag: it has two variants at least, `control` first.
+/// Whether an experiment could use a flag: it has at least two variants, `control` first.
 pub(super) fn is_eligible_for_experiment(flag: &StoredFlag) -> bool {
     let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
     let variants = variants.map_or(&[][..], Vec::as_slice);
@@ -191,7 +191,7 @@ pub(super) fn is_eligible_for_experiment(flag: &StoredFlag) -> bool {
     variants.len() >= 2 && first == Some("control")
 }
 
-/// The names of filters of a deletion that are none, in alphabetical order.
+/// The unknown names of filters of a deletion, in alphabetical order.
 pub(super) fn unknown_names(filters: &Map<String, Value>) -> Vec<&str> {
     let names = filters.keys().map(String::as_str);
     let mut unknown: Vec<&str> = names.filter(|name| !NAMES.contains(name)).collect();
@@ -199,8 +199,8 @@ pub(super) fn unknown_names(filters: &Map<String, Value>) -> Vec<&str> {
     unknown
 }
 
-/// A filter of a deletion as the query would have it; `None` if it says nothing, or something else
-/// than the filter can be.
+/// A filter of a deletion in the form of a query parameter; `None` if it is empty, or has an invalid
+/// value.
 fn readable(name: &str, value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.trim().to_owned(),
@@ -234,15 +234,15 @@ fn readable(name: &str, value: &Value) -> Option<String> {
     is_good.then_some(text)
 }
 
-/// What a search finds: the text in either case, where each space stands for whatever separates
-/// words, or for nothing.
+/// The pattern of a search: case-insensitive, where a space matches any separators between words, or
+/// nothing.
 fn searched(search: &str) -> Option<Regex> {
     let words: Vec<_> = search.split(' ').map(fancy_regex::escape).collect();
     let pattern = format!("(?i){}", words.join(r"[\s\-_]*"));
     Regex::new(&pattern).ok()
 }
 
-/// A list in the query: JSON, or texts with commas between.
+/// A list in the query: JSON, or texts separated by commas.
 fn list(text: Option<String>) -> Vec<String> {
     let Some(text) = text else { return Vec::new() };
     match json::read(text.as_bytes()) {
@@ -254,7 +254,7 @@ fn list(text: Option<String>) -> Vec<String> {
     }
 }
 
-/// The order that a list is asked for: `created_at`, `-created_at`, `key`, `-key` and the like.
+/// Sorts by the order of a request: `created_at`, `-created_at`, `key`, `-key` and others.
 pub(super) fn sort(flags: &mut [&std::sync::Arc<StoredFlag>], order: Option<&str>) {
     let Some(order) = order else { return };
     let (name, is_descending) = match order.strip_prefix('-') {
@@ -292,8 +292,7 @@ mod tests {
         }
     }
 
-    /// PostHog: case does not count, and a space stands for `[\s\-_]*`; nothing else stands for more
-    /// than itself.
+    /// PostHog: case-insensitive, a space means `[\s\-_]*`; all other characters are literals.
     #[test]
     fn searches_cross_what_separates_words() {
         for (search, text, expected) in [
@@ -313,7 +312,7 @@ mod tests {
         }
     }
 
-    /// What is deleted is named by what PostHog lets be named, and in a way that can be read.
+    /// Deletion accepts only PostHog's names of filters, and only readable values.
     #[test]
     fn filters_of_a_deletion_say_something() {
         let with =

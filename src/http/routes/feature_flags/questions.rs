@@ -1,5 +1,5 @@
-//! What flags answer, asked through the management API: reasons, the caller's own flags, how many
-//! persons a condition reaches.
+//! Flag evaluation through the management API: reasons, the caller's own flags, the number of
+//! persons that a condition matches.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::evaluation::EvaluationRequest;
 use crate::event::id::ProjectId;
 use crate::event::json;
 use crate::event::predicate::filter::group_type;
@@ -31,9 +32,6 @@ use crate::flags::verdict::Verdict;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
-use crate::http::knowledge;
-use crate::http::knowledge::Knowledge;
-use crate::http::knowledge::Question;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -43,27 +41,31 @@ use crate::metadata::snapshot::Snapshot;
 use crate::query::audience::Audience;
 use crate::query::cohorts::with_subject;
 
-/// Parameters of a question about one distinct id, and nothing supplied.
+/// Parameters of an evaluation for one distinct id, without properties in the request.
 pub(super) struct Plain {
     groups: Map<String, Value>,
     empty: Map<String, Value>,
 }
 
 impl Plain {
-    /// `groups` is a JSON object in the query.
+    /// Parses the query; `groups` is a JSON object.
     fn of(request: &Request) -> Self {
         let groups = request.query("groups");
         let groups = groups.and_then(|groups| json::read(groups.as_bytes()).ok());
         Self::about(groups.unwrap_or_default())
     }
 
-    /// About these groups.
+    /// For these groups.
     pub(super) fn about(groups: Map<String, Value>) -> Self {
         Self { groups, empty: Map::new() }
     }
 
-    pub(super) fn question<'q>(&'q self, project: ProjectId, distinct_id: &'q str) -> Question<'q> {
-        Question {
+    pub(super) fn question<'q>(
+        &'q self,
+        project: ProjectId,
+        distinct_id: &'q str,
+    ) -> EvaluationRequest<'q> {
+        EvaluationRequest {
             project,
             distinct_id,
             anon_distinct_id: None,
@@ -76,7 +78,7 @@ impl Plain {
     }
 }
 
-/// Shows the answers for all active flags to `show`.
+/// Passes the results of all active flags to `show`.
 async fn answers<T: Default + Send + 'static>(
     app: &App,
     snapshot: &Arc<Snapshot>,
@@ -85,15 +87,15 @@ async fn answers<T: Default + Send + 'static>(
 ) -> Result<T, Problem> {
     let Some(flags) = snapshot.flag_set(project).cloned() else { return Ok(T::default()) };
     let question = plain.question(project, &distinct_id);
-    let known = Knowledge::look_up(app, snapshot, &question).await?;
+    let known = app.evaluator.load(snapshot, &question).await?;
     let (now, snapshot) = (app.clock.now(), Arc::clone(snapshot));
-    knowledge::evaluate(app, flags.effort().nanos(0), move || {
+    let evaluation = app.evaluator.run(flags.effort().nanos(0), move || {
         let question = plain.question(project, &distinct_id);
-        known.ask(&snapshot, &question, now, |subject, cohorts| {
+        known.evaluate(&snapshot, &question, now, |subject, cohorts| {
             show(&flags.evaluate(subject, &Selection::default(), cohorts).flags)
         })
-    })
-    .await
+    });
+    Ok(evaluation.await?)
 }
 
 /// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
@@ -152,7 +154,7 @@ pub(super) fn value(verdict: &Verdict<'_>) -> Value {
     }
 }
 
-/// `GET feature_flags/my_flags/?groups=`: the flags as they are for who asks.
+/// `GET feature_flags/my_flags/?groups=`: the flags evaluated for the caller.
 pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
@@ -173,7 +175,7 @@ pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
 }
 
-/// No flag: what a condition asks of other flags is taken out before it is counted.
+/// Evaluates no flags: conditions on other flags are removed before the count.
 struct NoFlags;
 
 impl Dependencies for NoFlags {
@@ -182,8 +184,9 @@ impl Dependencies for NoFlags {
     }
 }
 
-/// `POST feature_flags/user_blast_radius/`: how many persons or groups the properties of a condition
-/// match; neither its rollout counts nor what it asks of other flags, as for PostHog.
+/// `POST feature_flags/user_blast_radius/`: the number of persons or groups that match the
+/// properties of a condition. Its rollout and its conditions on other flags are ignored, as in
+/// PostHog.
 pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();

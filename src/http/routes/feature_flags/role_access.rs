@@ -116,7 +116,7 @@ async fn body(
 ) -> Result<Value, Problem> {
     let snapshot = app.metadata.snapshot();
     let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
-    // A project tells nothing of others, whoever asks.
+    // A project does not disclose other projects, whoever the caller is.
     let projects = [asker.project.id];
     let role = roles::body(app, &snapshot, Some(&projects), &role).await?;
     let calls = Calls::of_flag(app, flag.id).await?;

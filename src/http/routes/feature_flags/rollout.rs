@@ -1,4 +1,4 @@
-//! For how many a flag is on, changed without sending its filters: the percentage of one condition, or
+//! Rollout of a flag without sending its filters: the percentage of one condition, or a rollout to
 //! everybody. Both require the version of the flag that the caller has seen, and change nothing else.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub async fn open(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     .await
 }
 
-/// Changes the filters of the flag that the path names. What is so already is not written.
+/// Changes the filters of the flag in the path. Unchanged filters are not written.
 async fn roll_out(
     app: &App,
     call: Call<Principal>,
@@ -88,8 +88,8 @@ async fn roll_out(
     Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
 }
 
-/// The version that the caller has seen, and the new filters or what is wrong with them, which is told
-/// after what is wrong with the version.
+/// The version that the caller has seen, and the new filters or their error. An error of the version
+/// takes precedence.
 async fn read(
     request: Request,
     flag: &Arc<StoredFlag>,
@@ -149,7 +149,7 @@ fn with_percentage(filters: &Value, index: usize, percentage: Number) -> Result<
     Ok(filters)
 }
 
-/// The filters with a first condition that everybody meets, and with all of them in one variant.
+/// The filters with a first condition that matches everybody, and with everybody in one variant.
 fn for_everyone(filters: &Value, variant: Option<&str>) -> Result<Value, Problem> {
     let mut filters = filters.as_object().cloned().unwrap_or_default();
     let variants = filters.get_mut("multivariate").and_then(|of| of.get_mut("variants"));
@@ -171,7 +171,7 @@ fn for_everyone(filters: &Value, variant: Option<&str>) -> Result<Value, Problem
     Ok(Value::Object(filters))
 }
 
-/// Checks that a variant is named if the flag has some, and that it has this one.
+/// Checks that a variant is named if the flag has variants, and that it exists.
 fn check_variant(variants: &[Value], wanted: Option<&str>) -> Result<(), Problem> {
     let keys = variants.iter().filter_map(Value::as_object).filter_map(key_of);
     let keys: Vec<&str> = keys.collect();
@@ -198,7 +198,7 @@ fn key_of(variant: &Map<String, Value>) -> Option<&str> {
     variant.get("key").and_then(Value::as_str)
 }
 
-/// Whether a condition asks nothing, is rolled out in full and leaves the variant to the distribution.
+/// Whether a condition has no filters, is rolled out to 100 % and does not fix the variant.
 fn is_for_everyone(condition: &Value) -> bool {
     let is_empty = |name: &str| match condition.get(name) {
         None | Some(Value::Null) => true,

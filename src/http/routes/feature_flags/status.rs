@@ -1,6 +1,6 @@
-//! Whether a flag is still of use: `active`, `stale`, `archived`, `deleted`. A flag that is on is stale if
-//! SDKs said that they called it, and not for 30 days; or if none ever said so, and it is 30 days old
-//! and open for everyone.
+//! Status of a flag: `active`, `stale`, `archived`, `deleted`. A flag that is on is stale if SDKs reported
+//! calls of it, but none in the last 30 days. A flag without any reported call is stale if it is 30 days
+//! old and rolled out to everybody.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,19 +23,19 @@ use crate::metadata::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 
-/// Age from which a flag can be stale; PostHog's.
+/// Age from which a flag can be stale; PostHog's figure.
 const STALE_AFTER_MICROS: i64 = 30 * DAY_MICROS;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
-/// How far a flag is rolled out.
+/// Summary of a flag's rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rollout<'f> {
-    /// Everybody gets it, by a condition without properties, and everybody the same.
+    /// Everybody gets it, by a condition without properties, and all get the same variant.
     pub(super) is_full: bool,
-    /// Some condition asks for properties.
+    /// Some condition has filters on properties.
     pub(super) has_targeting: bool,
-    /// The largest percentage of a condition, if there is one.
+    /// The largest percentage of the conditions, if there are any.
     pub(super) max: Option<f64>,
     /// It has variants.
     pub(super) is_multivariate: bool,
@@ -44,7 +44,7 @@ pub(super) struct Rollout<'f> {
 }
 
 impl<'f> Rollout<'f> {
-    /// Reads the conditions of a flag. A condition without a percentage is for everybody.
+    /// Summarizes the conditions of a flag. A condition without a percentage applies to everybody.
     pub(super) fn of(flag: &'f StoredFlag) -> Self {
         let groups = flag.filters.get("groups").and_then(Value::as_array);
         let groups = groups.map_or(&[][..], Vec::as_slice);
@@ -58,7 +58,7 @@ impl<'f> Rollout<'f> {
         let variants = flag.filters.pointer("/multivariate/variants").and_then(Value::as_array);
         let variants = variants.map_or(&[][..], Vec::as_slice);
         let is_multivariate = !variants.is_empty();
-        // The condition says which, or there is one for all.
+        // The variant of the condition, or the single variant of the distribution.
         let pinned = open.and_then(|open| open.get("variant")?.as_str());
         let pinned = pinned.filter(|variant| is_multivariate && !variant.is_empty());
         let only = variants.iter().find(|variant| percentage(variant) == Some(100.0));
@@ -74,7 +74,7 @@ impl<'f> Rollout<'f> {
     }
 }
 
-/// A number as PostHog writes percentages: whole ones without a fraction.
+/// A number in PostHog's format of percentages: whole ones without a fraction.
 fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
@@ -110,7 +110,7 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// When SDKs last said that they called flags, and what follows from it now.
+/// Times of the last calls of flags that SDKs reported, and the current time.
 #[derive(Debug)]
 pub(super) struct Calls {
     last: HashMap<FlagId, UnixMicros>,
@@ -118,35 +118,35 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Who was not called is absent.
+    /// Flags without a call are absent from `last`.
     pub(super) fn new(last: HashMap<FlagId, UnixMicros>, now: UnixMicros) -> Self {
         Self { last, now }
     }
 
-    /// Of a flag that is new.
+    /// For a new flag.
     pub(super) fn none(app: &App) -> Self {
         Self::new(HashMap::new(), app.clock.now())
     }
 
-    /// Of all flags of a project.
+    /// For all flags of a project.
     pub(super) async fn of_project(app: &App, project: ProjectId) -> Result<Self, Problem> {
         let last = app.metadata.flag_calls(project).await.map_err(problem)?;
         Ok(Self::new(last, app.clock.now()))
     }
 
-    /// Of one flag.
+    /// For one flag.
     pub(super) async fn of_flag(app: &App, flag: FlagId) -> Result<Self, Problem> {
         let last = app.metadata.flag_called(flag).await.map_err(problem)?;
         let last = last.map(|last| (flag, last)).into_iter().collect();
         Ok(Self::new(last, app.clock.now()))
     }
 
-    /// When a flag was last called, if ever.
+    /// When a flag was last called; `None` if never.
     pub(super) fn last(&self, flag: &StoredFlag) -> Option<UnixMicros> {
         self.last.get(&flag.id).copied()
     }
 
-    /// The state of a flag, and why.
+    /// The status of a flag, with its reason.
     pub(super) fn state(&self, flag: &StoredFlag) -> (&'static str, Cow<'static, str>) {
         let age = |time: UnixMicros| self.now.0.saturating_sub(time.0);
         let days = |time: UnixMicros| age(time) / DAY_MICROS;
@@ -211,7 +211,7 @@ mod tests {
             {"key": "a", "rollout_percentage": a}, {"key": "b", "rollout_percentage": b}]}})
     }
 
-    /// PostHog's summary, but for what an absent percentage and no condition at all mean.
+    /// PostHog's summary, except for conditions without a percentage and flags without conditions.
     #[test]
     fn rollouts_are_summed_up() {
         let asks = json!([{"key": "plan", "value": "pro"}]);
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!([100.0, 12.5, 0.0].map(number), [json!(100), json!(12.5), json!(0)]);
     }
 
-    /// The states and the words of PostHog's `FeatureFlagStatusChecker`.
+    /// The states and texts of PostHog's `FeatureFlagStatusChecker`.
     #[test]
     fn a_flag_that_is_off_is_not_stale() {
         let everybody = json!({"groups": [{"rollout_percentage": 100}]});

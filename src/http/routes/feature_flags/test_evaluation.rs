@@ -1,10 +1,9 @@
-//! `POST feature_flags/:id/test_evaluation/`: why one flag is what it is for one person, now or as of a
-//! time that has passed.
+//! `POST feature_flags/:id/test_evaluation/`: explains the value of one flag for one person, now or as
+//! of a time in the past.
 //!
-//! Of the past are the time itself, for relative dates, and the properties of the person: those that
-//! its events had made by then. Properties that no event of the
-//! person sets stand as they are stored, and so do flags, cohorts and groups: no log tells what those
-//! were.
+//! The evaluation as of a time uses that time for relative dates, and the properties that the person's
+//! events had set by then. Properties that no event of the person sets have their current value, and so
+//! do flags, cohorts and groups, because no log contains their past values.
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -22,8 +21,6 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
-use crate::http::knowledge;
-use crate::http::knowledge::Knowledge;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::find;
@@ -32,13 +29,13 @@ use crate::http::routes::feature_flags::questions::value;
 use crate::http::routes::query;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
-use crate::ingest::normalize::told;
-use crate::ingest::normalize::told::Told;
+use crate::ingest::normalize::property_replay;
+use crate::ingest::normalize::property_replay::PropertyReplay;
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
-    // The answer has the properties of the person.
+    // The response contains the properties of the person.
     auth::require(&call.asker.key, "person:read")?;
     let project = call.asker.project.id;
     let flag = find(app, project, call.id()).await?;
@@ -61,7 +58,7 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
         return Err(Problem::not_found("Not found."));
     };
     let question = plain.question(project, &distinct_id);
-    let mut known = Knowledge::look_up(app, &snapshot, &question).await?;
+    let mut known = app.evaluator.load(&snapshot, &question).await?;
     if let (Some(as_of), Some(person)) = (as_of, known.person()) {
         let properties = properties_at(app, project, person, as_of).await?;
         known.assume(properties);
@@ -70,7 +67,7 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
     let evaluation = move || {
         let properties = known.person().map(|person| &person.properties);
         let question = plain.question(project, &distinct_id);
-        known.ask(&snapshot, &question, now, |subject, cohorts| {
+        known.evaluate(&snapshot, &question, now, |subject, cohorts| {
             let answers = flags.evaluate(subject, &Selection::default(), cohorts);
             let found = answers.flags.iter().find(|answer| answer.id == flag.id.0);
             let result = found.map(|answer| &answer.result);
@@ -97,8 +94,8 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
             })
         })
     };
-    // Whatever it takes: this is asked by people, who wait for it alone.
-    let body = knowledge::evaluate(app, u64::MAX, evaluation).await?;
+    // Without a cost limit: users send this request and wait only for it.
+    let body = app.evaluator.run(u64::MAX, evaluation).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -122,7 +119,7 @@ async fn properties_at(
     person: &Person,
     as_of: UnixMicros,
 ) -> Result<Map<String, Value>, Problem> {
-    let mut past = Past { as_of, then: person.properties.clone(), told: Told::default() };
+    let mut past = Past { as_of, then: person.properties.clone(), told: PropertyReplay::default() };
     let now = app.clock.now();
     let mut events = app.engine.history(project, person.uuid, now).await.map_err(query::problem)?;
     while let Some(rows) = events.next().await {
@@ -134,18 +131,18 @@ async fn properties_at(
     Ok(past.properties())
 }
 
-/// The way along the events of a person, oldest first.
+/// Replays the events of a person, oldest first.
 struct Past {
     as_of: UnixMicros,
-    /// The stored properties, without those that events tell of.
+    /// The stored properties, without those that events set.
     then: Map<String, Value>,
-    /// What the events up to `as_of` told.
-    told: Told,
+    /// The properties set by the events up to `as_of`.
+    told: PropertyReplay,
 }
 
 impl Past {
     fn step(&mut self, at: UnixMicros, name: &str, event: &Map<String, Value>) {
-        let Some(update) = told::update(name, event) else { return };
+        let Some(update) = property_replay::update(name, event) else { return };
         for key in update.set.keys().chain(update.set_once.keys()) {
             self.then.remove(key);
         }
@@ -167,7 +164,7 @@ mod tests {
     use serde_json::json;
 
     use super::Past;
-    use super::Told;
+    use super::PropertyReplay;
     use crate::clock::UnixMicros;
 
     fn object(value: Value) -> Map<String, Value> {
@@ -202,7 +199,7 @@ mod tests {
             (99, stored.clone()),
         ] {
             let (as_of, then) = (UnixMicros(as_of), object(stored.clone()));
-            let mut past = Past { as_of, then, told: Told::default() };
+            let mut past = Past { as_of, then, told: PropertyReplay::default() };
             for (at, event) in &events {
                 past.step(UnixMicros(*at), "x", &object(event.clone()));
             }

@@ -1,5 +1,5 @@
-//! What operators do to groups: make one, set and delete its properties, name a type. What is done to a group
-//! is an operation in the log, as to persons.
+//! Changes of groups by operators: create a group, set and delete its properties, name a type. Each is an
+//! operation in the log, as for persons.
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -23,7 +23,7 @@ use crate::identity::person::Group;
 use crate::ingest::operation::Action;
 use crate::metadata::group_types::CalledPatch;
 
-/// Longest name that people give to a type, in characters (PostHog's figure).
+/// Longest name of a type that users may set, in characters (PostHog's figure).
 const NAME_MAX_CHARS: usize = 400;
 
 const REQUIRED: &str = "This field is required.";
@@ -79,7 +79,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let set = Map::from_iter([(property.clone(), value.clone())]);
     let done = change(app, &asker, (index, &key), (false, set, Vec::new())).await?;
     let now = found(app, &asker, (index, &key)).await?;
-    // What is as wanted already is no change.
+    // A property that already has the value is not a change.
     if !done && now.properties.get(&property) != Some(&value) {
         return Err(too_large("value"));
     }
@@ -108,7 +108,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
 }
 
 /// `PATCH groups_types/update_metadata/`: a list of types by their `group_type_index`, each with a
-/// `name_singular` or a `name_plural`, or both; null takes one back.
+/// `name_singular` or a `name_plural`, or both; null removes a name.
 pub async fn update_types(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let rows = Fields::read_many(request).await?;
@@ -135,7 +135,7 @@ fn patch(mut fields: Fields) -> Result<CalledPatch, Problem> {
     Ok(CalledPatch { position, name_singular, name_plural })
 }
 
-/// The index in a body. One that no type can have is none of a type that there is.
+/// The type index in a body. An index out of range is treated as a type that does not exist.
 fn type_index(fields: &mut Fields) -> Result<u8, Problem> {
     const NAME: &str = "group_type_index";
     let index = fields.nullable_integer(NAME)?.flatten();
@@ -143,7 +143,7 @@ fn type_index(fields: &mut Fields) -> Result<u8, Problem> {
     u8::try_from(index).map_err(|_| Problem::not_found("Not found."))
 }
 
-/// Logs a change of a group, and waits until it has taken effect. Whether it changed anything.
+/// Logs a change of a group, and waits until it has taken effect. Returns whether it changed anything.
 async fn change(
     app: &App,
     asker: &Principal,

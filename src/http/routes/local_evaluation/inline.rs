@@ -1,7 +1,7 @@
-//! Cohorts written out in the conditions of a flag, for SDKs of before cohorts could be sent. What is
-//! written out, and what is left for such an SDK to ask the server about, is PostHog's rule: a flag
-//! without variant overrides, one condition that asks for one cohort and for nothing else, and a rule
-//! of the cohort that is an OR of ANDs over properties of persons, without negation.
+//! Inlines cohorts into the conditions of a flag, for SDKs that do not support cohorts. The rules are
+//! PostHog's. A cohort is inlined only if the flag has no variant overrides, exactly one condition
+//! filters by exactly one cohort and by nothing else, and the rule of the cohort is an OR of ANDs over
+//! properties of persons, without negation. For other flags such an SDK sends a request to the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::flag_rules::cohort_id;
 
-/// Bytes of rules that are written out in one answer. A rule may be half a megabyte, and many flags may
-/// ask for it; those that come later have to ask the server.
+/// Most bytes of inlined rules in one response. A rule may have half a megabyte, and many flags may use
+/// it; flags beyond the limit keep their cohort.
 const WRITTEN_MAX_BYTES: usize = 8 << 20;
 
-/// How much may still be written out.
+/// The remaining quota.
 #[derive(Debug)]
 pub(super) struct Room {
     left_bytes: usize,
-    /// The lengths of the rules that were asked for.
+    /// The lengths of the rules that were requested.
     lengths: HashMap<CohortId, usize>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes what the rule of a cohort needs, if there is as much.
+    /// Takes the length of a cohort's rule from the quota; `None` if too little is left.
     fn take(&mut self, cohort: &StoredCohort) -> Option<()> {
         let length = self.lengths.entry(cohort.id);
         let length = *length.or_insert_with(|| cohort.rule().to_string().len());
@@ -41,11 +41,11 @@ impl Room {
     }
 }
 
-/// The filters with the rule in place of the cohort; `None` if they have to stay as they are.
+/// The filters with the rule in place of the cohort; `None` if they have to stay unchanged.
 pub(super) fn inlined(
     filters: &Value,
     cohorts: &[Arc<StoredCohort>],
-    room: &mut Room,
+    quota: &mut Room,
 ) -> Option<Value> {
     let groups = filters.get("groups")?.as_array()?;
     let has_override = |group: &Value| {
@@ -59,10 +59,10 @@ pub(super) fn inlined(
     let mut asking = groups.iter().filter(asks);
     let (Some(condition), None) = (asking.next(), asking.next()) else { return None };
     let [property] = properties(condition) else { return None };
-    let id = asked(property)?;
+    let id = cohort_of(property)?;
     let cohort = cohorts.iter().find(|cohort| cohort.id.0 == id && !cohort.is_static)?;
     let alternatives = alternatives(cohort.rule())?;
-    room.take(cohort)?;
+    quota.take(cohort)?;
     let mut written = Vec::with_capacity(groups.len() + alternatives.len());
     for group in groups {
         if !asks(&group) {
@@ -92,13 +92,13 @@ fn is_cohort(property: &Value) -> bool {
     property.get("type").and_then(Value::as_str) == Some("cohort")
 }
 
-/// The cohort whose members a filter asks for; older user interfaces wrote `exact`, or nothing.
-fn asked(property: &Value) -> Option<i64> {
+/// The cohort of a filter on membership; older user interfaces wrote `exact`, or no operator.
+fn cohort_of(property: &Value) -> Option<i64> {
     let operator = property.get("operator").and_then(Value::as_str);
     cohort_id(property.get("value").filter(|_| matches!(operator, None | Some("in" | "exact")))?)
 }
 
-/// A rule as lists of properties, of which one has to hold whole.
+/// A rule as a list of alternatives, each a list of properties that all have to match.
 fn alternatives(rule: &Value) -> Option<Vec<Vec<Value>>> {
     let rule = without_excess(rule);
     match kind(rule) {
@@ -122,7 +122,7 @@ fn alternatives(rule: &Value) -> Option<Vec<Vec<Value>>> {
     }
 }
 
-/// What a part of a rule is.
+/// Kinds of nodes of a rule.
 enum Kind {
     /// A filter.
     Leaf,
@@ -130,7 +130,7 @@ enum Kind {
     All,
     /// An OR that is not empty.
     Any,
-    /// Nothing that can be written out.
+    /// A node that cannot be inlined.
     None,
 }
 
@@ -148,7 +148,7 @@ fn values(rule: &Value) -> &[Value] {
     rule.get("values").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A group of one part is that part.
+/// Unwraps groups of one element.
 fn without_excess(mut rule: &Value) -> &Value {
     while let [only] = values(rule) {
         rule = only;
@@ -160,7 +160,7 @@ fn leaves(rule: &Value) -> Option<Vec<Value>> {
     values(rule).iter().map(|value| leaf(without_excess(value))).collect()
 }
 
-/// A filter on a property of the person that is not negated.
+/// A filter on a property of the person without negation.
 fn leaf(filter: &Value) -> Option<Value> {
     let mut filter: Map<String, Value> = filter.as_object()?.clone();
     let kind = filter.get("type").and_then(Value::as_str).unwrap_or("person");
@@ -277,16 +277,16 @@ mod tests {
         );
     }
 
-    /// Each flag that asks is one more copy of the rule, so their sum is bounded.
+    /// Each flag with the cohort contains a copy of the rule, so their sum is bounded.
     #[test]
     fn no_more_is_written_out_than_there_is_room_for() {
         let mut long = property("a");
         long["value"] = json!("x".repeat(1000));
         let cohorts = [cohort(group("OR", json!([group("AND", json!([long]))])))];
         let length = cohorts[0].rule().to_string().len();
-        let mut room = Room { left_bytes: 2 * length, ..Room::default() };
+        let mut quota = Room { left_bytes: 2 * length, ..Room::default() };
         let filters = json!({"groups": [{"properties": [asking(json!("in"))]}]});
-        let written = [(); 4].map(|()| inlined(&filters, &cohorts, &mut room).is_some());
+        let written = [(); 4].map(|()| inlined(&filters, &cohorts, &mut quota).is_some());
         assert_eq!(written, [true, true, false, false]);
     }
 }

@@ -1,4 +1,4 @@
-//! A person as clients get it: [`PersonBody`].
+//! JSON form of a person: [`PersonBody`].
 
 use serde::Serialize;
 use serde_json::Map;
@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::identity::person::Person;
 use crate::metadata::accounts::Project;
 
-/// Properties that name a person unless the project names others, in order.
+/// Default properties for the name of a person, in order of preference; a project may have its
+/// own.
 const NAME_PROPERTIES: [&str; 8] =
     ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
 
@@ -21,20 +22,20 @@ pub(super) struct PersonBody {
     created_at: String,
     uuid: String,
     is_identified: bool,
-    /// Only in the answers of operations.
+    /// Only in responses of operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     success: Option<bool>,
 }
 
 impl PersonBody {
-    /// A person alone: ids that look made by a machine come last, otherwise the order of
-    /// attachment stays.
+    /// A single person: ids that look generated come last; otherwise ids are in the order in
+    /// which they were added.
     pub(super) fn retrieved(project: &Project, person: Person, mut ids: Vec<String>) -> Self {
         ids.sort_by_key(|id| is_anonymous(id));
         Self::listed(project, person, ids)
     }
 
-    /// A person in a list: its ids in the order of attachment.
+    /// A person in a list: its ids in the order in which they were added.
     pub(super) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
         Self {
             id: person.number,
@@ -48,14 +49,14 @@ impl PersonBody {
         }
     }
 
-    /// The same as the answer of an operation, whose clients look for `success`.
+    /// The same as the response of an operation, where clients expect `success`.
     pub(super) fn succeeded(self) -> Self {
         Self { success: Some(true), ..self }
     }
 }
 
-/// The first property that names the person, else the first distinct id that looks made by a
-/// human, else the first, else the number.
+/// The first property that names the person, else the first distinct id that does not look
+/// generated, else the first distinct id, else the number.
 fn name(project: &Project, properties: &Map<String, Value>, ids: &[String], id: i64) -> String {
     let text = |key: &str| match properties.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
@@ -71,7 +72,7 @@ fn name(project: &Project, properties: &Map<String, Value>, ids: &[String], id: 
     named.or_else(chosen).unwrap_or_else(|| id.to_string())
 }
 
-/// Five parts of lower-case letters and digits with dashes between: what SDKs make up.
+/// Five groups of lower-case letters and digits, separated by dashes: the ids that SDKs generate.
 fn is_anonymous(id: &str) -> bool {
     let part = |part: &str| {
         let ok = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

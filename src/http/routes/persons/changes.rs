@@ -1,5 +1,5 @@
-//! What operators do to persons: change and delete properties. Each is an operation in the log, like
-//! a split: it has its place among the events, survives a crash as they do, and is answered when it
+//! Changes of persons by operators: set and delete properties. Each is an operation in the log, like
+//! a split: it is ordered among the events, survives a crash like an event, and is answered when it
 //! has taken effect.
 
 use std::borrow::Cow;
@@ -31,12 +31,12 @@ use crate::ingest::activity;
 use crate::ingest::operation::Action;
 use crate::ingest::operation::Operation;
 
-/// `PATCH persons/:id/`, and `PUT`, which does the same: the properties of the body are set, the
-/// others stay.
+/// `PATCH persons/:id/`, and `PUT`, which does the same: sets the properties of the body and keeps
+/// all others.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = call.id().to_owned();
     let Call { asker, request, rendering, .. } = call;
-    // An unknown person is told before a bad body.
+    // 404 for an unknown person precedes 400 for a bad body.
     persons::find_one(app, asker.project.id, &id).await?;
     let mut fields = Fields::read(request).await?;
     if fields.peek("properties").is_none_or(Value::is_null) {
@@ -68,15 +68,15 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     let id = call.id().to_owned();
     let Call { asker, request, rendering, .. } = call;
     persons::find_one(app, asker.project.id, &id).await?;
-    let asked = request.query("$unset").map(Cow::into_owned);
+    let in_query = request.query("$unset").map(Cow::into_owned);
     let mut fields = Fields::read(request).await?;
-    let key = fields.exact_text("$unset")?.or(asked).filter(|key| !key.is_empty());
+    let key = fields.exact_text("$unset")?.or(in_query).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| refused("$unset", "required", "This field is required."))?;
     change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
 }
 
-/// `POST persons/reset_person_distinct_id/` with `distinct_id`: lets a distinct id be used again
-/// after its person was deleted. Here that is so from the start; the id is only checked.
+/// `POST persons/reset_person_distinct_id/` with `distinct_id`: makes a distinct id usable again
+/// after its person was deleted. In Weir it is usable at once; the request is only validated.
 pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let mut fields = Fields::read(call.request).await?;
     let given = match fields.peek("distinct_id") {
@@ -90,9 +90,9 @@ pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Resp
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
-/// Logs an operation on so many persons, and waits until it has taken effect. Returns the numbers of
-/// those that it did something to: a person that was merged away or deleted before the operation got
-/// its place in the log is not among them, nor is one that was as wanted already.
+/// Logs an operation on `persons` persons, and waits until it has taken effect. Returns the numbers
+/// of the persons that it changed. It does not change a person that was merged away or deleted
+/// before the operation was logged, or that already has the requested state.
 pub(super) async fn operate(
     app: &App,
     asker: &Principal,
@@ -103,7 +103,7 @@ pub(super) async fn operate(
     Ok(changed.iter().filter_map(|number| number.parse().ok()).collect())
 }
 
-/// As [`operate`], for persons or groups; which of them by their items in the log of changes.
+/// As [`operate`], for persons or groups. Returns their items in the activity log.
 pub(in crate::http::routes) async fn carry_out(
     app: &App,
     asker: &Principal,
@@ -118,13 +118,13 @@ pub(in crate::http::routes) async fn carry_out(
     let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let sequence = done.map_err(|error| Problem::of(error.kind(), &error))?;
     app.engine.wait().await.map_err(query::problem)?;
-    // No effect without an entry in the log of changes, which was written before it.
+    // Each effect has an activity entry, which is written before it.
     let entries = activity::entry_ids(project, at, sequence, subjects);
     app.metadata.items_logged(&entries).await.map_err(problem)
 }
 
-/// A person after an operation that did something to it: as it is now, or who it was merged into
-/// since.
+/// A person after an operation has changed it: its current state, or the person that it was merged
+/// into since.
 pub(super) async fn find_again(
     app: &App,
     project: ProjectId,
@@ -153,7 +153,7 @@ async fn change(
     let changed = operate(app, asker, action, 1).await?;
     let (person, ids) = match changed.contains(&person.number) {
         true => find_again(app, project, &person).await?,
-        // It is as wanted already, or it is gone, which is the answer then.
+        // The person already has the requested state, or no longer exists, which is a 404.
         false => persons::find_one(app, project, &person.number.to_string()).await?,
     };
     let body = PersonBody::retrieved(&asker.project, person, ids);
@@ -161,7 +161,7 @@ async fn change(
     Ok(csv::render(status, rendering, &body))
 }
 
-/// The answer that clients of PostHog know: code and detail stand in each other's place.
+/// The error format that clients of PostHog expect: code and detail are swapped.
 fn missing(name: &'static str) -> Problem {
     Problem::new(Kind::Invalid, "This field is required.", "required")
         .with_attr(Attr::Name(name.into()))

@@ -1,7 +1,7 @@
-//! Deleting persons and their events. Each request is an operation in the log, like a split: it has
-//! its place among the events, survives a crash as they do, and is answered when it has taken effect:
-//! then no answer has the person or the events any more. That the events have left the files too is
-//! told by `deletion_status/`.
+//! Deletion of persons and of their events. Each request is an operation in the log, like a split: it
+//! is ordered among the events, survives a crash like an event, and is answered when it has taken
+//! effect. From then on no response contains the person or the events. `deletion_status/` reports
+//! when the events have left the files.
 
 use std::borrow::Cow;
 
@@ -31,17 +31,17 @@ use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::ingest::operation::Action;
 
-/// Persons that one request may delete (PostHog's figure).
+/// Most persons that one request may delete (PostHog's figure).
 const BULK_MAX: usize = 1000;
 
-/// Distinct ids whose events may wait to be written out of the files: what is known of them is in
-/// memory, about 100 bytes each. With more, further requests are answered 503.
+/// Most distinct ids whose events wait to be removed from files: their state is in memory, about 100
+/// bytes each. Above it, further requests are answered 503.
 const PENDING_IDS_MAX: usize = 1_000_000;
 
-/// What in a query means no, besides an absent parameter; letters in any case.
+/// Query values that mean no, besides an absent parameter; case-insensitive.
 const NO: [&str; 8] = ["", "false", "0", "no", "f", "n", "off", "null"];
 
-/// What a deletion of many has done; the names are PostHog's.
+/// Result of a bulk deletion; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct BulkBody {
     persons_found: usize,
@@ -51,7 +51,7 @@ struct BulkBody {
     deletion_errors: Vec<GoneBody>,
 }
 
-/// A person that was merged away, or deleted by another request, before this one came to it.
+/// A person that was merged away, or deleted by another request, before this one was applied.
 #[derive(Debug, Serialize)]
 struct GoneBody {
     person_uuid: Uuid,
@@ -69,7 +69,7 @@ struct DeletionBody {
 /// Uuid and number of a person.
 type Named = (Uuid, i64);
 
-/// What is to go.
+/// What a request deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     events: bool,
@@ -77,8 +77,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What `delete_events` and `keep_person` say, in the query or in the body, and the body's other
-    /// fields.
+    /// Reads `delete_events` and `keep_person` from the query or the body. Also returns the other
+    /// fields of the body.
     async fn read(request: Request) -> Result<(Self, Fields), Problem> {
         let in_query = |name: &str| is_yes(request.query(name));
         let (events, keep) = (in_query("delete_events"), in_query("keep_person"));
@@ -88,7 +88,7 @@ impl Wanted {
         Ok((Self { events, persons: !keep }, fields))
     }
 
-    /// The operation that does it; `None` if nothing is to go.
+    /// The operation for these persons; `None` if there is nothing to delete.
     fn action(self, wanted: &[Named]) -> Option<Action> {
         let persons: Vec<String> = wanted.iter().map(|(uuid, _)| uuid.to_string()).collect();
         match self {
@@ -106,7 +106,7 @@ fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
     asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
 }
 
-/// `DELETE persons/:id/`; with `delete_events` its events too, with `keep_person` only those.
+/// `DELETE persons/:id/`; with `delete_events` also its events, with `keep_person` only those.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
@@ -114,7 +114,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-/// `POST persons/:id/delete_events/`: the person stays.
+/// `POST persons/:id/delete_events/`: deletes the events and keeps the person.
 pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let (person, _) = persons::find_one(app, project, call.id()).await?;
@@ -122,14 +122,14 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-/// `POST persons/:id/delete_recordings/`: there are none of anybody.
+/// `POST persons/:id/delete_recordings/`: Weir stores no recordings.
 pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     persons::find_one(app, call.asker.project.id, call.id()).await?;
     Ok(Response::empty(StatusCode::ACCEPTED))
 }
 
-/// A person that was merged away meanwhile is not there any more, as it would be to a request that
-/// came a moment later. Who it is now is not deleted: that is not whom the request named.
+/// A person that was merged away meanwhile gets a 404, as for a request a moment later. The person it
+/// was merged into is not deleted, because the request did not name it.
 async fn delete_one(
     app: &App,
     asker: &Principal,
@@ -175,8 +175,8 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     Ok(Response::json(StatusCode::ACCEPTED, &body))
 }
 
-/// `GET persons/deletion_status/`: the requests to delete events, the newest first; `status` is
-/// `pending`, `completed` or `all`, `person_uuid` picks those of one person.
+/// `GET persons/deletion_status/`: the requests to delete events, newest first. `status` is
+/// `pending`, `completed` or `all`; `person_uuid` selects those of one person.
 pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let wanted = match request.query("status").as_deref() {
@@ -225,7 +225,8 @@ impl DeletionBody {
     }
 }
 
-/// The persons that a request names, by uuid or by distinct id, each once; unknown ones are left out.
+/// The persons that a request names, by uuid or by distinct id, deduplicated; unknown ones are
+/// ignored.
 async fn found(
     app: &App,
     project: ProjectId,
@@ -250,7 +251,7 @@ async fn found(
     Ok(found)
 }
 
-/// Refuses persons that have more distinct ids than an operation changes at once.
+/// An error for persons with more distinct ids than one operation may change.
 pub(super) async fn check_ids(
     app: &App,
     project: ProjectId,
@@ -272,7 +273,7 @@ pub(super) async fn check_ids(
     Err(Problem::new(Kind::Invalid, "too_many_distinct_ids", detail))
 }
 
-/// Has it done, and returns those that were gone before it could be.
+/// Runs the operation, and returns the persons that no longer existed.
 async fn carry_out(
     app: &App,
     asker: &Principal,

@@ -1,5 +1,5 @@
-//! A list of persons as a CSV file, made while it is sent. The file is read twice from one snapshot,
-//! once for its columns and once for its lines, so that its length costs no memory.
+//! CSV export of persons, streamed. Two passes over one snapshot, the first for the columns and the
+//! second for the rows, so that memory does not depend on the length.
 
 use std::ops::ControlFlow;
 
@@ -24,15 +24,15 @@ use crate::query::people::Found;
 use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 
-/// Lines of a file at most (PostHog's figure).
+/// Most rows of a file (PostHog's figure).
 const LINES_MAX: usize = 300_000;
 
-/// Bytes of a piece that is sent at once.
+/// Bytes per piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
 type Piece = Result<Bytes, StreamError>;
 
-/// The persons who answer `question`, all of them up to a limit.
+/// All persons that match `question`, up to [`LINES_MAX`].
 pub(super) async fn export(
     app: &App,
     asker: Principal,
@@ -43,7 +43,7 @@ pub(super) async fn export(
     let found = found.map_err(query::problem)?;
     let written = app.engine.produce(move |pieces: Sender<Piece>| {
         if let Err(error) = write(&found, &asker.project, &pieces) {
-            // If nobody reads any more, nobody has to be told.
+            // An error here means that the client has gone.
             let _ = pieces.blocking_send(Err(Box::new(error)));
         }
     });
@@ -83,7 +83,7 @@ fn write(found: &Found, project: &Project, pieces: &Sender<Piece>) -> Result<(),
     if let Some(error) = failed {
         return Err(error.into());
     }
-    // If nobody reads any more, the rest is not missed.
+    // An error here means that the client has gone.
     let _ = pieces.blocking_send(Ok(text.into()));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The filters of a list of persons, from the query of its request to a [`PersonsQuestion`].
+//! Parses the filters of a list of persons: from the query of a request to a [`PersonsQuestion`].
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::http::response::Problem;
 use crate::http::routes::definition_questions::boolean;
 use crate::query::people::PersonsQuestion;
 
-/// Reads the filters. An empty one counts as absent.
+/// Parses the filters. An empty one counts as absent.
 pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
     let text =
         |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
@@ -47,8 +47,8 @@ pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
     })
 }
 
-/// The time after which the persons wanted have changed, if one is asked for: a date and time, or a span
-/// back from now.
+/// The time of `updated_after`, if the request has one: a date and time, or a duration before now.
+/// Persons match that have changed since.
 pub(super) fn updated_after(
     request: &Request,
     now: UnixMicros,
@@ -60,23 +60,23 @@ pub(super) fn updated_after(
     time.map(Some).ok_or_else(wrong)
 }
 
-/// The items of a list with commas between.
+/// The items of a list with commas.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Who is identified, or who is not.
+/// A filter on whether persons are identified.
 fn is_identified(wanted: bool) -> Result<Tree, Problem> {
     let filter = json!([{"key": "is_identified", "type": "person_metadata", "value": wanted}]);
     Tree::parse(&filter, "person", Matching::Legacy).map_err(|error| refused(&error))
 }
 
-/// Filters on the properties of persons. The parameter may be repeated: each of its values is a list of
-/// filters, or one filter, and all of them have to hold.
+/// Filters on the properties of persons. The parameter may be repeated: each value is a list of filters,
+/// or one filter, and all of them have to match.
 fn properties<'t>(sent: impl Iterator<Item = Cow<'t, str>>) -> Result<Option<Tree>, Problem> {
     let lists: Result<Vec<Value>, _> = sent.map(|text| json::read(text.as_bytes())).collect();
     let mut lists = lists.map_err(|_| refused(&TreeError::Malformed))?;
-    // Parsed as one, so that the limits hold for all of them together.
+    // Parsed as one tree, so that the limits apply to all of them together.
     let sent = match lists.len() {
         0 => return Ok(None),
         1 => lists.swap_remove(0),
@@ -96,7 +96,7 @@ fn properties<'t>(sent: impl Iterator<Item = Cow<'t, str>>) -> Result<Option<Tre
     Ok(Some(tree))
 }
 
-/// The answer to filters that cannot be read.
+/// The response to filters that cannot be parsed.
 pub(super) fn refused(error: &TreeError) -> Problem {
     wrong("properties", error.to_string())
 }

@@ -1,9 +1,9 @@
-//! `POST persons/:id/split/`: takes merges back. Every distinct id that the person does not keep gets
-//! a person of its own, without properties; the person keeps its number and its properties, as newer
-//! versions of PostHog have it (older ones cleared them if no id was named).
+//! `POST persons/:id/split/`: undoes merges. Every distinct id that the person does not keep becomes
+//! a separate person without properties. The person keeps its number and its properties, as in newer
+//! versions of PostHog (older ones cleared them if the request named no id).
 //!
-//! The operation goes through the log like an event: it has its place among them, and survives a
-//! crash as they do. The answer comes when it has taken effect.
+//! The operation goes through the log like an event: it is ordered among the events and survives a
+//! crash. The response is sent when it has taken effect.
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;
@@ -30,8 +30,8 @@ use crate::ingest::operation::Action;
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
 
-/// Splits a person. The body may name `main_distinct_id`, the id that the person keeps, or
-/// `distinct_ids_to_split`, those that it does not keep.
+/// Splits a person. The body may contain `main_distinct_id`, the id that the person keeps, or
+/// `distinct_ids_to_split`, the ids that leave it.
 pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let (person, ids) = persons::find_one(app, project, call.id()).await?;
@@ -54,7 +54,7 @@ pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem
     Ok(csv::render(StatusCode::CREATED, rendering, &body))
 }
 
-/// The id that stays, or the ids that leave, of a person with these ids.
+/// The id that the person keeps, or the ids that leave it.
 async fn wanted(
     request: Request,
     ids: &[String],
@@ -80,7 +80,8 @@ async fn wanted(
     Ok((main, leaving))
 }
 
-/// The rules of PostHog, and that an id is left: a person without one could not be reached.
+/// Validates the list by PostHog's rules. One id has to stay: a person without an id could not be
+/// reached.
 fn leaving(list: &Value, ids: &[String]) -> Result<Vec<String>, Problem> {
     let refused = |detail: String| refused(LEAVING, "invalid_input", detail);
     let texts = list.as_array().and_then(|items| {

@@ -1,11 +1,11 @@
-//! `GET persons/:id/properties_timeline/`: when the properties that a question asks about changed for
-//! a person, or with `aggregation_group_type_index` for the groups that its events belong to, and how
-//! many of the question's events fall between two changes.
+//! `GET persons/:id/properties_timeline/`: when the properties in a query changed for a person, or with
+//! `aggregation_group_type_index` for the groups of its events, and how many events of the query lie
+//! between two changes.
 //!
-//! Events do not carry the properties that their person or group had. What a person was like at an event
-//! is told by its events up to then ([`told`]), and what a group was like by those that say so. As in
-//! PostHog the names of a question's series choose the events that count, their filters only which
-//! properties are crucial.
+//! Events do not contain the properties of their person or group. The properties of a person at an event
+//! are computed by a replay of its events up to then ([`property_replay`]), those of a group from the
+//! events that set them. As in PostHog, the names of the series select the events, and their filters
+//! only determine which properties are crucial.
 
 mod range;
 mod walk;
@@ -38,21 +38,21 @@ use crate::http::routes::persons::timeline::walk::Point;
 use crate::http::routes::persons::timeline::walk::Walk;
 use crate::http::routes::query;
 use crate::identity::person::Person;
-use crate::ingest::normalize::told;
-use crate::ingest::normalize::told::Told;
+use crate::ingest::normalize::property_replay;
+use crate::ingest::normalize::property_replay::PropertyReplay;
 use crate::query::QueryError;
 use crate::query::latest::EventRow;
 
-/// Groups inside groups of filters, at most.
+/// Deepest nesting of groups of filters.
 const DEPTH_MAX: usize = 20;
 
-/// Groups that the events of one timeline may belong to.
+/// Most groups in one timeline.
 const GROUPS_MAX: usize = 100;
 
-/// Events that one timeline of groups may have.
+/// Most events in one timeline of groups.
 const GROUP_EVENTS_MAX: usize = 1_000_000;
 
-/// The answer; the names are PostHog's.
+/// The response; the names are PostHog's.
 #[derive(Debug, Serialize)]
 struct TimelineBody {
     points: Vec<Point>,
@@ -61,14 +61,14 @@ struct TimelineBody {
     effective_date_to: String,
 }
 
-/// What the question asks about.
+/// The parsed query of a timeline.
 #[derive(Debug, Default, PartialEq)]
 struct Question {
-    /// Names of the events that count; `None` takes all.
+    /// Names of the events that are counted; `None` for all.
     events: Option<HashSet<String>>,
     /// Properties that are filtered or broken down by.
     keys: BTreeSet<String>,
-    /// The type of the groups whose properties they are; of the person's own without.
+    /// The type of the groups whose properties they are; `None` for those of the person.
     group_type: Option<u8>,
 }
 
@@ -92,19 +92,19 @@ pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-/// Where the person's own properties changed.
+/// The changes of the person's own properties.
 async fn of_person(
     app: &App,
     (project, person): (ProjectId, &Person),
     question: &Question,
     range: &Range,
 ) -> Result<Vec<Point>, Problem> {
-    let (mut walk, mut told) = (Walk::new(&question.keys), Told::default());
+    let (mut walk, mut told) = (Walk::new(&question.keys), PropertyReplay::default());
     let events = app.engine.history(project, person.uuid, range.to).await;
     let mut events = events.map_err(query::problem)?;
     while let Some(rows) = events.next().await {
         for row in rows.map_err(query::problem)? {
-            if let Some(update) = told::update(&row.event, &properties(&row)) {
+            if let Some(update) = property_replay::update(&row.event, &properties(&row)) {
                 told.step(update);
             }
             if question.counts(&row, range) {
@@ -115,8 +115,8 @@ async fn of_person(
     Ok(walk.points())
 }
 
-/// Where the properties changed of the groups of a type that the person's events belong to. An event of
-/// none has none.
+/// The changes of the properties of the groups of one type that the person's events belong to. An event
+/// without a group has no properties.
 async fn of_groups(
     app: &App,
     (project, person): (ProjectId, &Person),
@@ -153,10 +153,10 @@ async fn of_groups(
     Ok(walk.points())
 }
 
-/// When an event was, and the place of its group among the keys.
+/// Time of an event, and the index of its group among the keys.
 type Seen = (UnixMicros, Option<usize>);
 
-/// The events of a person that count, and the keys of their groups of one type.
+/// The counted events of a person, and the keys of their groups of one type.
 async fn groups_seen(
     app: &App,
     (project, person): (ProjectId, &Person),
@@ -191,12 +191,12 @@ async fn groups_seen(
     Ok((seen, keys.into_iter().map(|(key, _)| key).collect()))
 }
 
-/// The properties of an event, as they are stored.
+/// The stored properties of an event.
 fn properties(row: &EventRow) -> Map<String, Value> {
     json::read(row.properties.as_bytes()).unwrap_or_default()
 }
 
-/// The key of a group: a text, or a number, which lost its quotes.
+/// The key of a group: a text, or a number as text.
 fn text(key: Option<&Value>) -> Option<Cow<'_, str>> {
     match key? {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -206,7 +206,7 @@ fn text(key: Option<&Value>) -> Option<Cow<'_, str>> {
 }
 
 impl Question {
-    /// Reads the parts of an insight's filter that matter here.
+    /// Parses the relevant parts of an insight's filter.
     fn of(request: &Request) -> Result<Self, Problem> {
         let sent = |name: &'static str| {
             let text = request.query(name).filter(|text| !text.is_empty());
@@ -235,7 +235,7 @@ impl Question {
         Ok(question)
     }
 
-    /// Takes note of the events of the series, and of their filters.
+    /// Adds the events and the filters of the series.
     fn note_series(&mut self, name: &'static str, series: &Value) -> Result<(), Problem> {
         let Some(series) = series.as_array() else {
             return Err(refused(name, "invalid_input", "Expected a JSON list of series."));
@@ -252,13 +252,13 @@ impl Question {
         let named = |one: &Value| {
             ["id", "name"].iter().find_map(|key| one.get(*key)?.as_str().map(str::to_owned))
         };
-        // A series without a name is about all events.
+        // A series without a name selects all events.
         let names: Option<HashSet<String>> = series.iter().map(named).collect();
         self.events = names.filter(|names| !names.is_empty());
         Ok(())
     }
 
-    /// Takes note of the properties in filters that are those of whom the question is about.
+    /// Adds the properties in filters that belong to the person, or to the group type of the query.
     fn note_keys(
         &mut self,
         name: &'static str,
@@ -289,7 +289,7 @@ impl Question {
         }
     }
 
-    /// Whether an event is one that the question asks for.
+    /// Whether the query counts this event.
     fn counts(&self, row: &EventRow, range: &Range) -> bool {
         self.events.as_ref().is_none_or(|names| names.contains(&row.event))
             && row.timestamp >= range.from
@@ -354,7 +354,7 @@ mod tests {
             (json!([]), Some(vec![])),
             (json!([{"id": "buy"}, {"id": "view", "type": "events"}]), Some(vec!["buy", "view"])),
             (json!([{"name": "buy"}]), Some(vec!["buy"])),
-            // One is about all events, and so are both.
+            // One series selects all events, and so do both together.
             (json!([{"id": "buy"}, {"id": null}]), Some(vec![])),
             (json!([{"id": 4, "type": "actions"}]), None),
             (json!({"id": "buy"}), None),

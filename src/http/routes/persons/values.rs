@@ -1,4 +1,4 @@
-//! `GET persons/values/`: which values a property has, for someone who writes a filter.
+//! `GET persons/values/`: the values of a property, for the editor of a filter.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
 
-/// Persons that are looked at, the newest first (PostHog's figure).
+/// Most persons that are read, newest first (PostHog's figure).
 const PERSONS_MAX: usize = 100_000;
 
-/// Different values that are counted; further ones are left out.
+/// Most distinct values that are counted; others are ignored.
 const VALUES_MAX: usize = 50_000;
 
-/// Values that are told (PostHog's figure).
+/// Most values in a response (PostHog's figure).
 const TOLD_MAX: usize = 20;
 
 /// One value.
@@ -30,7 +30,7 @@ pub(in crate::http::routes) struct ValueBody {
     count: usize,
 }
 
-/// The most frequent values of the property `key`, those that contain `value` if that is given.
+/// The most frequent values of the property `key`; with `value`, only those that contain it.
 pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     let query = |name: &str| call.request.query(name).unwrap_or_default().into_owned();
@@ -45,21 +45,21 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(csv::render(StatusCode::OK, call.rendering, &told))
 }
 
-/// Values and how often they were seen.
+/// Values and their counts.
 #[derive(Debug)]
 pub(in crate::http::routes) struct Tally {
-    /// In lower case; empty takes all.
+    /// In lower case; empty matches all.
     part: String,
     counts: HashMap<String, usize>,
 }
 
 impl Tally {
-    /// Takes values that contain `part` in any case.
+    /// Counts values that contain `part`, case-insensitively.
     pub(in crate::http::routes) fn new(part: &str) -> Self {
         Self { part: part.to_lowercase(), counts: HashMap::new() }
     }
 
-    /// Counts the persons that have a value. Null and the empty text are no values.
+    /// Counts the persons that have a value. Null and the empty text are ignored.
     pub(in crate::http::routes) fn count(&mut self, value: &Value, persons: usize) {
         let name = match value {
             Value::Null => return,
@@ -76,7 +76,7 @@ impl Tally {
         }
     }
 
-    /// The most frequent values; those of the same number by name.
+    /// The most frequent values; equal counts are ordered by name.
     pub(in crate::http::routes) fn told(self) -> Vec<ValueBody> {
         let values = self.counts.into_iter().map(|(name, count)| ValueBody { name, count });
         let mut values: Vec<_> = values.collect();

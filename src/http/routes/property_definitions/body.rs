@@ -1,4 +1,4 @@
-//! A property definition as clients get it: [`DefinitionBody`].
+//! JSON form of a property definition: [`DefinitionBody`].
 
 use serde::Serialize;
 use serde_json::Map;
@@ -10,13 +10,13 @@ use crate::http::routes::property_definitions::AllNotes;
 use crate::http::routes::property_definitions::IS_SEEN;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
-use crate::metadata::definition_notes::Notes;
+use crate::metadata::annotations::Notes;
 use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::ValueType;
 use crate::metadata::snapshot::Snapshot;
 
-/// The fields of PostHog's free edition in its order, then those that its enterprise edition has
-/// besides.
+/// The fields of PostHog's free edition in its order, then additional ones of its enterprise
+/// edition.
 #[derive(Debug, Serialize)]
 pub(super) struct DefinitionBody {
     id: Value,
@@ -24,7 +24,7 @@ pub(super) struct DefinitionBody {
     is_numerical: Value,
     property_type: Value,
     tags: Value,
-    /// Null unless a list was asked about events.
+    /// Null, except in a list whose request names events.
     is_seen_on_filtered_events: Value,
     description: Option<String>,
     updated_at: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct DefinitionBody {
 }
 
 impl DefinitionBody {
-    /// One definition; `snapshot` has the users of its notes.
+    /// One definition; `snapshot` contains the users of its annotations.
     pub(super) fn new(own: PropertyDefinition, notes: Notes, snapshot: &Snapshot) -> Self {
         let row = Map::from_iter([
             ("id".to_owned(), Value::from(own.id.to_string())),
@@ -48,10 +48,10 @@ impl DefinitionBody {
         Self::build(row, notes, snapshot)
     }
 
-    /// A row of the table `property_definitions`, and of the question about events.
+    /// From a row of the table `property_definitions`, or of the query with named events.
     pub(super) fn of_row(mut row: Map<String, Value>, all: &AllNotes, snapshot: &Snapshot) -> Self {
         let id = row.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
-        // The table has them as JSON text.
+        // The table contains tags as JSON text.
         let tags = row.get("tags").and_then(Value::as_str);
         let tags = tags.and_then(|tags| json::restore(tags.as_bytes()).ok());
         row.insert("tags".to_owned(), tags.unwrap_or_default());

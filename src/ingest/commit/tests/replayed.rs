@@ -1,4 +1,4 @@
-//! The real replay over a log in which a record is of another program, or cannot be read.
+//! The real replay over a log with a record of another program, or an unreadable one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,13 +26,13 @@ use crate::identity::store::Identities;
 use crate::identity::store::Limits;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::dedup::Window;
-use crate::ingest::derive::Derivation;
-use crate::ingest::derive::Deriver;
-use crate::ingest::derive::recover::LogAgain;
 use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::holes::Holes;
+use crate::ingest::projector::Projection;
+use crate::ingest::projector::Projector;
+use crate::ingest::projector::recover::LogAgain;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -56,13 +56,13 @@ struct Settings {
     config: Config,
 }
 
-/// What a process has at its start, with the log of the one before.
+/// The state of a process at its start, with the log of the previous one.
 struct Restarted {
     wal: Wal,
     store: Store,
     publisher: Arc<Mutex<Publisher>>,
     published: watch::Receiver<Sequence>,
-    _derivations: mpsc::Receiver<Derivation>,
+    _derivations: mpsc::Receiver<Projection>,
     rereader: Rereader,
     holes: Holes,
     health: Arc<Health>,
@@ -81,13 +81,13 @@ fn restart(runtime: &Runtime, disk: &SimDisk) -> Restarted {
     let disk = Arc::new(disk.clone());
     let (wal, recovered) =
         Wal::open(disk, settings, Elsewhere::up_to(Sequence(0)), 7).expect("the log opens");
-    let (derivations, inbox) = mpsc::channel(10);
+    let (projections, inbox) = mpsc::channel(10);
     let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
     let (publisher, published) = Publisher::new(
         store.clone(),
         Window::new(1000),
         recovered.last,
-        derivations,
+        projections,
         Arc::clone(&metrics),
         Arc::clone(&health),
     );
@@ -122,7 +122,7 @@ impl Restarted {
         }
     }
 
-    /// Damaged places that were counted.
+    /// Number of damaged ranges that were counted.
     fn counted(&self) -> u64 {
         self.holes.metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).get()
     }
@@ -134,7 +134,7 @@ impl Restarted {
     }
 }
 
-/// A disk with a log of so many records, of which one is damaged. They begin with 1.
+/// A disk with a log of `records` records, numbered from 1, of which `damaged` is damaged.
 fn damaged(runtime: &Runtime, records: u32, damaged: u32) -> SimDisk {
     let disk = SimDisk::new();
     let mut node = start(runtime, &disk).expect("a new disk");
@@ -151,7 +151,7 @@ fn damaged(runtime: &Runtime, records: u32, damaged: u32) -> SimDisk {
         let none = Vec::new();
         let before = before.get(&path).unwrap_or(&none);
         let is_new = |at: &usize| after[*at] != before.get(*at).copied().unwrap_or(0);
-        // In the middle of what is new: of its payload.
+        // In the middle of the new bytes: of its payload.
         let new: Vec<usize> = (0..after.len()).filter(is_new).collect();
         let at = new[new.len() / 2];
         let file = disk.open(&path).expect("a segment");
@@ -175,7 +175,7 @@ fn segments(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     read.collect()
 }
 
-/// Goal: persons who lack a record because the log does are known to be incomplete.
+/// Goal: if the log lost a record that persons lack, they are marked as incomplete.
 #[test]
 fn a_hole_that_persons_have_not_seen_is_noted() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -190,8 +190,8 @@ fn a_hole_that_persons_have_not_seen_is_noted() {
     }
 }
 
-/// Goal: the same when the log is read again because the identity store has failed, and nobody waits
-/// for a record that will not come.
+/// Goal: the same when the log is read again because the identity store has failed. No query waits for
+/// a record that will not come.
 #[test]
 fn a_hole_does_not_keep_persons_from_following() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -208,7 +208,7 @@ fn a_hole_does_not_keep_persons_from_following() {
         };
         let again = LogAgain::new(&wal.files(), rereader, holes, &room, &Shutdown::new());
         let (_derivations, inbox) = mpsc::channel(1);
-        let deriver = Deriver::new(
+        let projector = Projector::new(
             (inbox, again),
             (holes.identities.clone(), rereader.metadata.clone()),
             Feedback::new(Arc::clone(&holes.metrics)),
@@ -217,7 +217,7 @@ fn a_hole_does_not_keep_persons_from_following() {
             Arc::clone(health),
         );
         let last = Record { sequence: 3, project: PROJECT, ops: Vec::new() };
-        deriver.recover(&IdentityError::Reopening, &last);
+        projector.recover(&IdentityError::Reopening, &last);
         assert!(!health.is_identity_failed(), "hole {hole}");
         assert_eq!(holes.identities.applied_sequence(), 3, "hole {hole}");
         assert_eq!((restarted.counted(), restarted.is_incomplete()), (1, true), "hole {hole}");
@@ -225,7 +225,7 @@ fn a_hole_does_not_keep_persons_from_following() {
 }
 
 /// Goal: a program that is older than a record in its log, or has a bug, does not lose the record: it
-/// takes nothing that would have the log cut over it.
+/// accepts nothing that would truncate the log over it.
 #[test]
 fn a_record_of_a_newer_program_stays_in_the_log() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -239,7 +239,7 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
         }
     });
     assert_eq!(sent.len(), 3);
-    let (logged, _) = node.log.health.pace().bytes();
+    let (logged, _) = node.log.health.replay_throttle().bytes();
     drop(node);
 
     let restarted = restart(&runtime, &disk);
@@ -247,7 +247,7 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
     restarted.replay(0).run();
     assert_eq!(publisher.lock().mode, Mode::Stopped);
     assert_eq!(*published.borrow(), Sequence(1));
-    let (_, replayed) = health.pace().bytes();
+    let (_, replayed) = health.replay_throttle().bytes();
     assert!(0 < replayed && replayed < logged, "{replayed} of {logged}");
     assert!(health.is_publication_failed() && health.is_replaying());
     let rows: usize = store.snapshot().batches.iter().map(|batch| batch.len).sum();

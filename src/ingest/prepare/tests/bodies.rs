@@ -1,4 +1,4 @@
-//! Bodies as a whole: shapes, tokens, and what is refused before any event is looked at.
+//! Bodies as a whole: shapes, tokens, and errors that reject a body before its events are read.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn the_token_decides_the_project() {
         (format!(r#"{{"api_key":"phc_a","batch":[{plain}]}}"#), Ok(7)),
         (format!(r#"{{"token":"phc_b","batch":[{plain}]}}"#), Ok(8)),
         (format!(r#"{{"token":" phc_b\n","batch":[{plain}]}}"#), Ok(8)),
-        // The envelope's wins.
+        // The envelope's token takes precedence.
         (format!(r#"{{"batch":[{a},{a}],"token":"phc_b"}}"#), Ok(8)),
         (format!(r#"{{"batch":[{plain},{a}]}}"#), Ok(7)),
         (a.clone(), Ok(7)),

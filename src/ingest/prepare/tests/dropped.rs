@@ -1,4 +1,4 @@
-//! Events that are dropped or cannot be read, and that it costs the others nothing.
+//! Events that are dropped or unreadable, without an effect on the other events.
 
 use super::*;
 
@@ -54,12 +54,12 @@ fn dropped_events_are_counted_and_the_others_stay() {
             assert_eq!(cell(&prepared, row, "p_price"), 1.0);
             assert_eq!(cell(&prepared, row, "p_$os"), Json::Null);
         }
-        // The first of the person says it all.
+        // The first event of the person has all effects.
         assert_eq!(prepared.ops.len(), 1);
     }
 }
 
-/// A dropped row must not take with it what stands far above it in a column that few rows have.
+/// A dropped row must not remove earlier values of a sparse column.
 #[test]
 fn sparse_columns_survive_dropped_events() {
     let mut events = vec![

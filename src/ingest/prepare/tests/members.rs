@@ -113,7 +113,7 @@ fn timestamps_follow_the_senders_clock_error() {
         (t, r#""sentAt":"2026-11-21T07:55:00+00:00""#, received(), NOW - HOUR + 5 * minute),
         (t, r#""sent_at":1795248600000"#, received(), NOW - HOUR - 10 * minute),
         (t, "", query(now_millis + 600_000), NOW - HOUR - 10 * minute),
-        // The envelope's counts; the query's if that one cannot be read.
+        // The envelope's counts; the query's if the envelope's is unreadable.
         (t, ahead, query(now_millis + 999), NOW - HOUR - 10 * minute),
         (t, r#""sent_at":"nonsense""#, query(now_millis + 1), NOW - HOUR - 1000),
         (t, r#""sent_at":null"#, query(now_millis + 1), NOW - HOUR - 1000),

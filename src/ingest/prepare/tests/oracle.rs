@@ -15,7 +15,7 @@ use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::TEXT_OF_SCALARS;
 
-/// The address of the sender, if it is known.
+/// The address of the sender, if known.
 const CLIENT: &str = "203.0.113.7";
 
 /// A cheap source of choices for the writer; proptest gives the seed.
@@ -98,7 +98,7 @@ impl Written {
         self.text.push('"');
     }
 
-    /// One event; its properties are remembered as they were written.
+    /// Writes one event; records its properties as they are written.
     pub(super) fn event(&mut self, event: &Json, dice: &mut Dice) {
         let Some(properties) = event.get("properties") else {
             self.properties.push(None);
@@ -246,7 +246,7 @@ fn iso(millis: i64, format: &str) -> String {
     DateTime::from_timestamp_millis(millis).unwrap().format(format).to_string()
 }
 
-/// What an SDK, or somebody without one, may send as an event.
+/// Any event that an SDK, or a client without an SDK, may send.
 pub(super) fn event() -> impl Strategy<Value = Json> {
     let uuid = prop_oneof![
         3 => any::<u128>().prop_map(|bits| json!(Uuid::from_u128(bits).to_string())),
@@ -283,15 +283,14 @@ pub(super) fn event() -> impl Strategy<Value = Json> {
     })
 }
 
-/// What is stored of one event: its row without the made ids, and how its properties are to be
-/// compared.
+/// The stored form of one event: its row without generated ids, and how to compare its properties.
 struct Stored {
     row: BTreeMap<String, Json>,
     properties: Json,
     is_verbatim: bool,
 }
 
-/// The rules, naively. `None` if the event is dropped.
+/// A naive implementation of the rules. `None` if the event is dropped.
 fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Stored> {
     let none = Json::Null;
     let get = |key: &str| event.get(key).unwrap_or(&none);
@@ -330,7 +329,7 @@ fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Sto
             },
         );
     }
-    // Only what switches persons off is stored.
+    // Only a value that disables person processing is stored.
     put("p_$process_person_profile", if is_personless { json!(false) } else { Json::Null });
     let os_name = property("$os_name");
     let is_server = property("$is_server") == &json!(true);
@@ -377,7 +376,7 @@ fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Sto
     Some(Stored { row, properties, is_verbatim })
 }
 
-/// The properties as they are stored, and whether that is how they were written.
+/// The properties as they are stored, and whether they are stored as they were written.
 fn model_properties(
     event: &Json,
     properties: &Map<String, Json>,
@@ -388,7 +387,7 @@ fn model_properties(
     let get = |key: &str| event.get(key).unwrap_or(&none);
     let property = |key: &str| properties.get(key).unwrap_or(&none);
     let mut stored = properties.clone();
-    // As in JavaScript: what is falsy counts as absent.
+    // As in JavaScript: a falsy value counts as absent.
     let ip = property("$ip");
     let falsy = [json!(null), json!(false), json!(0), json!(0.0), json!("")];
     if let Some(client) = client.filter(|_| falsy.contains(ip)) {
@@ -424,7 +423,7 @@ fn model_properties(
     (Json::Object(stored), is_verbatim)
 }
 
-/// `$set`, `$set_once` and `$unset` of the stored properties; whether any was written anew.
+/// `$set`, `$set_once` and `$unset` of the stored properties, and whether any of them was rewritten.
 fn model_changes(
     event: &Json,
     properties: &Map<String, Json>,

@@ -1,19 +1,19 @@
-//! What events say about persons and groups.
+//! Effects of events on persons and groups.
 
 use super::*;
 use crate::event::json::restore;
+use crate::identity::auto_set::AutoSet;
 use crate::identity::change::Force;
 use crate::identity::change::GroupChange;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
-use crate::identity::lifted::Lifted;
 use crate::ingest::warnings::Kind;
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
     let said = |update: &Update| {
         let (mut set, mut set_once) = (update.set.clone(), update.set_once.clone());
-        for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+        for (key, initial, value) in update.auto_set.iter().flatten().flat_map(AutoSet::read) {
             set.extend(key.map(|key| (key.to_owned(), value.clone())));
             set_once.extend(initial.map(|key| (key.to_owned(), value)));
         }
@@ -67,7 +67,7 @@ fn changes_at_the_top_win_over_those_in_the_properties() {
             r#"{"$unset":["b","a"]}"#,
             r#"u: update {} {} ["b", "a"]"#,
         ),
-        // What is no object at the top does not hide what is below.
+        // A value at the top level that is not an object does not hide the one in the properties.
         (
             r#""$set":null,"$set_once":7,"$unset":"x","properties":{"$set":{"b":2}}"#,
             r#"{"$set":{"b":2}}"#,
@@ -112,9 +112,9 @@ fn merges_name_both_ids() {
         ("$identify", r#"{"alias":"a"}"#, "u: touch"),
         ("$identify", "{}", "u: touch"),
         ("$identify", r#"{"$anon_distinct_id":null}"#, "u: touch"),
-        // A number is an id without its quotes; the original drops the event.
+        // A number is an id without its quotes; PostHog drops the event.
         ("$identify", r#"{"$anon_distinct_id":23}"#, "u: merge 23"),
-        // What was never an id merges nothing; the original drops the event.
+        // A value that was never an id merges nothing; PostHog drops the event.
         ("$identify", r#"{"$anon_distinct_id":["a"]}"#, "u: touch"),
         ("$create_alias", r#"{"alias":{"a":1}}"#, "u: touch"),
         ("$create_alias", r#"{"alias":true}"#, "u: touch"),
@@ -165,9 +165,9 @@ fn personless_events_have_no_person_and_no_groups() {
         assert_eq!(cell(&prepared, row, "group_0"), Json::Null);
     }
     assert_eq!(cell(&prepared, 0, "p_$process_person_profile"), false);
-    // The person id is a function of the distinct id all the same.
+    // The person id is a function of the distinct id in any case.
     assert_eq!(text(&prepared, 0, "person_id"), text(&prepared, 2, "person_id"));
-    // Only `false` switches persons off.
+    // Only `false` disables person processing.
     for on in ["true", "\"false\"", "0", "null"] {
         let prepared = with_properties(&format!(r#""$process_person_profile":{on}"#));
         assert_eq!(ops(&prepared), ["u1: touch"], "{on}");
@@ -204,7 +204,7 @@ fn groups_go_to_the_columns_of_their_types() {
     assert_eq!(prepared.unknown_group_types, ["t0", "t1", "t2"]);
 }
 
-/// The identity store gives such a name no number, so it must not get one anywhere else.
+/// The identity store gives such a name no number, so it must not get one elsewhere.
 #[test]
 fn what_cannot_name_a_group_type_gets_no_column() {
     let (long, longer) = ("\u{e9}".repeat(400), "\u{e9}".repeat(401));
@@ -243,14 +243,14 @@ fn a_groupidentify_changes_the_group_and_touches_its_person() {
         (r#""$group_type":"company""#, vec!["u: touch"]),
         (r#""$group_type":"","$group_key":"k""#, vec!["u: touch"]),
         (r#""$group_type":7,"$group_key":"k""#, vec!["u: touch"]),
-        // The keys that change persons are not for this event.
+        // Keys that change persons have no effect in this event.
         (r#""$group_type":"company","$group_key":"","$set":{"a":1}"#, vec!["u: touch"]),
     ] {
         assert_eq!(ops(&batch(&[&identify(properties)])), expected, "{properties}");
     }
     let new = batch(&[&identify(r#""$group_type":"new","$group_key":"k""#)]);
     assert_eq!(new.unknown_group_types, ["new"]);
-    // An ordinary event behind it needs no second touch, and one before it neither.
+    // An ordinary event after it needs no second touch, nor one before it.
     let group = identify(r#""$group_type":"company","$group_key":"k""#);
     let touch = r#"{"event":"e","distinct_id":"u"}"#;
     let expected = [types, "u: touch", "u: group company k {}"];
@@ -258,8 +258,7 @@ fn a_groupidentify_changes_the_group_and_touches_its_person() {
     assert_eq!(ops(&batch(&[touch, &group])), expected);
 }
 
-/// The reader of JSON gives a meaning to this key; PostHog does not, and what stands in the text is
-/// nobody's object.
+/// `serde_json` interprets this key; PostHog does not, and the text under it is not an object.
 #[test]
 fn text_is_no_object_whatever_its_key() {
     for text in ["[1]", "not JSON", "{\"b\":2}"] {

@@ -1,4 +1,4 @@
-//! The address and the place of events: what is stored of them, and what persons get.
+//! The address and the place of events: stored properties and effects on persons.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::geoip::GeoIp;
 use crate::geoip::Places;
 use crate::geoip::tests::example;
 use crate::geoip::tests::file;
+use crate::identity::auto_set::AutoSet;
 use crate::identity::change::OpKind;
-use crate::identity::lifted::Lifted;
 
 /// An address in Oxford, by the example database, and one in Japan.
 const OXFORD: &str = "81.2.69.142";
@@ -144,11 +144,11 @@ fn a_person_is_told_the_whole_place_beside_what_the_sender_sets() {
     let prepared = prepare(setting, &event);
     let OpKind::Update(update) = &prepared.ops[0].kind else { panic!("{:?}", prepared.ops) };
     let (mut set, mut once) = (json!({}), json!({}));
-    for (key, initial, value) in update.lifted.iter().flatten().flat_map(Lifted::read) {
+    for (key, initial, value) in update.auto_set.iter().flatten().flat_map(AutoSet::read) {
         key.into_iter().for_each(|key| set[key] = value.clone());
         initial.into_iter().for_each(|initial| once[initial] = value.clone());
     }
-    // Null for what is not known, so that nothing of an earlier place is left.
+    // Null for unknown values, so that nothing of a previous place remains.
     let mut expected = json!({});
     for (name, _) in crate::geoip::NAMES {
         expected[*name] = Value::Null;
@@ -184,13 +184,13 @@ fn columns_of_properties_have_the_place_too() {
 }
 
 /// Cities that each op sets, in order; `-` for an update without, `touch` and so on for others.
-fn told(prepared: &Prepared) -> Vec<String> {
-    let told = prepared.ops.iter().map(|op| match &op.kind {
+fn cities_set(prepared: &Prepared) -> Vec<String> {
+    let cities = prepared.ops.iter().map(|op| match &op.kind {
         OpKind::Update(update) | OpKind::Merge { update, .. } => {
             let name = "$geoip_city_name";
-            let mut lifted = update.lifted.iter().flatten().flat_map(Lifted::read);
-            let lifted = lifted.find(|(key, ..)| *key == Some(name)).map(|(.., value)| value);
-            let city = lifted.or_else(|| update.set.get(name).cloned());
+            let mut auto_set = update.auto_set.iter().flatten().flat_map(AutoSet::read);
+            let auto_set = auto_set.find(|(key, ..)| *key == Some(name)).map(|(.., value)| value);
+            let city = auto_set.or_else(|| update.set.get(name).cloned());
             let city = city.map(|city| city.to_string());
             format!("{} {}", op.distinct_id, city.as_deref().unwrap_or("-"))
         }
@@ -198,7 +198,7 @@ fn told(prepared: &Prepared) -> Vec<String> {
         OpKind::Personless => format!("{} personless", op.distinct_id),
         other => format!("{other:?}"),
     });
-    told.collect()
+    cities.collect()
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_person_is_told_a_place_once_until_something_happens() {
         (vec![plain("a"), event("a", "e", json!({"$set": {"x": 1}}))], &["a \"Oxford\"", "a -"]),
     ] {
         let events = Value::Array(events);
-        assert_eq!(told(&prepare(FROM_OXFORD, &events)), expected, "{events}");
+        assert_eq!(cities_set(&prepare(FROM_OXFORD, &events)), expected, "{events}");
     }
 }
 

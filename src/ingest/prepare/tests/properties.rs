@@ -1,4 +1,4 @@
-//! Properties: columns of their own, and the text that is stored.
+//! Properties: columns of their own, and the stored JSON.
 
 use super::*;
 use crate::ingest::warnings::Kind;
@@ -38,7 +38,7 @@ fn promoted_properties_have_columns_of_one_type() {
     }
 }
 
-/// Goal: what SDKs send by their nature is in the column, and nobody is warned of it.
+/// Goal: values that SDKs regularly send are in the column, without a warning.
 #[test]
 fn verdicts_and_builds_are_text_whatever_they_are_sent_as() {
     for (value, expected, is_mismatch) in [
@@ -58,7 +58,7 @@ fn verdicts_and_builds_are_text_whatever_they_are_sent_as() {
             let is_warned = warned.any(|kind| kind == Kind::PropertyTypeMismatch);
             assert_eq!(is_warned, is_mismatch, "{key}: {value}");
         }
-        // Other columns of text stay strict.
+        // Other text columns stay strict.
         let prepared = with_properties(&format!(r#""$os_version":{value}"#));
         let is_text = value.starts_with('"');
         let expected = if is_text { expected } else { Json::Null };
@@ -68,7 +68,7 @@ fn verdicts_and_builds_are_text_whatever_they_are_sent_as() {
     assert_eq!(cell(&twice, 0, "p_$feature_flag_response"), Json::Null);
 }
 
-/// Of two members of the same name the last counts, as in every JSON parser.
+/// If a name occurs twice, the last value counts, as in every JSON parser.
 #[test]
 fn the_last_of_two_members_counts() {
     let prepared = with_properties(
@@ -136,7 +136,7 @@ fn the_elements_chain_has_a_column_instead() {
             json!(r#"a:nth-child="0"nth-of-type="0"text="x""#),
         ),
         (r#""$elements":[],"y":2"#, r#"{"y":2}"#, Json::Null),
-        // What is neither is kept.
+        // A value that is neither is kept.
         (r#""$elements":"a""#, r#"{"$elements":"a"}"#, Json::Null),
         (r#""$elements_chain":null"#, r#"{"$elements_chain":null}"#, Json::Null),
     ] {

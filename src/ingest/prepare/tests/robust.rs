@@ -1,5 +1,5 @@
-//! Bodies that are no bodies: nothing panics, what is stored is whole, and events do not suffer
-//! from their neighbours.
+//! Malformed bodies: nothing panics, stored rows are complete, and a bad event does not affect its
+//! neighbours.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn rows(prepared: &Prepared) -> Vec<Vec<Json>> {
         .collect()
 }
 
-/// Prepares a body of any kind; what is stored must be readable, and complete where it must be.
+/// Prepares a body of any kind; stored rows must be readable, and complete where required.
 fn check(body: &[u8]) {
     let Ok(prepared) = prepare_with(body, &received()) else { return };
     assert_eq!(prepared.keys.len(), prepared.rows);
@@ -32,7 +32,7 @@ fn check(body: &[u8]) {
     }
 }
 
-/// Events that are left out, each for another reason, and none that changes others.
+/// Events that are dropped, each for another reason, and that do not affect others.
 const BAD: [&str; 12] = [
     "7",
     "null",

@@ -1,4 +1,4 @@
-//! What else is stored otherwise than it was sent, and what senders hear of it.
+//! Other values that are stored differently than they were sent, and the warnings for senders.
 
 use super::people::batch;
 use super::people::ops;
@@ -60,7 +60,7 @@ fn only_batches_of_the_past_say_so() {
     }
 }
 
-/// Within the dead zone the difference is the way of the request; beyond it all of it counts.
+/// Within the ignored skew the difference counts as network delay; above it all of it is corrected.
 #[test]
 fn small_errors_of_the_senders_clock_may_be_ignored() {
     let body = |sent_at: &str| {
@@ -83,7 +83,7 @@ fn small_errors_of_the_senders_clock_may_be_ignored() {
     }
 }
 
-/// A server that asks for a flag makes nobody a person, unless it says so.
+/// A server's flag call creates no person, unless the event asks for a person profile.
 #[test]
 fn flag_checks_change_only_persons_that_are_known() {
     let check = |properties: &str| {

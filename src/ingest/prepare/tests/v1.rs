@@ -1,10 +1,10 @@
-//! Capture v1: what becomes of each event, in columns and in what is said of persons. The whole table
-//! of the wire is in the tests of the server; here is what shows only inside.
+//! Capture v1: the outcome of each event, in columns and in effects on persons. The complete wire table is
+//! in the tests of the server; here is what is only visible inside.
 
 use super::*;
 use crate::ingest::budget::Budget;
 use crate::ingest::capture_v1::BatchError;
-use crate::ingest::prepare::Fate;
+use crate::ingest::prepare::EventOutcome;
 use crate::wire::capture_v1::Sdk;
 
 const ID: [&str; 3] = [
@@ -31,7 +31,7 @@ fn body(events: &[&str]) -> String {
         let fixed = format!(
             r#""event":"e","uuid":"{id}","distinct_id":"u1","timestamp":"2026-11-21T07:00:00Z""#
         );
-        // Of two members of a name the last counts.
+        // If a name occurs twice, the last value counts.
         if members.is_empty() { format!("{{{fixed}}}") } else { format!("{{{fixed},{members}}}") }
     });
     let events = events.collect::<Vec<_>>().join(",");
@@ -53,9 +53,10 @@ fn every_event_has_a_fate_in_order_and_drops_leave_no_trace() {
         "x".repeat(EVENT_MAX_BYTES as usize)
     );
     let prepared = prepared(&[&long, r#""distinct_id":"Guest","session_id":"s""#, ""]);
-    let expected = [Fate::Dropped(Drop::TooLarge), Fate::TakenPersonless, Fate::Taken];
+    let expected =
+        [EventOutcome::Dropped(Drop::TooLarge), EventOutcome::TakenPersonless, EventOutcome::Taken];
     let ids = ID.map(|id| Uuid::parse_str(id).unwrap());
-    assert_eq!(prepared.fates, ids.into_iter().zip(expected).collect::<Vec<_>>());
+    assert_eq!(prepared.outcomes, ids.into_iter().zip(expected).collect::<Vec<_>>());
     assert_eq!(prepared.rows, 2);
     assert_eq!(super::ids(&prepared), &ids[1..]);
     assert_eq!(drops(&prepared), [(Drop::TooLarge, 1)]);
@@ -93,7 +94,7 @@ fn a_replay_gives_the_same_rows() {
         .prepare(body.as_bytes().to_vec(), &received, &|_| project("phc_a"))
         .unwrap();
     assert_eq!(first.columns, replay.columns);
-    assert_eq!(first.fates, replay.fates);
+    assert_eq!(first.outcomes, replay.outcomes);
     assert_eq!(texts(&first, "p_$lib"), vec!["a library with a long name"; 3]);
     assert_eq!(text(&first, 0, "p_$current_url"), "https://a");
     let expected = json!({
@@ -153,13 +154,13 @@ fn a_project_that_is_gone_is_no_project() {
     assert_eq!(outcome.unwrap_err(), PrepareError::UnknownToken);
 }
 
-/// Goal: the project is found by the token wherever v0 puts it, and nothing else is looked at.
+/// Goal: the project is found by the token wherever v0 puts it, and nothing else is examined.
 #[test]
 fn the_owner_of_a_body_is_told_by_its_token() {
     let owner = |body: &str| {
         let known = |token: &str| project(token).map(|facts| facts.id);
-        let mut share = Budget::new(1 << 20).share(1)?;
-        Preparer::default().project_of(body.as_bytes(), &known, &mut share).map(|id| id.0)
+        let mut permit = Budget::new(1 << 20).admit(1)?;
+        Preparer::default().project_of(body.as_bytes(), &known, &mut permit).map(|id| id.0)
     };
     for (body, expected) in [
         (r#"{"api_key":" phc_a ","batch":[1]}"#, Ok(7)),

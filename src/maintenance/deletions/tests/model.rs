@@ -1,4 +1,4 @@
-//! The plain truth that a node is held against: what was sent, and what is to be left of it.
+//! Reference model for the deletion tests: the events that were sent, and those that must remain.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::maintenance::deletions::tests::IDS;
 
-/// What the log holds.
+/// One record of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) record: Record,
@@ -20,10 +20,10 @@ pub(super) struct Entry {
     pub(super) events: Vec<(Uuid, &'static str)>,
 }
 
-/// The plain truth: who has which distinct id, and which events there are.
+/// Owners of distinct ids, and events.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    /// The first distinct id of the person that has this one.
+    /// Maps a distinct id to the first distinct id of its person.
     owner: BTreeMap<(ProjectId, &'static str), &'static str>,
     /// Ids of persons that were deleted without their events.
     personless: BTreeSet<(ProjectId, &'static str)>,
@@ -58,7 +58,7 @@ impl Model {
             (Some(target), Some(source)) => (target, Some(source)),
             (Some(target), None) | (None, Some(target)) => (target, None),
             (None, None) => {
-                // The id whose events are stored without a person lends its uuid.
+                // The person gets the uuid of the id whose events are stored without a person.
                 let was_used = |id| self.personless.contains(&(project, id));
                 let other_first = was_used(other) && !was_used(id);
                 (if other_first { other } else { id }, None)

@@ -1,5 +1,5 @@
-//! A node of table, memtables, identity store and queries, all real, over a disk in memory; its log is
-//! a list of the test. [`Bench`] starts it, and holds its answers against the model.
+//! Node for the deletion tests: real table, memtables, identity store and queries over an in-memory disk,
+//! with a list as its log. [`Bench`] starts it, and compares its answers with the model.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ struct Settings {
 pub(super) struct Node {
     pub(super) files: Files,
     engine: Engine,
-    /// Records that are logged and whose persons are not derived yet.
+    /// Records that are logged and not yet applied to the identity store.
     pub(super) waiting: Vec<Record>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Bench {
     directory: tempfile::TempDir,
     metadata: Metadata,
     pub(super) clock: Clock,
-    /// How many images of the identity store there are.
+    /// Number of images of the identity store.
     images: u32,
 }
 
@@ -115,7 +115,7 @@ impl Bench {
         Self { runtime, directory, metadata, clock, images: 0 }
     }
 
-    /// A directory with what a crash leaves of an identity store.
+    /// A directory with the state of an identity store after a crash.
     pub(super) fn image(&mut self, of: Option<&Path>) -> PathBuf {
         self.images += 1;
         let image = self.directory.path().join(format!("identity-{}", self.images));
@@ -125,7 +125,7 @@ impl Bench {
         image
     }
 
-    /// A node over what is on the disk and in the log.
+    /// Starts a node on the state of the disk and the log.
     pub(super) fn start(&self, disk: &SimDisk, identity: &Path, log: &[Entry]) -> Node {
         let identities = Identities::open(identity, LIMITS).expect("opens");
         let store = self.runtime.block_on(open_store(disk, &self.clock));
@@ -154,7 +154,7 @@ impl Bench {
         node
     }
 
-    /// Every answer to a question for ids, and what the requests say.
+    /// Checks all queries for ids, and the status of the requests.
     pub(super) fn check(&self, node: &mut Node, model: &Model, context: &str) {
         node.derive();
         for project in PROJECTS {
@@ -178,13 +178,13 @@ impl Bench {
         assert_eq!(requests, model.requests, "{context}: no request is lost or there twice");
     }
 
-    /// A pass over the files; `None` if it was cut short.
+    /// An erasure pass over the files; `None` if it was interrupted.
     pub(super) fn erase(&self, node: &Node) -> Option<Erased> {
         let shutdown = Shutdown::new();
         self.runtime.block_on(node.files.erase(NOW, &shutdown)).ok().flatten()
     }
 
-    /// Ids in live files, as any reader of Parquet finds them.
+    /// Ids in live files, read as plain Parquet.
     pub(super) fn stored(&self, node: &Node) -> Vec<Uuid> {
         let table = node.files.store.table();
         let mut found = Vec::new();
@@ -237,7 +237,7 @@ impl Node {
         self.files.merge(&chosen, &Shutdown::new()).await.is_ok()
     }
 
-    /// As other engines rewrite a file: the same rows under a name that says no place in the log.
+    /// Rewrites a file as other engines do: the same rows under a name without a log sequence.
     pub(super) async fn rewrite(&self, random: &mut StdRng) -> bool {
         let table = self.files.store.table();
         let Some(file) = table.current().files.choose(random).cloned() else { return true };
@@ -254,7 +254,7 @@ impl Node {
     }
 }
 
-/// When the record of a place in the log was received.
+/// Time at which the record with this sequence was received.
 pub(super) fn received_at(sequence: u64) -> UnixMicros {
     NOW.saturating_add(Duration::from_secs(sequence))
 }
@@ -263,7 +263,7 @@ fn rows(project: ProjectId, sequence: u64, events: &[(Uuid, &'static str)]) -> R
     let mut columns = vec![None; events_schema().fields().len()];
     let len = events.len();
     let text = |values: Vec<String>| Some(Arc::new(StringViewArray::from_iter_values(values)) as _);
-    // Two months, so that a flush makes two files.
+    // Two months, so that a flush writes two files.
     let time =
         |index: usize| NOW.0 - i64::try_from(index % 2).expect("small") * 40 * 86_400_000_000;
     let utc = |micros: Vec<i64>| TimestampMicrosecondArray::from(micros).with_timezone("UTC");

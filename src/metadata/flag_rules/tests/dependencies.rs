@@ -1,4 +1,4 @@
-//! Flags that need others.
+//! Flag dependencies.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn dependencies() {
 
 #[test]
 fn dependencies_form_no_cycle() {
-    // c needs b, b needs a; e and f make a diamond above a.
+    // c depends on b, b on a; e and f form a diamond above a.
     let live = [
         flag(1, "a", true, &[]),
         flag(2, "b", true, &[1]),

@@ -1,4 +1,4 @@
-//! What a power cut leaves of the table.
+//! Power cuts during flushes, compactions, vacuums and checkpoints of a table.
 
 use super::*;
 use crate::storage::disk::sim::Survival;
@@ -15,7 +15,7 @@ const SURVIVALS: [Survival; 7] = [
 
 const APP: &str = "node/1";
 
-/// The rows that flush `n` brings; those of the second are in two months.
+/// The rows of flush `n`; those of the second flush are in two months.
 fn flush_ids(n: i64) -> Vec<Vec<i64>> {
     match n {
         1 => vec![vec![1, 2]],
@@ -31,8 +31,8 @@ fn ids_after(n: i64) -> Vec<i64> {
     ids
 }
 
-/// Writes the files of flush `n` and commits them with the transaction `n`. Names are new at every
-/// try, as those of files that were not committed may lie around.
+/// Writes the files of flush `n` and commits them with the transaction `n`. Names are new in every attempt,
+/// as files of a failed attempt may still exist.
 async fn flush(store: &Arc<dyn ObjectStore>, table: &DeltaTable, n: i64) -> Result<(), TableError> {
     let mut files = Vec::new();
     for ids in flush_ids(n) {
@@ -56,7 +56,7 @@ async fn merge(store: &Arc<dyn ObjectStore>, table: &DeltaTable) -> Result<(), T
     Ok(())
 }
 
-/// A node's life: returns what was answered, and whether it reached its end.
+/// The history of a node: returns the last acknowledged flush, and whether the history was completed.
 async fn live(disk: &SimDisk) -> (i64, bool) {
     let store = DurableStore::new(Arc::new(disk.clone()), "/data/events");
     if store.recover().is_err() {
@@ -75,14 +75,14 @@ async fn live(disk: &SimDisk) -> (i64, bool) {
     if merge(&store, &table).await.is_err() || flush(&store, &table, 3).await.is_err() {
         return (answered, false);
     }
-    // Now the files that the merge replaced are old enough.
+    // Now the files that the merge replaced are old enough for the vacuum.
     clock.advance(Duration::from_secs(1));
     (3, table.vacuum(Duration::ZERO).await.is_ok())
 }
 
-/// Goal: after a power cut at any moment of a flush, a compaction or a vacuum, the table opens,
-/// its files and its position agree, nothing that was answered is missing, nothing is there twice,
-/// and every live file can be read. Method: cut at every operation, and try many kinds of loss.
+/// Goal: after a power cut at any time during a flush, a compaction or a vacuum, the table opens, its files
+/// match its position, no acknowledged row is missing, no row is duplicated, and every live file can be
+/// read. Method: cut at every operation, with many kinds of loss.
 #[tokio::test]
 async fn a_power_cut_leaves_one_version_or_the_next() {
     let mut outcomes = BTreeSet::new();
@@ -102,7 +102,7 @@ async fn a_power_cut_leaves_one_version_or_the_next() {
             assert_eq!(read_ids(&store, &version).await, ids_after(position), "{context}");
             outcomes.insert((answered, position));
 
-            // And the node goes on where the table says it is.
+            // And the node continues at the table's position.
             for n in position + 1..=3 {
                 flush(&store, &table, n).await.expect(&context);
             }
@@ -124,7 +124,7 @@ async fn a_power_cut_leaves_one_version_or_the_next() {
     }
 }
 
-/// The checkpoint and the clean-up of the log belong to a commit that is in already.
+/// Checkpoint and clean-up of the log run after a commit that is already in the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_power_cut_in_a_checkpoint_leaves_the_table() {
     let before = SimDisk::new();

@@ -1,21 +1,21 @@
-//! A table of which parts are destroyed: the rest is served, and what is lost is told.
+//! Damaged tables: the undamaged rest is served, and the loss is reported.
 
 use super::*;
 use crate::storage::disk::sim::Survival;
 
 const APP: &str = "node/1";
 
-/// What becomes of a file of the log.
+/// Kind of damage to a file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     Missing,
     Empty,
     Zeroes,
-    /// Without its last line.
+    /// The last line is cut off.
     CutBetweenLines,
     CutInALine,
     NoJson,
-    /// A bit of the last digit is flipped, or of the middle, if there is none.
+    /// A bit of the last digit is flipped, or of the middle byte if there is no digit.
     OtherDigit,
 }
 
@@ -60,8 +60,8 @@ async fn harm(store: &Arc<dyn ObjectStore>, path: &Path, harm: Harm) {
     store.put(path, harmed.into()).await.expect("a put");
 }
 
-/// Five flushes of a row each, and between the third and the fourth a merge of the first two.
-/// The commits are 1, 2, 3, 5, 6, and 4.
+/// Five flushes of one row each (commits 1, 2, 3, 5, 6), and between the third and the fourth a merge of
+/// the first two (commit 4).
 async fn lived_in() -> (SimDisk, Clock) {
     let disk = SimDisk::new();
     let store = store_on(&disk);
@@ -80,13 +80,13 @@ async fn lived_in() -> (SimDisk, Clock) {
     (disk, clock)
 }
 
-/// Goal: one commit that is destroyed costs the rows that only it brings, whatever it is and in what
-/// way. Method: every commit, every kind of harm; then the table lives on.
+/// Goal: a destroyed commit costs only the rows that no other commit contains. Method: every commit, every
+/// kind of damage; then further commits to the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_destroyed_commit_costs_what_only_it_had() {
     let (before, clock) = lived_in().await;
     for (version, harm_done) in (0..=6).flat_map(|version| HARMS.map(|harm| (version, harm))) {
-        // What is missing at the end leaves no gap; `app` compares the position with the log.
+        // A missing last commit leaves no gap; `app` compares the position with the log.
         if (version, harm_done) == (6, Harm::Missing) {
             continue;
         }
@@ -103,10 +103,10 @@ async fn a_destroyed_commit_costs_what_only_it_had() {
             assert_eq!((damage.first, damage.last), (version, version), "{context}");
         }
         let (ids, position) = match version {
-            // The merge had the rows of the first two as well.
+            // The merge contains the rows of the first two as well.
             0..=2 => (vec![1, 2, 3, 4, 5], 5),
             3 => (vec![1, 2, 4, 5], 5),
-            // Its inputs are live again.
+            // The inputs of the merge are live again.
             4 => (vec![1, 2, 3, 4, 5], 5),
             5 => (vec![1, 2, 3, 5], 5),
             _ => (vec![1, 2, 3, 4], 4),
@@ -115,7 +115,7 @@ async fn a_destroyed_commit_costs_what_only_it_had() {
         assert_eq!(read_ids(&store, &table.current()).await, ids, "{context}");
         assert_eq!(table.current().transaction(APP), Some(position), "{context}");
 
-        // It is told once; the data files of the commit stay, also long after.
+        // It is reported once; the data files of the commit stay, also much later.
         clock.advance(Duration::from_secs(3600));
         let removed = table.vacuum(Duration::ZERO).await.expect(&context);
         let inputs = ["month=2026-01/1.parquet", "month=2026-01/2.parquet"].map(str::to_owned);
@@ -125,7 +125,7 @@ async fn a_destroyed_commit_costs_what_only_it_had() {
         assert_eq!(again.damage(), [], "{context}: a checkpoint is behind it");
         assert_eq!(again.vacuum(Duration::ZERO).await.expect(&context), [""; 0], "{context}");
 
-        // And it goes on: only what is left over after the damage is removed.
+        // Later vacuums remove only orphans that are newer than the damage.
         let file = written(&store, "after", &[7]).await;
         again.commit(append(vec![file], Some((APP, 7)))).await.expect(&context);
         let ids: Vec<i64> = ids.into_iter().chain([7]).collect();
@@ -141,7 +141,7 @@ async fn a_gap_is_one_damage_however_wide() {
     for version in [3, 4, 5] {
         harm(&store, &commit_path(version), Harm::Missing).await;
     }
-    // A name that no writer gives: nobody looks at all the versions before it.
+    // A version that no writer uses: the versions before it are not read one by one.
     let last = u64::try_from(i64::MAX).expect("positive") - 1;
     let copy = store.get(&commit_path(1)).await.expect("a commit").bytes().await.expect("bytes");
     store.put(&commit_path(last), copy.into()).await.expect("a put");
@@ -150,7 +150,7 @@ async fn a_gap_is_one_damage_however_wide() {
     assert_eq!(gaps, [(3, 5), (7, last - 1)]);
 }
 
-/// A checkpoint is a short cut: without it older ones and the commits say the same.
+/// A checkpoint is redundant: older checkpoints and the commits contain the same state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_destroyed_checkpoint_costs_nothing() {
     let before = SimDisk::new();
@@ -175,7 +175,7 @@ async fn a_destroyed_checkpoint_costs_nothing() {
         assert_eq!(table.damage().len(), damaged, "{context}: {:?}", table.damage());
         assert_eq!(table.current().files, expected.files, "{context}");
         assert_same_after_reopening(&store, &table).await;
-        // Even with nothing but what was written now.
+        // Also with only the files that were written now.
         if damaged > 0 {
             for version in 0..=200 {
                 store.delete(&commit_path(version)).await.expect("a deletion");
@@ -185,7 +185,7 @@ async fn a_destroyed_checkpoint_costs_nothing() {
     }
 }
 
-/// Goal: a live file that is gone costs its rows and no question, and an operator can bring it back.
+/// Goal: a missing live file costs its rows, but no query fails, and an operator can restore it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_data_file_costs_its_rows() {
     let (disk, clock) = lived_in().await;
@@ -197,7 +197,7 @@ async fn a_missing_data_file_costs_its_rows() {
     let [damage] = table.damage() else { panic!("{:?}", table.damage()) };
     assert!(damage.reason.contains("1 live files with 1 rows are missing"), "{}", damage.reason);
     assert_eq!(read_ids(&store, &table.current()).await, [1, 2, 4, 5]);
-    // It is told again, and nothing is written for it: no commit is lost.
+    // It is reported at each opening, and nothing is written for it, as no commit is lost.
     let version = table.current().version;
     let again = open(&store, &clock).await.expect("the table");
     assert_eq!((again.damage(), again.current().version), (table.damage(), version));
@@ -214,7 +214,7 @@ async fn a_missing_data_file_costs_its_rows() {
     assert_eq!(restored.damage(), []);
     assert_eq!(read_ids(&store, &restored.current()).await, [1, 2, 3, 4, 5, 7]);
 
-    // Who overwrites the whole table overwrites what is missing too.
+    // An overwrite of the whole table removes the missing file too.
     store.delete(&path).await.expect("a deletion");
     let table = open(&store, &clock).await.expect("the table");
     let all = written(&store, "all", &[9]).await;

@@ -1,12 +1,12 @@
-//! The table as others see it: the protocol's words, checkpoints, stores that answer late or twice.
-//! Other engines open it in `tests/server/delta.rs` and `tests/server/sdk.rs`.
+//! Compatibility of the table: protocol actions, checkpoints, object stores with lost or repeated
+//! responses. Other engines open it in `tests/server/delta.rs` and `tests/server/sdk.rs`.
 
 use object_store::memory::InMemory;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::storage::spied::Fault;
-use crate::storage::spied::Spied;
+use crate::storage::faulty_store::Fault;
+use crate::storage::faulty_store::FaultyStore;
 
 async fn commit_lines(store: &Arc<dyn ObjectStore>, version: u64) -> Vec<Json> {
     let path = Path::from(format!("_delta_log/{version:020}.json"));
@@ -19,7 +19,7 @@ fn action<'lines>(lines: &'lines [Json], name: &str) -> &'lines Json {
     lines.iter().find_map(|line| line.get(name)).expect("the action")
 }
 
-/// Reader 1 and writer 2 is what every engine knows; anything more locks some out.
+/// Every engine supports reader version 1 and writer version 2; higher versions exclude some.
 #[tokio::test]
 async fn the_protocol_stays_old() {
     let (store, _, _) = new_table().await;
@@ -48,7 +48,7 @@ async fn the_protocol_stays_old() {
     assert_eq!(types, expected);
 }
 
-/// Other engines skip a compaction when they follow changes; a flush they must not skip.
+/// Engines that stream the table must skip compactions, and must not skip flushes.
 #[tokio::test]
 async fn commits_say_what_they_change() {
     let (store, _, table) = new_table().await;
@@ -83,8 +83,8 @@ async fn log_names(store: &Arc<dyn ObjectStore>) -> BTreeSet<String> {
     log.iter().map(|meta| meta.location.filename().unwrap_or_default().to_owned()).collect()
 }
 
-/// Goal: a checkpoint is the table. Method: 250 commits with compactions; then the log begins with the
-/// last checkpoint, and later with one that was written from that.
+/// Goal: a checkpoint has the same state as the commits before it. Method: 250 commits with compactions;
+/// then the log starts with the last checkpoint, and later with one that was written from that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn checkpoints_do_not_change_the_table() {
     let (store, _, table) = new_table().await;
@@ -122,11 +122,11 @@ async fn checkpoints_do_not_change_the_table() {
     }
 }
 
-/// The log shrinks only behind a checkpoint, and whoever slept meanwhile starts over from it.
+/// The log is cleaned up only before a checkpoint, and a handle that was idle meanwhile reloads from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_log_does_not_grow_for_ever() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-    // The store's files are of today.
+    // The store's files have the current time.
     let clock = Clock::test(Clock::system().now());
     let table = open(&store, &clock).await.expect("a new table");
     let idle = open(&store, &clock).await.expect("the table");
@@ -156,8 +156,8 @@ async fn the_log_does_not_grow_for_ever() {
     assert_eq!(table.refresh().await.expect("a refresh").version, commits + 1);
 }
 
-/// Checkpoints in several files or of version 2 are not read, but they do no harm to a table whose
-/// commits are all there.
+/// Multi-part checkpoints and those of version 2 are not read, but they do not affect a table with all
+/// commits.
 #[tokio::test]
 async fn other_checkpoints_are_refused_if_they_are_needed() {
     for name in [
@@ -183,7 +183,7 @@ async fn other_checkpoints_are_refused_if_they_are_needed() {
     }
 }
 
-/// What makes rows wrong if it is not understood is refused, whatever the protocol version says.
+/// Features that would return wrong rows if ignored are rejected, in any protocol version.
 #[tokio::test]
 async fn deletion_vectors_and_unknown_types_are_refused() {
     let vector = r#"{"add":{"path":"month=2026-01/a.parquet","partitionValues":{"month":"2026-01"},"size":1,"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":2}","deletionVector":{"storageType":"i","pathOrInlineDv":"x","sizeInBytes":4,"cardinality":1}}}"#;
@@ -217,7 +217,7 @@ async fn a_newer_protocol_is_refused() {
 #[tokio::test]
 async fn a_lost_answer_is_no_lost_and_no_double_commit() {
     for fault in [Fault::AnswerLost, Fault::DoneTwice, Fault::NotDone] {
-        let faulty = Arc::new(Spied::default());
+        let faulty = Arc::new(FaultyStore::default());
         let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
         let table = open(&store, &Clock::test(NOW)).await.expect("a new table");
         let edit = append(vec![written(&store, "a", &[1]).await], Some(("node/1", 1)));
@@ -225,7 +225,7 @@ async fn a_lost_answer_is_no_lost_and_no_double_commit() {
         match (fault, table.commit(edit.clone()).await) {
             (Fault::DoneTwice, committed) => assert_eq!(committed.expect("a commit").version, 1),
             (_, Err(TableError::InDoubt { version: 1, .. })) => {
-                // The advice of the error.
+                // As the documentation of the error recommends.
                 assert_eq!(table.commit(edit).await.expect("the same edit again").version, 1);
             }
             (_, other) => panic!("{fault:?}: {other:?}"),

@@ -1,4 +1,4 @@
-//! What is in one file, in memory and for certain, and what a power cut makes of the difference.
+//! Contents of one simulated file: cached and durable bytes, and the unsynced writes between them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,21 +6,21 @@ use std::time::SystemTime;
 
 use crate::storage::disk::sim::Survival;
 
-/// What a drive writes at once or not at all: the smallest sector in use.
+/// Bytes that a drive writes atomically: the smallest sector in use.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Debug)]
 pub(super) struct SimFile {
-    /// As every running process sees them.
+    /// The cached bytes, which every process reads.
     pub(super) contents: Vec<u8>,
-    /// As they are certain to be found after a power cut.
+    /// The bytes that are certain to survive a power cut.
     durable: Vec<u8>,
-    /// What separates the two, oldest first.
+    /// Writes that are cached and not durable, oldest first.
     unsynced: Vec<Write>,
     pub(super) modified: SystemTime,
 }
 
-/// Bytes at an offset, and the length of the file after them. An allocation has no bytes.
+/// Bytes at an offset, and the length of the file after the write. An allocation has no bytes.
 #[derive(Clone, Debug)]
 struct Write {
     offset: usize,
@@ -82,7 +82,7 @@ impl SimFile {
         }
     }
 
-    /// A file in which nothing is unsynced.
+    /// A file without unsynced writes.
     pub(super) fn settled(contents: Vec<u8>, modified: SystemTime) -> Self {
         Self { durable: contents.clone(), contents, unsynced: Vec::new(), modified }
     }
@@ -138,8 +138,8 @@ impl Random {
     }
 }
 
-/// Makes `contents` at least `len` long. Not `resize`: without optimization that goes byte by byte,
-/// and this is what a test of thousands of disks does most.
+/// Extends `contents` to at least `len` bytes. Not `resize`, which copies byte by byte without
+/// optimization: tests of thousands of disks spend most of their time here.
 fn extend_to(contents: &mut Vec<u8>, len: usize) {
     contents.extend_from_slice(&vec![0; len.saturating_sub(contents.len())]);
 }

@@ -1,5 +1,5 @@
-//! Which names and files there are, in memory and for certain, and when the power goes. What is in
-//! a file is in `contents`.
+//! State of the simulated disk: cached and durable names, files, injected faults, and the time of the power
+//! cut. `contents` has the bytes of a file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use crate::storage::disk::sim::contents::to_u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileId(pub(super) u64);
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Dir,
@@ -28,7 +28,7 @@ pub(super) enum Target {
 /// A parent sorts before its children, because paths compare by component.
 pub(super) type Names = BTreeMap<PathBuf, Target>;
 
-/// One atomic change of names: what each path names from now on, `None` for nothing.
+/// One atomic change of names: the new target of each path, `None` for a removal.
 pub(super) type NameChange = Vec<(PathBuf, Option<Target>)>;
 
 pub(super) struct State {
@@ -36,20 +36,20 @@ pub(super) struct State {
     pub(super) cut_after: Option<u64>,
     pub(super) is_off: bool,
     pub(super) syncs_until_failure: Option<u64>,
-    /// A file that cannot be opened.
+    /// Path of a file that cannot be opened.
     pub(super) unreadable: Option<PathBuf>,
-    /// How many more files and directories can be opened; `None` for any number.
+    /// Number of files and directories that can still be opened; `None` for no limit.
     pub(super) opens_left: Option<u64>,
-    /// Whether no name can be given.
+    /// Whether creating and renaming fail.
     pub(super) names_refused: bool,
     pub(super) capacity_bytes: u64,
     pub(super) next_file: u64,
     pub(super) files: BTreeMap<FileId, SimFile>,
-    /// As every running process sees them.
+    /// The cached names, which every process sees.
     pub(super) names: Names,
-    /// As they are certain to be found after a power cut.
+    /// The names that are certain to survive a power cut.
     pub(super) durable_names: Names,
-    /// What separates the two, oldest first.
+    /// Name changes that are cached and not durable, oldest first.
     pub(super) unsynced_names: Vec<NameChange>,
 }
 
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// A new name can be made here.
+    /// Checks that names can be created.
     pub(super) fn check_names(&self) -> io::Result<()> {
         if self.names_refused { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
@@ -131,7 +131,7 @@ impl State {
         if to_u64(more) > free { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
-    /// How long a file can become.
+    /// Maximum length that a file can have with the free capacity.
     pub(super) fn room(&mut self, id: FileId) -> io::Result<usize> {
         let free = usize::try_from(self.free_bytes()).unwrap_or(usize::MAX);
         Ok(self.file_mut(id)?.contents.len().saturating_add(free))
@@ -186,7 +186,7 @@ impl State {
                 }
             }
         }
-        // What is in a directory that was lost is lost with it.
+        // The contents of a lost directory are lost with it.
         let mut reachable = Names::new();
         for (path, target) in found {
             let parent = path.parent().unwrap_or(Path::new(""));

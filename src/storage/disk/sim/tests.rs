@@ -1,4 +1,4 @@
-//! The simulated disk loses what was not synced, and nothing else.
+//! Tests of the simulated disk: it loses unsynced writes, and nothing else.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,7 +22,7 @@ fn create(disk: &SimDisk, path: &str, bytes: &[u8]) -> Box<dyn DiskFile> {
     file
 }
 
-/// Every state in which `path` is found after some mixed survival.
+/// All states of `path` over many power cuts with [`Survival::Mixed`].
 fn mixed(disk: &SimDisk, path: &str) -> BTreeSet<Option<Vec<u8>>> {
     (0..200).map(|seed| contents(&disk.power_on(Survival::Mixed(seed)), path)).collect()
 }

@@ -1,4 +1,4 @@
-//! Files of tables against the rows that were written, and against what they said of themselves.
+//! Tests of the paged reader: rows against the written ones, and memory against the estimate.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -23,17 +23,17 @@ use crate::storage::compaction::Memory;
 use crate::storage::compaction::Reading;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableSpec;
+use crate::storage::faulty_store::FaultyStore;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
-use crate::storage::spied::Spied;
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
     Arc::new(Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Whole numbers, few different texts, and texts that hardly repeat.
+/// Schema with integers, texts of few distinct values, and texts that hardly repeat.
 fn events() -> SchemaRef {
     schema(&[
         ("number", DataType::Int64),
@@ -51,7 +51,7 @@ fn noise(mut seed: u64, len: usize) -> String {
     (0..len).map(digit).collect()
 }
 
-/// The row of a number, whose body has a length.
+/// The body of row `number`, of `len` bytes.
 fn body(number: i64, len: usize) -> Option<String> {
     (number % 7 != 0).then(|| noise(number.cast_unsigned(), len))
 }
@@ -60,7 +60,7 @@ fn layout() -> Layout {
     Layout { sort: vec![0], bloom: Vec::new(), statistics: vec![0], unique: vec![0], wide: vec![2] }
 }
 
-/// Writes rows with bodies of these lengths, in batches as merges do.
+/// Writes rows with bodies of these lengths, in batches as a merge does.
 async fn written(
     store: &Arc<dyn ObjectStore>,
     lens: &[usize],
@@ -92,8 +92,8 @@ async fn written(
     Arc::new(writer.finish().await.expect("a file"))
 }
 
-fn store() -> (Arc<Spied>, Arc<dyn ObjectStore>) {
-    let measured = Arc::new(Spied::default());
+fn store() -> (Arc<FaultyStore>, Arc<dyn ObjectStore>) {
+    let measured = Arc::new(FaultyStore::default());
     let store = Arc::clone(&measured) as Arc<dyn ObjectStore>;
     (measured, store)
 }
@@ -129,7 +129,7 @@ async fn row_groups_end_by_their_memory_and_no_row_is_lost() {
     }
 }
 
-/// Goal: reading never has a row group in memory. Method: note how much is asked for at once.
+/// Goal: reading never loads a whole row group. Method: record the size of the largest read.
 #[tokio::test]
 async fn a_large_row_group_is_read_by_the_page() {
     let (measured, store) = store();
@@ -153,11 +153,11 @@ async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
     };
     let narrow = cost(&vec![100; 20_000]).await;
     assert!((100..400).contains(&narrow.row_bytes), "{narrow:?}");
-    // Twice as many rows take more disk, not more memory.
+    // Twice as many rows take more disk space, but not more memory.
     let longer = cost(&vec![100; 40_000]).await;
     assert!(longer.pages_bytes < narrow.pages_bytes * 5 / 4, "{longer:?} {narrow:?}");
     assert!(longer.pages_bytes < 3 << 20, "{longer:?}");
-    // A few wide rows among many: the pages that they are in decide.
+    // A few wide rows among many: their pages determine the memory.
     let mut lens = vec![100; 20_000];
     lens[5000..5010].fill(200_000);
     let wide = cost(&lens).await;
@@ -168,7 +168,7 @@ async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
     assert!(all_wide.pages_bytes >= 1_200_000, "{all_wide:?}");
 }
 
-/// Memory of all buffers of some batches, each counted once.
+/// Memory of all buffers of the batches, each buffer counted once.
 fn kept_bytes<'a>(batches: impl IntoIterator<Item = &'a RecordBatch>) -> u64 {
     let mut buffers = BTreeMap::new();
     for column in batches.into_iter().flat_map(RecordBatch::columns) {
@@ -181,8 +181,8 @@ fn kept_bytes<'a>(batches: impl IntoIterator<Item = &'a RecordBatch>) -> u64 {
     buffers.values().map(|bytes| u64::try_from(*bytes).unwrap()).sum()
 }
 
-/// Goal: a merge takes no more than was counted before it. Method: keep as many batches as a merge
-/// does, and count their buffers.
+/// Goal: a merge takes no more memory than its estimate. Method: keep as many batches as a merge does, and
+/// count their buffers.
 #[tokio::test]
 async fn batches_keep_no_more_memory_than_was_counted() {
     let mut few_wide = vec![100; 20_000];
@@ -212,7 +212,7 @@ async fn batches_keep_no_more_memory_than_was_counted() {
     }
 }
 
-/// Tables gain columns, and other engines write their own types.
+/// Old files lack columns that the table gained, and other engines write other types.
 #[tokio::test]
 async fn columns_become_those_of_the_table() {
     let (_, store) = store();
@@ -231,7 +231,7 @@ async fn columns_become_those_of_the_table() {
     assert_eq!(batch.column(1).as_string_view().value(1), body(1, 20).unwrap());
     let numbers = Int32Array::from((0..10).collect::<Vec<i32>>());
     assert_eq!(batch.column(2).as_ref(), &numbers as &dyn Array);
-    // What does not fit is an error and no NULL.
+    // A value that cannot be converted is an error, not NULL.
     let table = schema(&[("body", DataType::Int64)]);
     let paged = PagedFile::open(store, file, (&table, &layout())).expect("opens");
     assert!(paged.rows(100).expect("a reader").any(|batch| batch.is_err()));

@@ -1,4 +1,5 @@
-//! Power cuts at every operation of a history, and again at every operation of the recovery.
+//! Crash tests of the log: power cuts at every operation of a history, and at every operation of the
+//! recovery.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -27,22 +28,22 @@ use crate::storage::wal::WalSettings;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::writer::Wal;
 
-/// What the owner of a log does.
+/// One operation of the owner of a log.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Append(usize),
     Sync,
-    /// All that is durable goes into the tables, and out of the log.
+    /// Moves all durable records into the tables, and truncates the log.
     Flush,
-    /// The next segment is made ahead.
+    /// Creates the spare of the next segment.
     Spare,
-    /// The process ends and starts again; the machine runs on.
+    /// Restarts the process, not the machine.
     Restart,
 }
 
-/// Small and large records, one larger than a segment and one that is not gathered; batches of
-/// one and of many; rotation within a batch; flushes with and without something to remove;
-/// restarts with unsynced records, and one right behind another.
+/// Small and large records, one larger than a segment and one that is not buffered; batches of one and of
+/// many; rotation within a batch; flushes with and without a segment to remove; restarts with unsynced
+/// records, and two in a row.
 const HISTORY: &[Step] = {
     use Step::Append;
     use Step::Flush;
@@ -88,18 +89,18 @@ const HISTORY: &[Step] = {
 /// some records of a batch and leaves others.
 const SEGMENTS_BYTES: [u64; 2] = [SEGMENT_BYTES, SEGMENT_BYTES + 4000];
 
-/// What may, and what must, be found.
+/// The records that may, and that must, be found.
 #[derive(Clone, Debug)]
 struct Model {
     segment_max_bytes: u64,
     appended: BTreeMap<u64, BTreeSet<Vec<u8>>>,
     durable: BTreeMap<u64, Vec<u8>>,
     unsynced: BTreeMap<u64, Vec<u8>>,
-    /// Up to here the tables have it.
+    /// The last record in the tables.
     flushed: u64,
-    /// Makes every payload another one.
+    /// Counter that makes every payload unique.
     count: usize,
-    /// Places that were found to be unconfirmed.
+    /// Number of places that were reported as unconfirmed.
     holes: usize,
 }
 
@@ -140,7 +141,7 @@ impl Model {
         Ok(())
     }
 
-    /// Opens the log, and holds what it finds against what it must.
+    /// Opens the log, and compares its records with the expected ones.
     fn open(&mut self, disk: &SimDisk) -> Result<Wal, WalError> {
         let dir = Path::new(DIR).to_path_buf();
         let settings = WalSettings { dir, segment_max_bytes: self.segment_max_bytes };
@@ -196,7 +197,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a server does first after a start: two records of two batches.
+    /// The first operations after a start: two records in two batches.
     fn go_on(&mut self, disk: &SimDisk) -> Result<(), WalError> {
         self.run(
             disk,
@@ -205,11 +206,11 @@ impl Model {
     }
 }
 
-/// Runs `history` with the power cut after `operations`; what must be found again is the result.
+/// Runs `history` with a power cut after `operations`; returns the disk and the records that must be found.
 fn cut(mut model: Model, history: &[Step], operations: u64) -> (SimDisk, Model) {
     let disk = SimDisk::new();
     disk.cut_after(operations);
-    // The last append may do without the segment in whose making the power was cut.
+    // The last append may not need the segment during whose creation the power was cut.
     let ended = model.run(&disk, history);
     assert!(ended.is_err() || disk.is_off(), "the power is cut in operation {operations}");
     (disk, model)
@@ -235,8 +236,8 @@ fn survivals() -> impl Iterator<Item = Survival> {
     [Survival::Lose, Survival::Keep].into_iter().chain((0..8).map(Survival::Mixed))
 }
 
-/// Goal: no cut loses a durable record, invents one, or keeps the log from going on. Method: all
-/// cuts and many outcomes; then a second start, when the remains of the first cut are in the past.
+/// Goal: no cut loses a durable record, invents one, or stops the log. Method: all cuts and many outcomes;
+/// then a second start, when the rest of the torn write is in an older segment.
 #[test]
 fn every_cut_keeps_what_is_durable() {
     let mut holes = 0;
@@ -253,7 +254,7 @@ fn every_cut_keeps_what_is_durable() {
     assert!(holes > 0, "some cut takes a record and leaves the one behind it");
 }
 
-/// Goal: recovery can itself be cut anywhere. Method: all cuts of it, behind all cuts before it.
+/// Goal: recovery can itself be cut anywhere. Method: all cuts of the recovery after all cuts of the history.
 #[test]
 fn every_cut_of_the_recovery_keeps_what_is_durable() {
     for (operations, disk, model) in all_cuts() {
@@ -274,7 +275,7 @@ fn every_cut_of_the_recovery_keeps_what_is_durable() {
     }
 }
 
-/// Goal: a restart of the process alone finds all that was written, and from then on it is durable.
+/// Goal: a restart of the process alone finds all written records, which are durable from then on.
 #[test]
 fn what_a_restart_finds_is_durable() {
     let disk = SimDisk::new();

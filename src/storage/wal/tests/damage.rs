@@ -1,4 +1,4 @@
-//! Damaged bytes: every cut and every flipped bit, lost files, bytes of another life.
+//! Damage tests of the log: every cut and every flipped bit, lost files, frames of previous files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::storage::wal::frame::FRAMES_START;
 use crate::storage::wal::reader::Item;
 use crate::storage::wal::writer::Wal;
 
-/// Where the frames of [`five`] begin, and where the last one ends.
+/// Start offsets of the frames of [`five`], and the end of the last one.
 const FRAMES: [usize; 6] = [8192, 8223, 8252, 8286, 8321, 8350];
 
-/// A log of one segment: three batches of two, two and one records. And what it holds.
+/// A log of one segment with three batches of two, two and one records, and its items.
 fn five() -> (SimDisk, Vec<Item>) {
     let disk = SimDisk::new();
     let (mut wal, _) = open(&disk, 0);
@@ -66,13 +66,13 @@ fn flip(disk: &SimDisk, first: u64, bit: usize) {
     file.write_all_at(&[byte[0] ^ (1 << (bit % 8))], offset).expect("write");
 }
 
-/// The bits worth a flip: both headers, and everything from the first frame on.
+/// The bits to flip: both headers, and everything from the first frame on.
 fn bits() -> impl Iterator<Item = usize> {
     let end = usize::try_from(super::SEGMENT_BYTES).expect("small");
     (0..36).chain(4096..4132).chain(8192..end).flat_map(|byte| byte * 8..byte * 8 + 8)
 }
 
-/// Which record of [`five`] a byte belongs to, from 1; `None` outside the frames.
+/// The record of [`five`] that contains a byte, from 1; `None` outside the frames.
 fn record_at(byte: usize) -> Option<usize> {
     let after = FRAMES.iter().filter(|start| **start <= byte).count();
     (1..=5).contains(&after).then_some(after)
@@ -99,7 +99,7 @@ fn the_frames_are_where_the_table_says() {
     assert!(bytes[8350..].iter().all(|byte| *byte == 0));
 }
 
-/// Goal: a log that ends anywhere holds the records before that, and no other.
+/// Goal: a log that is cut anywhere contains exactly the records before the cut.
 #[test]
 fn every_cut_is_torn() {
     let (disk, items) = five();
@@ -116,7 +116,7 @@ fn every_cut_is_torn() {
         assert_eq!(recovered.torn_bytes, u64::try_from(torn).expect("small"), "cut at {cut}");
         let mut expected = items[..whole].to_vec();
         assert_eq!(read(&wal.files(), 0, recovered.last), expected);
-        // The log goes on, and the torn frame never comes up again.
+        // The log continues, and the torn frame never reappears.
         expected.extend(append_all(&mut wal, &["new", "more"]));
         let (wal, recovered) = open(&disk.power_on(Survival::Lose), 0);
         assert_eq!(recovered.corruptions, []);
@@ -125,8 +125,7 @@ fn every_cut_is_torn() {
     }
 }
 
-/// Goal: no flipped bit yields a wrong record, hides more than the record that it hit, or goes
-/// unnoticed.
+/// Goal: no flipped bit returns a wrong record, hides another record than its own, or remains undetected.
 #[test]
 fn every_flipped_bit_costs_at_most_its_record() {
     let (intact, items) = five();
@@ -144,9 +143,9 @@ fn every_flipped_bit_costs_at_most_its_record() {
         let at_open = recovered.corruptions.iter().map(|corruption| corruption.damage);
         assert!(at_open.eq(reported.iter().copied()), "bit {bit}: {recovered:?}");
         let expected: &[Damage] = match hit {
-            // In front of a later batch: it was durable.
+            // Before a later batch: the record was durable.
             Some(1..=4) => &[Damage::Lost { first: sequence, last: sequence }],
-            // The last one: it looks like a write that was cut.
+            // The last record: it looks like a torn write.
             Some(_) => &[],
             None if bit < 8192 * 8 => &[Damage::Header],
             None => &[],
@@ -188,8 +187,8 @@ fn every_flipped_bit_of_an_older_segment_is_reported() {
     }
 }
 
-/// Goal: records missing within the last batch are not called lost, since nobody may have been
-/// told that they were there; nor do they hide those behind them.
+/// Goal: records missing within the last batch are not reported as lost, since they may never have been
+/// acknowledged; and they do not hide later records.
 #[test]
 fn a_hole_in_the_last_batch_is_unconfirmed() {
     let disk = SimDisk::new();
@@ -209,18 +208,18 @@ fn a_hole_in_the_last_batch_is_unconfirmed() {
     assert_eq!([&found[0], &found[2]], [&items[0], &items[2]]);
     assert_eq!(damages(&found), [unconfirmed]);
     append_all(&mut wal, &["4"]);
-    // From the next segment on it is in the past, and still the same.
+    // After the next segment is created, the report stays the same.
     let (wal, recovered) = open(&disk, 0);
     assert_eq!(recovered, Recovered { last: Sequence(4), ..Recovered::default() });
     assert_eq!(damages(&read(&wal.files(), 0, Sequence(4))), [unconfirmed]);
 }
 
-/// Goal: an acknowledged record at the very end is missed if a later header bears witness to it,
-/// and its number is not given out again.
+/// Goal: a missing acknowledged record at the end is reported if a later header proves it, and its sequence
+/// is not assigned again.
 #[test]
-fn a_torn_frame_bears_witness() {
+fn the_header_of_a_torn_frame_proves_earlier_records() {
     let (disk, items) = five();
-    // Damage the payloads of the last two batches: 3, 4 and 5. The header of 5 says 4.
+    // Damage the payloads of the last two batches: 3, 4 and 5. The header of 5 contains 4 as durable.
     let file = file(&disk, 1);
     for payload in [8252 + 28, 8286 + 28, 8321 + 28] {
         file.write_all_at(b"#", payload).expect("write");
@@ -265,11 +264,11 @@ fn missing_segments_are_reported() {
     assert_eq!(found[1..], items[2..]);
     let (_, recovered) = open(&without(1), 2);
     assert_eq!(recovered.corruptions, [], "they are durable elsewhere");
-    // A file that vanishes under a running log.
+    // A file that is removed while the log is open.
     let (wal, _) = open(&disk, 0);
     disk.remove(&path(5)).expect("remove");
     assert_eq!(damages(&read(&wal.files(), 0, Sequence(8))), [lost(5, 6)]);
-    // One that was given another's name has the wrong header.
+    // A file with the name of another one has the wrong header.
     disk.rename(&path(7), &path(5)).expect("rename");
     let (wal, recovered) = open(&disk, 0);
     let found = read(&wal.files(), 0, recovered.last);
@@ -280,8 +279,8 @@ fn missing_segments_are_reported() {
 /// Segments removed; durable elsewhere, seen elsewhere; what is lost, and the last sequence.
 type Removal<'a> = (&'a [u64], u64, u64, &'a [Damage], u64);
 
-/// Goal: records that another store has seen and that are in neither the log nor files are named, at
-/// the start, at the end and without any segment; their sequences are not given out again.
+/// Goal: records that another store has applied and that are neither in the log nor in files are reported:
+/// at the start, at the end and without any segment. Their sequences are not assigned again.
 #[test]
 fn records_that_only_others_have_seen_are_missing() {
     let texts: Vec<String> = (0..8).map(|n| format!("{n:0150}")).collect();
@@ -320,7 +319,7 @@ fn records_that_only_others_have_seen_are_missing() {
         };
         let records = found.iter().filter(|item| matches!(item, Item::Record { .. }));
         assert!(records.eq(items.iter().filter(is_kept)), "{case}: {found:?}");
-        // What comes next is behind all of them, and there after the next start too.
+        // The next record comes after all of them, and is found after the next start too.
         let next = append_all(&mut wal, &["next"]);
         let (wal, recovered) = open();
         assert_eq!(recovered.last, Sequence(last + 1), "{case}");
@@ -328,7 +327,7 @@ fn records_that_only_others_have_seen_are_missing() {
     }
 }
 
-/// Goal: a segment that is removed for being empty still proves that all before it was durable.
+/// Goal: the removal of an empty segment still proves that all records before it were durable.
 #[test]
 fn an_empty_segment_proves_what_came_before_it() {
     let disk = with_file(3, &[]);
@@ -349,7 +348,7 @@ fn without_both_headers_a_segment_is_kept_and_its_numbers_are_used() {
     flip(&disk, 1, 100);
     flip(&disk, 1, 4096 * 8 + 100);
     let (mut wal, recovered) = open(&disk, 0);
-    // 400 bytes have room for at most 14 empty frames.
+    // 400 bytes fit at most 14 empty frames.
     assert_eq!(recovered.last, Sequence(15));
     let next = append_all(&mut wal, &["next"]);
     let disk = disk.power_on(Survival::Keep);
@@ -373,7 +372,7 @@ fn a_newer_format_is_not_taken_for_damage() {
     assert!(matches!(opened, Err(WalError::Version { version: 2, known: 1, .. })));
 }
 
-/// Goal: frames that another life of the blocks left behind never count, even if they would fit.
+/// Goal: frames of a previous file in the same blocks never count, even if their sequences would fit.
 #[test]
 fn frames_of_another_salt_do_not_count() {
     let (disk, items) = five();
@@ -394,7 +393,7 @@ fn what_a_damaged_frame_carries_is_not_searched() {
     let disk = SimDisk::new();
     let (mut wal, _) = open(&disk, 0);
     let items = append_all(&mut wal, &["one", "2", "three."]);
-    // A record whose payload is a later frame of this very segment.
+    // A record whose payload is a later frame of the same segment.
     let disk = disk.power_on(Survival::Keep);
     let frame = bytes(&disk, 1)[8252..8286].to_vec();
     let (disk, mut carrier) = (SimDisk::new(), frame.clone());

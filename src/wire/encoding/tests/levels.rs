@@ -1,10 +1,10 @@
-//! Every encoder at every setting, over random JSON, and every way to cut what it wrote.
+//! Every encoder at every setting, over random JSON, and every truncation of its output.
 
 use serde_json::Value;
 
 use super::*;
 
-/// Some text of JSON, small and large, compressible and not.
+/// Random JSON text, small and large, compressible or not.
 fn any_json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -26,7 +26,7 @@ fn any_json() -> impl Strategy<Value = String> {
     prop::collection::vec(value, 0..4).prop_map(|events| Value::from(events).to_string())
 }
 
-/// `text` by every encoder and setting, with the name and the coding that announces it.
+/// `text` by every encoder and setting, with the name and the announced coding.
 fn packed_at_every_level(text: &[u8]) -> Vec<(String, Vec<u8>, &'static str)> {
     let mut all = Vec::new();
     for level in 0..=9 {
@@ -77,8 +77,8 @@ fn packed_at_every_level(text: &[u8]) -> Vec<(String, Vec<u8>, &'static str)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Goal: whatever an encoder makes of a body comes back. Method: as announced, by its magic
-    /// number where it has one, in base64, in two members, and through a decoder that has decoded.
+    /// Goal: a body of any encoder decodes to the same text. Method: as announced, by its magic
+    /// number where it has one, in base64, in two members, and through a decoder with state.
     #[test]
     fn json_survives_every_encoder(text in any_json(), cut in any::<prop::sample::Index>()) {
         let mut decoder = Decoder::new();
@@ -106,11 +106,11 @@ proptest! {
     }
 }
 
-/// Goal: a body that was cut in transit is never taken for a whole one. Method: every prefix of
-/// what every encoder writes.
+/// Goal: a body that was truncated in transit is never taken for a complete one. Method: every prefix of
+/// the output of every encoder.
 #[test]
 fn no_prefix_is_a_whole() {
-    // The last bytes of a stream may say nothing about its text, such as an end mark.
+    // The last bytes of a stream, such as an end mark, may contain no text.
     let text = JSON.repeat(3);
     for (name, body, coding) in packed_at_every_level(text.as_bytes()) {
         let announced = modern("", Some(coding.as_bytes()));
@@ -125,7 +125,7 @@ fn no_prefix_is_a_whole() {
     }
 }
 
-/// Goal: no encoder at any setting passes the limit. Method: a text one byte beyond it.
+/// Goal: no encoder at any setting exceeds the limit. Method: a text one byte beyond it.
 #[test]
 fn the_limit_holds_at_every_level() {
     let text = "0".repeat(100_001);

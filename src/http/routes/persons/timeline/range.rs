@@ -1,8 +1,9 @@
-//! From when to when a timeline goes: [`Range`], from the `date_from`, `date_to` and `interval` of its
-//! request, in the time zone of the project. The rules are those of PostHog's insights.
+//! Time range of a timeline: [`Range`], from the `date_from`, `date_to` and `interval` of a request, in
+//! the time zone of the project. The rules are those of PostHog's insights.
 //!
-//! A date is written out, or a span back from now: `-7d`, `-1mStart`. Spans go back from whole days, or
-//! hours; unless `explicit_date` is set, the end is that of its day, or of its hour or minute.
+//! A date is absolute, or relative to now: `-7d`, `-1mStart`. Relative dates start at whole days, or
+//! hours. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
+//! minute.
 
 use arrow::array::timezone::Tz;
 use chrono::Datelike;
@@ -26,10 +27,10 @@ use crate::http::response::Problem;
 use crate::http::routes::definition_questions::boolean;
 use crate::metadata::accounts::Project;
 
-/// How far back a timeline goes unless the request says otherwise (PostHog's figure).
+/// Default start of a timeline (PostHog's figure).
 const FROM_DEFAULT: &str = "-7d";
 
-/// From when to when, both included.
+/// First and last time, both inclusive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) from: UnixMicros,
@@ -38,7 +39,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// What a request asks for. A parameter that is empty is absent.
+    /// The range of a request. An empty parameter counts as absent.
     pub(super) fn of(
         request: &Request,
         project: &Project,
@@ -48,18 +49,18 @@ impl Range {
         let zone = zone.map_err(|error| Problem::of(Kind::Internal, &error))?;
         let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
         let [from, to, interval] = ["date_from", "date_to", "interval"].map(text);
-        let asked = Asked {
+        let parameters = Parameters {
             from: from.as_deref(),
             to: to.as_deref(),
             interval: interval.as_deref(),
             is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
         };
-        asked.range(zone, now).map_err(|name| {
+        parameters.range(zone, now).map_err(|name| {
             refused(name, "invalid_input", "Expected a date, or a span such as -7d.")
         })
     }
 
-    /// A time as PostHog writes it here: with the offset of the project, and a fraction if there is one.
+    /// A time in PostHog's format: with the offset of the project, and a fraction if there is one.
     pub(super) fn written(&self, time: UnixMicros) -> String {
         let time = time.to_datetime().with_timezone(&self.zone);
         match time.nanosecond() {
@@ -71,19 +72,19 @@ impl Range {
 
 /// The parameters.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked<'r> {
+struct Parameters<'r> {
     from: Option<&'r str>,
     to: Option<&'r str>,
     interval: Option<&'r str>,
     is_explicit: bool,
 }
 
-impl Asked<'_> {
-    /// The range; the name of the parameter that cannot be read.
+impl Parameters<'_> {
+    /// The range; the error is the name of the invalid parameter.
     fn range(&self, zone: Tz, now: UnixMicros) -> Result<Range, &'static str> {
         let wall = now.to_datetime().with_timezone(&zone).naive_local();
         let from = self.start(zone, wall).ok_or("date_from")?;
-        // The interval that begins with one point in time.
+        // A single point in time means the interval that begins with it.
         let to = match (self.from, self.to) {
             (Some(from_text), Some(to)) if from_text == to => self.after(from, zone),
             _ => self.end(zone, wall),
@@ -122,7 +123,7 @@ impl Asked<'_> {
             return at_wall(if self.is_explicit { time } else { end_of(time, interval)? }, zone);
         }
         let time = written(text, zone)?;
-        // Of hours and minutes only a date without a time is its whole day.
+        // For intervals of hours and minutes, only a date without a time means its whole day.
         let is_date = NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok();
         if self.is_explicit || (interval != Unit::Days && !is_date) {
             return Some(time);
@@ -131,7 +132,7 @@ impl Asked<'_> {
         at_wall(end_of(wall, Unit::Days)?, zone)
     }
 
-    /// The last moment of the interval that begins at a time; of a day unless it is a known one.
+    /// The end of the interval that begins at a time; of a day if the interval is unknown.
     fn after(&self, from: UnixMicros, zone: Tz) -> Option<UnixMicros> {
         let wall = from.to_datetime().with_timezone(&zone).naive_local();
         let next = match self.interval {
@@ -145,7 +146,7 @@ impl Asked<'_> {
     }
 }
 
-/// A date that is written out. Without an offset it is what clocks of the project show.
+/// An absolute date. Without an offset it is local time of the project.
 fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
     match Written::parse(text)? {
         Written::Instant(instant) => Some(instant),
@@ -153,14 +154,14 @@ fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
     }
 }
 
-/// Where within the unit a span ends up.
+/// Position within the unit at which a relative date lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
     Start,
     End,
 }
 
-/// So long before now.
+/// A relative date: a duration before now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     count: u32,
@@ -169,7 +170,7 @@ struct Span {
 }
 
 impl Span {
-    /// Reads `-7d`, `1mStart` and the like; the sign says nothing, and without a count it is 0.
+    /// Parses `-7d`, `1mStart` and others; the sign is ignored, and a missing count is 0.
     fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('-').unwrap_or(text);
         let (text, edge) = match (text.strip_suffix("Start"), text.strip_suffix("End")) {
@@ -194,7 +195,7 @@ impl Span {
         Some(Self { count, unit, edge })
     }
 
-    /// The time that a clock on the wall showed so long before `now`.
+    /// The local time at this duration before `now`.
     fn before(self, now: NaiveDateTime) -> Option<NaiveDateTime> {
         let time = self.unit.before(self.count, now)?;
         match (self.edge, self.unit) {
@@ -214,7 +215,7 @@ fn last_day(time: NaiveDateTime) -> Option<NaiveDateTime> {
     time.with_day(time.num_days_in_month().into())
 }
 
-/// The first moment of the minute, hour or day of a time; of no other unit than the time itself.
+/// The start of the minute, hour or day of a time; the time itself for other units.
 fn whole(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
     match unit {
         Unit::Minutes => time.with_second(0)?.with_nanosecond(0),
@@ -224,7 +225,7 @@ fn whole(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
     }
 }
 
-/// The last moment of the minute, hour or day of a time.
+/// The end of the minute, hour or day of a time.
 fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
     let length = match unit {
         Unit::Minutes => TimeDelta::minutes(1),
@@ -239,7 +240,7 @@ fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
 mod tests {
     use arrow::array::timezone::Tz;
 
-    use super::Asked;
+    use super::Parameters;
     use super::Span;
     use crate::clock::UnixMicros;
     use crate::event::time::parse_rfc3339;
@@ -252,16 +253,18 @@ mod tests {
     fn range(zone: &str, from: &str, to: &str, interval: &str) -> Option<[String; 2]> {
         let [from, to, interval] =
             [from, to, interval].map(|text| Some(text).filter(|text| !text.is_empty()));
-        let asked = Asked { from, to, interval, is_explicit: false };
-        let range = asked.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
+        let parameters = Parameters { from, to, interval, is_explicit: false };
+        let range =
+            parameters.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
         Some([range.from, range.to].map(|time| range.written(time)))
     }
 
     #[test]
     fn spans_go_back_by_the_clocks_of_the_project() {
         const TODAY: &str = "2026-03-31T23:59:59.999999+02:00";
-        for (asked, from, to) in [
-            // Seven days and today, from midnight to midnight; the first of them in winter time.
+        for (parameters, from, to) in [
+            // Seven days and today, from midnight to midnight; the first of them without daylight saving
+            // time.
             (["", "", ""], "2026-03-24T00:00:00+01:00", TODAY),
             (["-1d", "-1d", ""], "2026-03-30T00:00:00+02:00", "2026-03-30T23:59:59.999999+02:00"),
             (["-2w", "dEnd", ""], "2026-03-17T00:00:00+01:00", TODAY),
@@ -284,9 +287,9 @@ mod tests {
                 "2026-12-31T23:59:59.999999+01:00",
             ),
         ] {
-            let [of, until, interval] = asked;
+            let [of, until, interval] = parameters;
             let expected = Some([from, to].map(str::to_owned));
-            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{parameters:?}");
         }
         let utc = ["2026-03-24T00:00:00+00:00", "2026-03-31T23:59:59.999999+00:00"];
         assert_eq!(range("UTC", "", "", ""), Some(utc.map(str::to_owned)));
@@ -294,7 +297,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_clocks_of_the_project() {
-        for (asked, from, to) in [
+        for (parameters, from, to) in [
             (
                 ["2026-1-1", "2026-01-02", ""],
                 "2026-01-01T00:00:00+01:00",
@@ -310,7 +313,7 @@ mod tests {
                 "2026-01-01T00:00:00+01:00",
                 "2026-01-02T23:59:59.999999+01:00",
             ),
-            // One point in time is the interval that begins with it; this day has 23 hours.
+            // A single point in time means the interval that begins with it; this day has 23 hours.
             (
                 ["2026-03-29", "2026-03-29", ""],
                 "2026-03-29T00:00:00+01:00",
@@ -332,9 +335,9 @@ mod tests {
                 "2026-02-28T23:59:59.999999+01:00",
             ),
         ] {
-            let [of, until, interval] = asked;
+            let [of, until, interval] = parameters;
             let expected = Some([from, to].map(str::to_owned));
-            assert_eq!(range(BERLIN, of, until, interval), expected, "{asked:?}");
+            assert_eq!(range(BERLIN, of, until, interval), expected, "{parameters:?}");
         }
         for (from, to) in
             [("soon", ""), ("", "soon"), ("-10000d", ""), ("-d7", ""), ("2026-13-01", "")]
@@ -345,12 +348,13 @@ mod tests {
 
     #[test]
     fn explicit_dates_are_taken_as_they_are() {
-        let asked = Asked { from: Some("-1d"), is_explicit: true, ..Asked::default() };
+        let parameters =
+            Parameters { from: Some("-1d"), is_explicit: true, ..Parameters::default() };
         let now = parse_rfc3339(NOW).unwrap();
-        let range = asked.range("UTC".parse().unwrap(), now).unwrap();
+        let range = parameters.range("UTC".parse().unwrap(), now).unwrap();
         assert_eq!((range.to, range.from), (now, UnixMicros(now.0 - 86_400_000_000)));
-        let asked = Asked { to: Some("2026-01-02 10:00"), ..asked };
-        let range = asked.range("Europe/Berlin".parse().unwrap(), now).unwrap();
+        let parameters = Parameters { to: Some("2026-01-02 10:00"), ..parameters };
+        let range = parameters.range("Europe/Berlin".parse().unwrap(), now).unwrap();
         assert_eq!(range.written(range.to), "2026-01-02T10:00:00+01:00");
     }
 

@@ -1,4 +1,4 @@
-//! The way along events, oldest first, and where what is asked about changes on it: [`Walk`].
+//! Finds the changes of crucial properties along a sequence of events, oldest first: [`Walk`].
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::http::response::Problem;
 
-/// Changes that are told at most.
+/// Most changes in a response.
 const POINTS_MAX: usize = 10_000;
 
-/// Bytes of the properties that are told with them, at most.
+/// Most bytes of the properties in a response.
 const POINTS_BYTES_MAX: usize = 32 << 20;
 
-/// From here on the crucial properties were these; the names are PostHog's.
+/// The crucial properties have these values from here on; the names are PostHog's.
 #[derive(Debug, Serialize)]
 pub(super) struct Point {
     pub(super) timestamp: String,
@@ -28,25 +28,25 @@ pub(super) struct Point {
     pub(super) relevant_event_count: usize,
 }
 
-/// The way so far.
+/// State after the events so far.
 #[derive(Debug)]
 pub(super) struct Walk<'q> {
     keys: &'q BTreeSet<String>,
-    /// The crucial properties as of the last event.
+    /// The crucial properties at the last event.
     last: Option<Vec<Option<Value>>>,
     points: Vec<Point>,
     bytes: usize,
-    /// Nothing more is told.
+    /// A limit is reached; no further points are added.
     is_full: bool,
 }
 
 impl<'q> Walk<'q> {
-    /// Of a question that asks about these properties.
+    /// For these crucial properties.
     pub(super) fn new(keys: &'q BTreeSet<String>) -> Self {
         Self { keys, last: None, points: Vec::new(), bytes: 0, is_full: false }
     }
 
-    /// The next event that counts, and what the person or the group had then.
+    /// Adds the next counted event, with the properties of the person or the group at that time.
     pub(super) fn count(
         &mut self,
         at: UnixMicros,
@@ -73,7 +73,7 @@ impl<'q> Walk<'q> {
         Ok(())
     }
 
-    /// Where something changed.
+    /// The changes.
     pub(super) fn points(self) -> Vec<Point> {
         self.points
     }

@@ -1,0 +1,66 @@
+//! [`KeyFinder`]: tells that a JSON text has no member of a name, without parsing it.
+
+use memchr::memchr;
+use memchr::memmem::Finder;
+
+/// Searches JSON texts for a key. May say yes where there is none, never no where there is one.
+#[derive(Clone, Debug)]
+pub struct KeyFinder {
+    quoted: Finder<'static>,
+}
+
+impl KeyFinder {
+    /// `None` for a key that JSON writes in more ways than one without a backslash, or with one always.
+    pub fn new(key: &str) -> Option<Self> {
+        let is_plain = |character: char| character >= ' ' && !matches!(character, '"' | '\\');
+        let quoted = format!("\"{key}\"");
+        key.chars().all(is_plain).then(|| Self { quoted: Finder::new(&quoted).into_owned() })
+    }
+
+    /// Whether `text` may have the key, at any depth. A text with a backslash may have any: `"\u0061"` is `"a"`.
+    pub fn may_be_in(&self, text: &[u8]) -> bool {
+        self.quoted.find(text).is_some() || memchr(b'\\', text).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::KeyFinder;
+
+    #[test]
+    fn keys_are_found_however_they_are_written() {
+        for (key, text, expected) in [
+            ("a", r#"{"a":1}"#, true),
+            ("a", r#"{"b":{"a":1}}"#, true),
+            ("a", r#"{ "a" : 1}"#, true),
+            ("a", r#"{"\u0061":1}"#, true),
+            ("a", r#"{"ab":1,"b":"ba"}"#, false),
+            ("é", r#"{"\u00e9":1}"#, true),
+            ("é", r#"{"é":1}"#, true),
+            ("a b", r#"{"a b":1}"#, true),
+            ("", r#"{"a":1}"#, false),
+            ("", r#"{"":1}"#, true),
+        ] {
+            let finder = KeyFinder::new(key).expect("a plain key");
+            assert_eq!(finder.may_be_in(text.as_bytes()), expected, "{key} in {text}");
+        }
+        for key in ["a\"", "a\\b", "a\nb", "\u{1}"] {
+            assert!(KeyFinder::new(key).is_none(), "{key:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_that_is_there_is_never_missed(
+            object in prop::collection::btree_map("[a-c\"\\\\é\n]{0,3}", 0..9, 0..4),
+            key in "[a-c\"\\\\é\n]{0,3}",
+        ) {
+            let text = Value::from_iter(object.clone()).to_string();
+            let found = KeyFinder::new(&key).is_none_or(|finder| finder.may_be_in(text.as_bytes()));
+            prop_assert!(found || !object.contains_key(&key), "{} in {}", key, text);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Auto-set properties: event properties that become person properties too: browser, device, page,
+//! campaign. Each becomes a `$set` of its name, and a `$set_once` of `$initial_` and its name, as if
+//! the sender had set them.
+//!
+//! Source: `eventToPersonProperties` and `personInitialAndUTMProperties` of PostHog's ingestion.
+//! Every page view has them. So they are recorded in the walk over the properties, by a number in the
+//! key table, and their values stay ranges of the body.
+
+use std::ops::Range;
+
+use arrow::buffer::Buffer;
+
+use crate::identity::auto_set::AutoSet;
+use crate::identity::auto_set::AutoSetProperty;
+use crate::identity::auto_set::Names;
+use crate::identity::decide::is_noise;
+use crate::ingest::capture::Fields;
+use crate::ingest::capture::Raw;
+use crate::ingest::normalize::keys::KeyTable;
+use crate::ingest::prepare::PrepareError;
+use crate::ingest::tape::Cursor;
+use crate::ingest::tape::Value;
+
+/// Name of each property, and name of its first value: `$initial_` and the name without its `$`.
+/// Each has one bit of a `u64`.
+pub const AUTO_SET: &[Names; 44] = &[
+    ("$os", "$initial_os"),
+    ("$os_name", "$initial_os_name"),
+    ("$os_version", "$initial_os_version"),
+    ("$app_build", "$initial_app_build"),
+    ("$app_name", "$initial_app_name"),
+    ("$app_namespace", "$initial_app_namespace"),
+    ("$app_version", "$initial_app_version"),
+    ("$browser", "$initial_browser"),
+    ("$browser_version", "$initial_browser_version"),
+    ("$device_type", "$initial_device_type"),
+    ("$current_url", "$initial_current_url"),
+    ("$pathname", "$initial_pathname"),
+    ("$referring_domain", "$initial_referring_domain"),
+    ("$referrer", "$initial_referrer"),
+    ("$screen_height", "$initial_screen_height"),
+    ("$screen_width", "$initial_screen_width"),
+    ("$viewport_height", "$initial_viewport_height"),
+    ("$viewport_width", "$initial_viewport_width"),
+    ("$raw_user_agent", "$initial_raw_user_agent"),
+    ("utm_source", "$initial_utm_source"),
+    ("utm_medium", "$initial_utm_medium"),
+    ("utm_campaign", "$initial_utm_campaign"),
+    ("utm_content", "$initial_utm_content"),
+    ("utm_name", "$initial_utm_name"),
+    ("utm_term", "$initial_utm_term"),
+    ("gclid", "$initial_gclid"),
+    ("gad_source", "$initial_gad_source"),
+    ("gclsrc", "$initial_gclsrc"),
+    ("dclid", "$initial_dclid"),
+    ("gbraid", "$initial_gbraid"),
+    ("wbraid", "$initial_wbraid"),
+    ("fbclid", "$initial_fbclid"),
+    ("msclkid", "$initial_msclkid"),
+    ("twclid", "$initial_twclid"),
+    ("li_fat_id", "$initial_li_fat_id"),
+    ("mc_cid", "$initial_mc_cid"),
+    ("igshid", "$initial_igshid"),
+    ("ttclid", "$initial_ttclid"),
+    ("rdt_cid", "$initial_rdt_cid"),
+    ("irclid", "$initial_irclid"),
+    ("_kx", "$initial__kx"),
+    ("epik", "$initial_epik"),
+    ("qclid", "$initial_qclid"),
+    ("sccid", "$initial_sccid"),
+];
+
+/// Positions in [`AUTO_SET`] that have rules of their own.
+const OS: usize = 0;
+const OS_NAME: usize = 1;
+const OS_VERSION: usize = 2;
+
+/// Whether a property is auto-set only from events of servers (`true`) or only from others (`false`);
+/// `None` if from all. A server's operating system is not the person's, and in other events `$os_name`
+/// is another name of `$os`.
+pub(super) fn is_of_server(key: &str) -> Option<bool> {
+    match key {
+        "$os" | "$os_version" => Some(false),
+        "$os_name" => Some(true),
+        _ => None,
+    }
+}
+
+/// The auto-set properties of one event. Reused from event to event, to keep its memory.
+#[derive(Debug, Default)]
+pub(super) struct Lifts<'a> {
+    /// A bit for each property in `found`.
+    seen: u64,
+    found: Vec<Found<'a>>,
+}
+
+/// An auto-set property of the event.
+#[derive(Clone, Debug)]
+struct Found<'a> {
+    index: usize,
+    value: Range<usize>,
+    cursor: Cursor<'a>,
+    /// Whether it becomes a `$set`.
+    sets: bool,
+    /// Whether it becomes a `$set_once`.
+    sets_once: bool,
+}
+
+impl<'a> Lifts<'a> {
+    pub(super) fn clear(&mut self) {
+        self.seen = 0;
+        self.found.clear();
+    }
+
+    /// Records a property. If a name occurs twice, the last value counts.
+    pub(super) fn note(&mut self, index: usize, value: Range<usize>, cursor: Cursor<'a>) {
+        let property = Found { index, value, cursor, sets: true, sets_once: true };
+        let bit = 1 << index;
+        if self.seen & bit != 0
+            && let Some(known) = self.found.iter_mut().find(|known| known.index == index)
+        {
+            *known = property;
+            return;
+        }
+        self.seen |= bit;
+        self.found.push(property);
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.seen & (1 << index) != 0
+    }
+
+    /// The value of `$os_name` for an event without `$os`. Not for servers: a server's operating system is
+    /// neither the person's nor that of the event's subject.
+    pub(super) fn missing_os(&self, is_server: bool) -> Option<(Cursor<'a>, Range<usize>)> {
+        if is_server || self.has(OS) || !self.has(OS_NAME) {
+            return None;
+        }
+        let os_name = self.found.iter().find(|property| property.index == OS_NAME)?;
+        Some((os_name.cursor, os_name.value.clone()))
+    }
+
+    /// Determines which properties have an effect: those that the sender has not set explicitly.
+    pub(super) fn settle(&mut self, keys: &KeyTable, fields: &Fields<'a>) {
+        if self.found.is_empty() {
+            return;
+        }
+        self.settle_os(fields.inner.is_server);
+        let (mut set, mut set_once) = (0_u64, 0_u64);
+        for raw in [&fields.set, &fields.inner.set].into_iter().flatten() {
+            set |= bits(raw, |key| keys.get(key).lift);
+        }
+        for raw in [&fields.set_once, &fields.inner.set_once].into_iter().flatten() {
+            set_once |= bits(raw, |key| keys.initial(key));
+        }
+        for property in &mut self.found {
+            property.sets &= set & (1 << property.index) == 0;
+            property.sets_once &=
+                set_once & (1 << property.index) == 0 && property.cursor.value() != Value::Null;
+        }
+    }
+
+    /// `$os_name` is another name of `$os`. A server's operating system is not the person's.
+    fn settle_os(&mut self, is_server: bool) {
+        if is_server {
+            self.found.retain(|property| !matches!(property.index, OS | OS_VERSION));
+            return;
+        }
+        if !self.has(OS_NAME) {
+            return;
+        }
+        let os = self.found.iter().find(|property| property.index == OS);
+        let (has_os, has_null) =
+            (os.is_some(), os.is_some_and(|os| os.cursor.value() == Value::Null));
+        for property in self.found.iter_mut().filter(|property| property.index == OS_NAME) {
+            (property.index, property.sets, property.sets_once) =
+                (OS, !has_os, !has_os || has_null);
+        }
+    }
+
+    /// Whether any property has an effect.
+    pub(super) fn any(&self) -> bool {
+        self.found.iter().any(|property| property.sets || property.sets_once)
+    }
+
+    /// The properties with an effect, for the identity store.
+    pub(super) fn auto_set(&self, body: &Buffer, keys: &KeyTable) -> Option<AutoSet> {
+        let effective = self.found.iter().filter(|property| property.sets || property.sets_once);
+        let auto_sets = effective.filter_map(|property| {
+            Some(AutoSetProperty {
+                names: AUTO_SET.get(property.index)?,
+                number: u8::try_from(property.index).ok()?,
+                sets: property.sets,
+                sets_once: property.sets_once,
+                is_noise: keys.noise & (1 << property.index) != 0,
+                value: u32::try_from(property.value.start).ok()?
+                    ..u32::try_from(property.value.end).ok()?,
+            })
+        });
+        // With the full capacity, so that it need not grow.
+        let mut properties = Vec::with_capacity(self.found.len());
+        properties.extend(auto_sets);
+        let auto_sets = properties.into_boxed_slice();
+        (!auto_sets.is_empty()).then(|| AutoSet::new(body.clone(), auto_sets, keys.hasher()))
+    }
+}
+
+/// Bits of the properties whose new values alone do not justify a write.
+pub(super) fn noise() -> u64 {
+    let noise = AUTO_SET.iter().enumerate().filter(|(_, (key, _))| is_noise(key));
+    noise.fold(0, |bits, (index, _)| bits | 1 << index)
+}
+
+/// Bits of those keys of an object for which `index` returns a number.
+fn bits(raw: &Raw<'_>, index: impl Fn(&str) -> Option<usize>) -> u64 {
+    let mut bits = 0;
+    let mut cursor = raw.cursor;
+    let _: Result<(), PrepareError> = cursor.object(|key, value| {
+        if let Some(index) = index(key.text) {
+            bits |= 1 << index;
+        }
+        value.skip();
+        Ok(())
+    });
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AUTO_SET;
+    use super::OS;
+    use super::OS_NAME;
+    use super::OS_VERSION;
+
+    #[test]
+    fn initial_names_follow_from_the_names() {
+        for (key, initial) in AUTO_SET {
+            assert_eq!(*initial, format!("$initial_{}", key.replacen('$', "", 1)));
+        }
+        assert!(AUTO_SET.len() <= 64, "one bit each");
+        let names = [OS, OS_NAME, OS_VERSION].map(|index| AUTO_SET[index].0);
+        assert_eq!(names, ["$os", "$os_name", "$os_version"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! Bootstrap of a data directory: creates an organization, a user, a project and a key. Later
+//! starts apply the key of the operator's settings, and compare the token.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::MetadataError;
+use crate::metadata::Write;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::Project;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::rows;
+use crate::metadata::members::FIRST_KEY_LABEL;
+use crate::metadata::members::Level;
+use crate::metadata::members::Organization;
+use crate::metadata::secrets;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::secrets::Seed;
+use crate::metadata::snapshot::Snapshot;
+
+/// The label of keys that come from settings.
+const FIXED_LABEL: &str = "From the server's settings";
+
+/// Token and key from the operator's settings. `None` for generated ones.
+#[derive(Clone, Default)]
+pub struct FirstStart {
+    /// The token of the first project.
+    pub project_token: Option<String>,
+    /// The clear value of a personal key of the first user.
+    pub personal_key: Option<String>,
+}
+
+impl FirstStart {
+    /// Checks the values, as far as that needs no store.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Setting`] for a token or key that cannot be used.
+    pub fn check(&self) -> Result<(), MetadataError> {
+        self.project_token.as_deref().map_or(Ok(()), secrets::check_token)?;
+        self.personal_key.as_deref().map_or(Ok(()), secrets::check_key)
+    }
+}
+
+impl fmt::Debug for FirstStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstStart")
+            .field("project_token", &self.project_token)
+            .field("personal_key", &self.personal_key.as_ref().map(|_| "..."))
+            .finish()
+    }
+}
+
+/// The first project and user, and the key to show.
+#[derive(Clone)]
+pub struct Started {
+    /// The project with the smallest id.
+    pub project: Arc<Project>,
+    /// The user with the smallest id.
+    pub user: Arc<User>,
+    /// The clear value of the personal key, if this call created the store. Show it once.
+    pub personal_key: Option<String>,
+}
+
+impl fmt::Debug for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Started")
+            .field("project", &self.project)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Metadata {
+    /// Ensures that there is a project to write to and a key to manage it with.
+    ///
+    /// An empty store gets an organization, a user, project 1 and a personal key with full access.
+    /// Token and key are those of `settings`, or generated from `seed`. A store that has them gets
+    /// the key of `settings`, if there is one: it replaces the previous key from settings, and
+    /// other keys stay. The token of `settings` must be that of the first project: clients send it,
+    /// and another one would reject their events.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Setting`] for a token or key that cannot be used, [`MetadataError::OtherToken`] for a
+    /// token that the first project does not have, [`MetadataError::Taken`] for a key of another user.
+    /// Nothing has changed then.
+    pub async fn bootstrap(
+        &self,
+        settings: FirstStart,
+        seed: &Seed,
+    ) -> Result<Started, MetadataError> {
+        settings.check()?;
+        let write = self.begin().await?;
+        let first = (write.base.projects().next().cloned(), write.base.users().next().cloned());
+        match first {
+            (Some(project), Some(user)) => self.apply(write, settings, project, user).await,
+            _ => self.create(write, settings, seed).await,
+        }
+    }
+
+    /// Fills an empty store.
+    async fn create(
+        &self,
+        mut write: Write,
+        settings: FirstStart,
+        seed: &Seed,
+    ) -> Result<Started, MetadataError> {
+        let now = self.now();
+        let project = Arc::new(Project {
+            id: ProjectId(1),
+            organization: seed.uuid("organization"),
+            name: "Default project".to_owned(),
+            token: settings.project_token.unwrap_or_else(|| seed.project_token()),
+            timezone: "UTC".to_owned(),
+            person_display_name_properties: None,
+            anonymize_ips: false,
+            week_start_day: 0,
+            test_account_filters: Value::Array(Vec::new()),
+            created_at: now,
+        });
+        let user = Arc::new(User {
+            id: UserId(1),
+            organization: project.organization,
+            uuid: seed.uuid("user"),
+            distinct_id: seed.distinct_id(),
+            first_name: "Admin".to_owned(),
+            // RFC 2606 reserves `localhost`: nobody else can own this address.
+            email: "admin@localhost".to_owned(),
+            is_email_verified: false,
+            current_project: Some(project.id),
+            level: Level::Owner,
+            created_at: now,
+            is_removed: false,
+        });
+        let is_fixed = settings.personal_key.is_some();
+        let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
+        let label = if is_fixed { FIXED_LABEL } else { FIRST_KEY_LABEL };
+        let key = PersonalKey {
+            label: label.to_owned(),
+            is_fixed,
+            ..self.full_key(KeyId(1), &user, &value)
+        };
+        let connection = write.connection();
+        let organization = Organization {
+            id: project.organization,
+            name: "Default organization".to_owned(),
+            created_at: now,
+        };
+        rows::insert_organization(connection, &organization).await?;
+        rows::insert_project(connection, &project).await?;
+        rows::insert_user(connection, &user).await?;
+        rows::insert_key(connection, &key).await?;
+        let mut next = write.base.as_ref().clone();
+        next.put_organization(Arc::new(organization));
+        next.put_project(Arc::clone(&project));
+        next.put_user(Arc::clone(&user));
+        next.put_key(Arc::new(key));
+        write.commit(next).await?;
+        Ok(Started { project, user, personal_key: Some(value) })
+    }
+
+    /// Applies settings to an existing store.
+    async fn apply(
+        &self,
+        mut write: Write,
+        settings: FirstStart,
+        project: Arc<Project>,
+        user: Arc<User>,
+    ) -> Result<Started, MetadataError> {
+        let mut next = write.base.as_ref().clone();
+        if settings.project_token.is_some_and(|token| token != project.token) {
+            let (project, stored) = (project.id, project.token.clone());
+            return Err(MetadataError::OtherToken { project, stored });
+        }
+        if let Some(value) = settings.personal_key {
+            self.fix_key(&mut write, &mut next, &user, &value).await?;
+        }
+        if next != *write.base {
+            write.commit(next).await?;
+        }
+        Ok(Started { project, user, personal_key: None })
+    }
+
+    /// Makes `value` the only key of `user` that comes from settings.
+    async fn fix_key(
+        &self,
+        write: &mut Write,
+        next: &mut Snapshot,
+        user: &Arc<User>,
+        value: &str,
+    ) -> Result<(), MetadataError> {
+        let hash = KeyHash::of(value);
+        let earlier: Vec<_> = write.base.keys().filter(|key| key.is_fixed).cloned().collect();
+        for key in earlier.iter().filter(|key| key.hash != hash) {
+            rows::revoke_key(write.connection(), key.id, self.now()).await?;
+            next.remove_key(key.hash);
+        }
+        match write.base.key(hash) {
+            Some(key) if key.user.id == user.id => return Ok(()),
+            Some(_) => return Err(MetadataError::Taken("personal API key")),
+            None => {}
+        }
+        // The value may be that of a revoked key that the settings restore. It gets a new row,
+        // because the id of the old one stands for the revoked key.
+        rows::forget_revoked(write.connection(), hash).await?;
+        let id = KeyId(rows::next_key(write.connection()).await?);
+        let key = PersonalKey {
+            label: FIXED_LABEL.to_owned(),
+            is_fixed: true,
+            ..self.full_key(id, user, value)
+        };
+        rows::insert_key(write.connection(), &key).await?;
+        next.put_key(Arc::new(key));
+        Ok(())
+    }
+}
