@@ -27,8 +27,8 @@ pub(super) struct Writer {
     pub(super) caches: Caches,
     pub(super) counters: Counters,
     pub(super) part_bytes: u64,
-    /// The database that is being closed.
-    pub(super) closing: Weak<Tables>,
+    /// Alive while an earlier database is being closed.
+    pub(super) closing: Weak<()>,
 }
 
 /// An open database. Hold it as briefly as possible: it closes when the last holder drops it.

@@ -208,8 +208,7 @@ impl Identities {
     /// Closes the database; it ends when its last reader drops it.
     fn close(&self, writer: &mut Writer) {
         if let Some(open) = self.shared.open.swap(None) {
-            open.tables.close();
-            writer.closing = Arc::downgrade(&open.tables);
+            writer.closing = open.tables.close();
         }
     }
 

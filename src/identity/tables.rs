@@ -14,6 +14,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -75,6 +76,9 @@ pub(super) struct Tables {
     pub(super) meta: Keyspace,
     /// Whether readers must drop the database.
     closing: AtomicBool,
+    /// The last field, so it is dropped when the database is closed and its lock released. The
+    /// count of the handles themselves is zero before that.
+    open: Arc<()>,
 }
 
 /// Options of a keyspace; the database keeps those with which a keyspace was created.
@@ -114,6 +118,7 @@ impl Tables {
             deletions: by_key("deletions", 1)?,
             meta: by_key("meta", 1)?,
             closing: AtomicBool::new(false),
+            open: Arc::new(()),
             database,
         };
         tables.check_format()?;
@@ -156,9 +161,11 @@ impl Tables {
         Ok(batch.commit()?)
     }
 
-    /// Makes readers drop the database.
-    pub(super) fn close(&self) {
+    /// Makes readers drop the database. The returned reference is dead once the database is closed
+    /// and can be opened again.
+    pub(super) fn close(&self) -> Weak<()> {
         self.closing.store(true, Ordering::Relaxed);
+        Arc::downgrade(&self.open)
     }
 
     /// Whether [`Tables::close`] was called.
