@@ -2,6 +2,8 @@
 //! keys, one point look-up each, with read-your-writes. [`EvaluationContext::evaluate`] builds the
 //! subject from them. No HTTP, and no rules: those are in [`flags`](crate::flags).
 
+pub mod membership;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -12,6 +14,7 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::evaluation::membership::uuids_of;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::flags::cohorts::CohortSet;
@@ -27,9 +30,8 @@ use crate::metadata::Metadata;
 use crate::metadata::hash_keys::IDS_MAX;
 use crate::metadata::hash_keys::NewHashKey;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::Engine;
-use crate::query::QueryError;
-use crate::query::cohorts::uuids_of;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 use crate::tasks::CpuPool;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;

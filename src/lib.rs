@@ -9,7 +9,7 @@
 //! ```text
 //!  edges         cli   http   synth        arguments, sockets, JSON answers; made-up events
 //!  composition   app   maintenance         opens and wires everything; flush, merge, vacuum
-//!  evaluation    evaluation                loads person, groups and hash keys for a flag request
+//!  product       insights   evaluation     lists, timelines, audiences; what a flag request needs of the stores
 //!  paths         ingest   query            write path; read path. They do not know each other
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          verdicts; who is who
@@ -71,11 +71,14 @@
 //!
 //! 1. A route ([`http::routes::query`], [`http::routes::persons`],
 //!    [`http::routes::property_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
-//!    someone whom [`http::auth`] let through, and calls [`query::Engine::view`] or
-//!    [`query::Engine::sql`].
-//! 2. [`query::Engine::wait`] waits until persons and definitions are as of the newest record
+//!    someone whom [`http::auth`] let through, and decodes a typed request for [`insights`], for
+//!    [`query::people`], or for [`query::engine::Engine::sql`].
+//! 2. [`insights`] has the product questions: lists of events ([`insights::events`]), of groups and of
+//!    definitions, timelines, sizes of cohorts and audiences. Each makes a plan over the tables of a
+//!    [`query::view::View`], and the shape of its answer.
+//! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    published before the call.
-//! 3. [`query::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
+//! 4. [`query::engine::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
 //!    fail (`query/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
@@ -84,7 +87,7 @@
 //!    memory, which are brought up to date with who has changed ([`identity::change_feed`]); of many persons
 //!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
 //!    which are asked one by one where a column does not fit.
-//! 4. [`query::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
+//! 5. [`query::view::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
 //!    [`query::admission`] gives a slot. [`query::run`] plans and runs within limits of memory and time
 //!    (`query::guard` has those inside of functions and between operators), once more for little memory if
 //!    that runs out, and stops when the caller hangs up; [`query::rows::write`] writes the answer.
@@ -170,7 +173,8 @@
 //! | operation on persons or groups, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
-//! | table for SQL | `query`, registered in [`query::Engine::view`] |
+//! | product question, such as an insight | [`insights`]: request, plan, shape of the answer |
+//! | table for SQL | `query`, registered in `query/view.rs` |
 //! | function for SQL | its class in `query/guard/functions.rs` |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
@@ -199,6 +203,7 @@ pub mod storage;
 
 pub mod evaluation;
 pub mod ingest;
+pub mod insights;
 pub mod maintenance;
 pub mod query;
 

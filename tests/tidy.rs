@@ -27,9 +27,10 @@ const LAYERS: &[(&str, &str)] = &[
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event flags identity metadata storage telemetry"),
     ("evaluation", "clock error event flags identity metadata query tasks"),
+    ("insights", "clock event evaluation flags identity ingest metadata query"),
     (
         "maintenance",
-        "clock config error event identity ingest metadata query storage tasks telemetry",
+        "clock config error event identity ingest insights metadata query storage tasks telemetry",
     ),
     (
         "app",
@@ -38,7 +39,8 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "http",
-        "app clock config error evaluation event flags geoip identity ingest metadata query tasks telemetry wire",
+        "app clock config error evaluation event flags geoip identity ingest insights metadata query tasks \
+         telemetry wire",
     ),
     ("synth", "clock"),
     ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
@@ -49,8 +51,8 @@ const LAYERS: &[(&str, &str)] = &[
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["cli", "config", "query/rows"]),
-    ("datafusion", &["query", "http/routes/property_definitions"]),
-    ("datafusion_functions_json", &["query"]),
+    ("datafusion", &["insights", "query"]),
+    ("datafusion_functions_json", &["insights", "query"]),
     ("fjall", &["identity"]),
     ("governor", &["http/throttle"]),
     ("http_body_util", &["cli", "http"]),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::error::Kind;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 use crate::storage::delta::TableVersion;
 use crate::storage::store::StoreError;
 use crate::tasks::TaskError;

@@ -20,7 +20,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of this crate. A log target starts with one of them: `weir::http`.
-const MODULES: [&str; 20] = [
+const MODULES: [&str; 21] = [
     "app",
     "cli",
     "clock",
@@ -33,6 +33,7 @@ const MODULES: [&str; 20] = [
     "http",
     "identity",
     "ingest",
+    "insights",
     "maintenance",
     "metadata",
     "query",

@@ -9,6 +9,7 @@ use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::query::people::Part;
 
 /// Default number of items of a page.
 const LIMIT_DEFAULT: usize = 100;
@@ -44,6 +45,11 @@ impl Page {
         let number = |name: &str| request.query(name).and_then(|text| text.parse().ok());
         let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
         Self { limit: limit.min(LIMIT_MAX), offset: number("offset").unwrap_or(0) }
+    }
+
+    /// The same for a list of persons or definitions.
+    pub fn part(self) -> Part {
+        Part { offset: self.offset, limit: self.limit }
     }
 
     /// The response with `results`, one page of a list of `count` items.

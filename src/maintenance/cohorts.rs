@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use crate::insights::cohorts;
 use crate::metadata::Metadata;
-use crate::query::Engine;
+use crate::query::engine::Engine;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 use crate::tasks::Tasks;
@@ -21,12 +22,12 @@ pub fn start(tasks: &Tasks, engine: Engine, metadata: Metadata, interval: Durati
 
 async fn recount(engine: &Engine, metadata: &Metadata, shutdown: &Shutdown) {
     let snapshot = metadata.snapshot();
-    let cohorts = snapshot.projects().flat_map(|project| snapshot.cohorts(project.id));
-    for cohort in cohorts.filter(|cohort| !cohort.is_static) {
+    let all = snapshot.projects().flat_map(|project| snapshot.cohorts(project.id));
+    for cohort in all.filter(|cohort| !cohort.is_static) {
         if shutdown.is_cancelled() {
             return;
         }
-        if let Err(error) = engine.recount(cohort.project, cohort.id).await {
+        if let Err(error) = cohorts::recount(engine, cohort.project, cohort.id).await {
             tracing::warn!(cohort = cohort.id.0, %error, "cannot store the size of a cohort; it shows the previous size");
         }
     }

@@ -22,7 +22,7 @@ use crate::identity::deletions::Deletions;
 use crate::identity::deletions::Origin;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 use crate::query::merge::Unreadable;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 
 use crate::identity::store::Identities;
 use crate::maintenance::deletions;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 use crate::query::merge;
 use crate::query::merge::Unreadable;
 use crate::storage::compaction;

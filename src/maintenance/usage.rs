@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::query::Engine;
+use crate::query::engine::Engine;
 use crate::tasks::Pause;
 use crate::tasks::Tasks;
 

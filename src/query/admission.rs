@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::metadata::accounts::KeyId;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 
 /// Queries that may wait in the line of all, for each slot; in that of one key, half of them.
 const WAITING_PER_SLOT: usize = 16;
@@ -178,7 +178,7 @@ mod tests {
     use super::WAITING_PER_SLOT;
     use super::Work;
     use crate::metadata::accounts::KeyId;
-    use crate::query::QueryError;
+    use crate::query::error::QueryError;
 
     /// Nobody waits: a slot is free, or it is not.
     async fn now(slots: &Admission, caller: Caller, work: Work) -> Option<Permit> {

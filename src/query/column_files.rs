@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::config::query::QueryConfig;
 use crate::event::id::ProjectId;
-use crate::query::Engine;
-use crate::query::QueryError;
-use crate::query::Sources;
 use crate::query::columns;
 use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::columns::FileLimits;
+use crate::query::engine::Engine;
+use crate::query::engine::Sources;
+use crate::query::error::QueryError;
 
 pub use crate::query::columns::Step;
 

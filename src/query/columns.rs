@@ -43,12 +43,12 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
-use crate::query::QueryError;
 use crate::query::columns::file_set::Stock;
 use crate::query::columns::file_sets::FileSets;
 use crate::query::columns::file_sets::ShelfError;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
+use crate::query::error::QueryError;
 
 pub(super) use crate::query::columns::build::Asker;
 pub(super) use crate::query::columns::file_set::Piece;

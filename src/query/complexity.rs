@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 
 /// Words and operators of a question at most; literals, commas and parentheses are not counted.
 pub const WORDS_MAX: usize = 2000;

@@ -15,7 +15,7 @@ use datafusion::prelude::ident;
 
 /// The condition that `test` gives true for the values of `columns`, which have these types; each
 /// call is for some rows. Its `name` is what a plan shows of it.
-pub(super) fn condition(
+pub fn condition(
     name: &str,
     columns: &[(&str, DataType)],
     test: impl Fn(&[ArrayRef]) -> Result<BooleanArray> + Send + Sync + 'static,

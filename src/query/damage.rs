@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
     use crate::error::Kind;
-    use crate::query::QueryError;
+    use crate::query::error::QueryError;
 
     /// An error of the readers, whether it is of a file, and the file that has to be named.
     #[test]

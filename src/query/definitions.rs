@@ -33,7 +33,7 @@ use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::ValueType;
 use crate::metadata::warnings::DayOfWarnings;
 use crate::metadata::warnings::samples_json;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 
 /// Rows of a page.
 const PAGE_ROWS: u32 = 2048;

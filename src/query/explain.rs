@@ -10,8 +10,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::lit;
 
-use crate::query::QueryError;
 use crate::query::admission::Caller;
+use crate::query::error::QueryError;
 use crate::query::guard::Running;
 
 /// What stands in the first column for the logical plan.
@@ -106,8 +106,8 @@ mod tests {
     use super::is_explained;
     use super::permitted;
     use crate::metadata::accounts::KeyId;
-    use crate::query::QueryError;
     use crate::query::admission::Caller;
+    use crate::query::error::QueryError;
     use crate::query::guard::Running;
 
     const KEY: Caller = Caller::Key(KeyId(1));

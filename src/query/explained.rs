@@ -3,7 +3,7 @@
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 
 /// The error of a query that was planned in `context`.
 pub(super) fn explained(error: DataFusionError, context: &SessionContext) -> QueryError {

@@ -55,23 +55,26 @@ const METADATA: [(&str, &str); 13] = [
 const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "group_3", "group_4"];
 
 /// The column of a part of an event's row, by the name that filters have for it.
-pub(super) fn metadata_column(key: &str) -> Option<&'static str> {
+pub fn metadata_column(key: &str) -> Option<&'static str> {
     METADATA.iter().find(|(name, _)| *name == key).map(|(_, column)| *column)
 }
 
 /// What rows are asked.
-pub(super) struct Filters {
-    pub(super) tree: Tree,
-    pub(super) project: ProjectId,
+pub struct Filters {
+    /// The filters.
+    pub tree: Tree,
+    /// The project of the rows.
+    pub project: ProjectId,
     /// Persons and groups, for filters on them.
-    pub(super) view: View,
+    pub view: View,
     /// Answers for cohorts; without it nobody is in one.
-    pub(super) in_cohort: Option<InCohort>,
-    pub(super) now: UnixMicros,
+    pub in_cohort: Option<InCohort>,
+    /// What relative dates are relative to.
+    pub now: UnixMicros,
 }
 
 /// The condition that the filters hold for an event, and its person and groups as of now.
-pub(super) fn condition(filters: Filters) -> Expr {
+pub fn condition(filters: Filters) -> Expr {
     let matches =
         Matches { needles: needles(&filters.tree), columns: columns(&filters.tree), filters };
     let data_type = |name: &str| match name {

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::identity::IdentityError;
 use crate::identity::view::View;
-use crate::query::Engine;
-use crate::query::QueryError;
-use crate::query::people::StopOnDrop;
+use crate::query::engine::Engine;
+use crate::query::engine::StopOnDrop;
+use crate::query::error::QueryError;
 
 /// Ranges for each thread: persons of several projects lie unevenly.
 const RANGES_PER_THREAD: usize = 8;
@@ -27,7 +27,7 @@ impl Engine {
     /// # Errors
     ///
     /// See [`QueryError`].
-    pub(super) async fn read_in_parts<T: Send + 'static>(
+    pub async fn read_in_parts<T: Send + 'static>(
         &self,
         work: impl Fn(&View, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
         + Send

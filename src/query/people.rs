@@ -12,11 +12,8 @@ mod tests;
 mod values;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
@@ -25,19 +22,13 @@ use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
-use crate::query::Engine;
-use crate::query::QueryError;
-use crate::query::admission::Permit;
-use crate::query::admission::Work;
-use crate::query::parts::given_up;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 use crate::query::people::search::Search;
 
 /// Persons created later than this after now are not listed: their events came from a wrong clock.
 /// The figure is PostHog's.
 const FUTURE: Duration = Duration::from_hours(24);
-
-/// Pieces of an answer that may wait for a slow reader.
-const PIECES_QUEUE: usize = 4;
 
 /// Whether a person, who is read from the view, is in the cohort with this id.
 pub type InCohort = Box<dyn Fn(&View, i64, &Person) -> bool + Send + Sync>;
@@ -137,78 +128,5 @@ impl Engine {
             Ok(Found { count, numbers, project, view: Arc::new(view) })
         })
         .await
-    }
-
-    /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on
-    /// a thread that may wait for the disk. `work` ends early once the flag is set: the asker
-    /// is gone, or the time of queries is over.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(View, &AtomicBool) -> Result<T, IdentityError> + Send + 'static,
-    ) -> Result<T, QueryError> {
-        self.wait().await?;
-        let permit = self.permit().await?;
-        let identities = self.identities().clone();
-        let work = move |stop: &AtomicBool| {
-            let _permit = permit;
-            work(identities.view(), stop)
-        };
-        self.on_a_thread(work).await
-    }
-
-    /// Does what may wait for the disk. The flag is set once nobody waits for it any more, or the time of
-    /// queries is over.
-    async fn on_a_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&AtomicBool) -> Result<T, IdentityError> + Send + 'static,
-    ) -> Result<T, QueryError> {
-        let stop = StopOnDrop::default();
-        let flag = Arc::clone(&stop.0);
-        let work = self.shared.runtime.spawn_blocking(move || work(&flag));
-        let limit = self.shared.settings.query_timeout;
-        match tokio::time::timeout(limit, work).await {
-            Ok(Ok(done)) => Ok(done?),
-            Ok(Err(error)) => Err(given_up(error)),
-            Err(_) => Err(QueryError::Timeout(limit)),
-        }
-    }
-
-    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
-    /// a failed send that the reader is gone.
-    ///
-    /// # Errors
-    ///
-    /// Too many queries are running.
-    pub async fn produce<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(mpsc::Sender<T>) + Send + 'static,
-    ) -> Result<mpsc::Receiver<T>, QueryError> {
-        let permit = self.permit().await?;
-        let (sender, receiver) = mpsc::channel(PIECES_QUEUE);
-        self.shared.runtime.spawn_blocking(move || {
-            let _permit = permit;
-            work(sender);
-        });
-        Ok(receiver)
-    }
-
-    /// The right to run one list or look-up; waits for it as long as a question may take.
-    pub(super) async fn permit(&self) -> Result<Permit, QueryError> {
-        let limit = self.shared.settings.query_timeout;
-        self.shared.admission.permit(self.caller, Work::List, limit).await
-    }
-}
-
-/// A flag that is set when this is dropped.
-#[derive(Default)]
-pub(super) struct StopOnDrop(pub(super) Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -49,11 +49,6 @@ pub fn tables(view: Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn
     tables.collect()
 }
 
-/// The table of groups alone.
-pub(super) fn groups(view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
-    table(Kind::Groups, view, project)
-}
-
 fn table(kind: Kind, view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
     let schema = kind.schema();
     let scan = Scan { kind, schema: Arc::clone(&schema), view, project };

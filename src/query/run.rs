@@ -25,10 +25,10 @@ use tokio::task::JoinError;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::query::Engine;
-use crate::query::QueryError;
-use crate::query::Shared;
 use crate::query::admission::Permit;
+use crate::query::engine::Engine;
+use crate::query::engine::Shared;
+use crate::query::error::QueryError;
 use crate::query::guard;
 use crate::query::guard::Running;
 use crate::query::sparing::sparing;
@@ -261,7 +261,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::Planners;
-    use crate::query::QueryError;
+    use crate::query::error::QueryError;
 
     /// Longer than any of this takes.
     const LONG: Duration = Duration::from_secs(60);

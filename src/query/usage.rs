@@ -13,11 +13,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::Operator;
 use parking_lot::Mutex;
 
-use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::MetadataError;
 use crate::metadata::event_usage::EventUsage;
-use crate::query::Engine;
+use crate::query::engine::Engine;
 
 /// The column that has the names of events, in whatever table.
 const EVENT: &str = "event";
@@ -76,10 +75,6 @@ impl Engine {
             }
         }
         written
-    }
-
-    fn now(&self) -> UnixMicros {
-        self.shared.clock.now()
     }
 }
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::evaluation::membership;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
@@ -26,6 +27,8 @@ use crate::http::routes::feature_flags;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::insights;
+use crate::insights::audience;
 use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
@@ -34,8 +37,6 @@ use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::cohorts;
-use crate::query::cohorts::membership;
 use crate::query::people::InCohort;
 
 /// `GET cohorts/`: cohorts that are not deleted, newest first. `search` filters by name, `type` by `static`
@@ -174,10 +175,10 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
     let page = Page::of(&request);
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let is_inside = membership(set, project, id, app.clock.now());
+    let is_inside = membership::membership(set, project, id, app.clock.now());
     let collector = std::sync::Arc::new(parking_lot::Mutex::new((0, Vec::new())));
     let collected = std::sync::Arc::clone(&collector);
-    let visited = app.engine.visit_persons(project, move |view, person| {
+    let visited = audience::visit_persons(&app.engine, project, move |view, person| {
         if !is_inside(view, person) {
             return;
         }
@@ -198,7 +199,7 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
 /// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
 pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     let set = app.metadata.snapshot().cohort_set(project).cloned().unwrap_or_default();
-    Box::new(cohorts::memberships(set, project, app.clock.now()))
+    Box::new(membership::memberships(set, project, app.clock.now()))
 }
 
 /// The response with one cohort.
@@ -226,7 +227,7 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
     }
     let engine = app.engine.clone();
     app.tasks.0.spawn("count-cohort", async move {
-        if let Err(error) = engine.recount(project, id).await {
+        if let Err(error) = insights::cohorts::recount(&engine, project, id).await {
             tracing::warn!(cohort = id.0, %error, "the size of a cohort was not noted");
         }
     });

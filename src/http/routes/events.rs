@@ -33,10 +33,11 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
 use crate::http::routes::query;
-use crate::query::latest::EventRow;
-use crate::query::latest::EventsQuestion;
-use crate::query::latest::ValuesQuestion;
-use crate::query::latest::is_metadata;
+use crate::insights::events;
+use crate::insights::events::EventRow;
+use crate::insights::events::EventsQuestion;
+use crate::insights::events::ValuesQuestion;
+use crate::insights::events::is_metadata;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -101,7 +102,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
         let none = EventsBody { next: None, results: Vec::new() };
         return Ok(csv::render(StatusCode::OK, rendering, &none));
     };
-    let rows = app.engine.latest_events(project, question, part).await.map_err(query::problem)?;
+    let rows =
+        events::latest(&app.engine, project, question, part).await.map_err(query::problem)?;
     let public_url = app.config.http.public_url.as_deref();
     let last = rows.last().filter(|_| rows.len() == page.limit);
     let next =
@@ -119,7 +121,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let project = call.asker.project.id;
     let id = Uuid::try_parse(call.id())
         .map_err(|_| Problem::new(Kind::Invalid, "invalid", "Invalid UUID"))?;
-    let row = app.engine.event(project, id).await.map_err(query::problem)?;
+    let row = events::by_id(&app.engine, project, id).await.map_err(query::problem)?;
     let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
     let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
     let body = bodies.into_iter().next().ok_or_else(missing)?;
@@ -144,7 +146,7 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
             let span = i64::try_from(VALUES_SPAN.as_micros()).unwrap_or(i64::MAX);
             let after = Some(UnixMicros(today - span - 1));
             let question = ValuesQuestion { key, part: part.clone(), events, after };
-            app.engine.event_values(project, question).await.map_err(query::problem)?
+            events::values(&app.engine, project, question).await.map_err(query::problem)?
         }
     };
     let top_values = top_values(found, &part);

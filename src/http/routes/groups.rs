@@ -26,8 +26,9 @@ use crate::http::routes::query;
 use crate::http::routes::store::problem;
 use crate::identity::person::Group;
 use crate::ingest::activity::group_item;
+use crate::insights::groups;
+use crate::insights::groups::Counts;
 use crate::metadata::activity::Scope;
-use crate::query::groups::Counts;
 use crate::query::people::Part;
 
 /// Most values in a response.
@@ -72,7 +73,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let (index, page) = (type_index(&request)?, Page::of(&request));
     let part = Part { offset: page.offset, limit: page.limit };
     let search = request.query("search").filter(|text| !text.is_empty()).map(Cow::into_owned);
-    let found = app.engine.find_groups(asker.project.id, index, search, part).await;
+    let found = groups::find_groups(&app.engine, asker.project.id, index, search, part).await;
     let (count, groups) = found.map_err(query::problem)?;
     let body = |(key, group)| GroupBody::new(index, key, group);
     Ok(page.answer(app, &request, rendering, count, groups.into_iter().map(body).collect()))
@@ -126,7 +127,8 @@ pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Re
     app.engine.wait().await.map_err(query::problem)?;
     let types = app.metadata.snapshot().group_types(project).len();
     let types = u8::try_from(types).unwrap_or(u8::MAX);
-    let found = app.engine.group_properties(project, types).await.map_err(query::problem)?;
+    let found =
+        groups::group_properties(&app.engine, project, types).await.map_err(query::problem)?;
     let bodies: BTreeMap<String, Vec<CountBody>> =
         found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
     Ok(Response::json(StatusCode::OK, &bodies))
@@ -139,7 +141,8 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
         return Err(missing("key"));
     };
     let part = call.request.query("value").unwrap_or_default().to_lowercase();
-    let found = app.engine.group_values(call.asker.project.id, index, key.into_owned()).await;
+    let found =
+        groups::group_values(&app.engine, call.asker.project.id, index, key.into_owned()).await;
     let mut counts = found.map_err(query::problem)?;
     counts.retain(|value, _| value.to_lowercase().contains(&part));
     let mut values = ranked(counts);

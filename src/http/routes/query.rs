@@ -16,7 +16,7 @@ use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 use crate::query::paging::page_of;
 use crate::query::rows::Format;
 

@@ -15,7 +15,6 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::Flow;
-use crate::query::QueryError;
 use crate::query::columns::Columns;
 use crate::query::columns::PUSHED_FOR;
 use crate::query::columns::REFUSED_FOR;
@@ -25,6 +24,7 @@ use crate::query::columns::pieces::Pieces;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
+use crate::query::error::QueryError;
 use crate::query::parts::given_up;
 use crate::query::parts::in_pieces;
 

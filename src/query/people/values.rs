@@ -12,8 +12,8 @@ use crate::identity::row;
 use crate::identity::row::Key;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
-use crate::query::Engine;
-use crate::query::QueryError;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 
 impl Engine {
     /// Shows the values that a property has among the newest persons, at most `persons_max`, with a

@@ -21,7 +21,7 @@ use crate::http::routes::organizations::own;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::QueryError;
+use crate::query::error::QueryError;
 
 /// Most keys of a page, which is also the default; PostHog's number.
 const KEYS_MAX: usize = 100;

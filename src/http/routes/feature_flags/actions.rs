@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::evaluation::membership::with_subject;
 use crate::flags::cohorts::Memberships;
 use crate::flags::set::Selection;
 use crate::http::auth;
@@ -25,6 +26,7 @@ use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::insights::audience;
 use crate::metadata::MetadataError;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
@@ -34,7 +36,6 @@ use crate::metadata::flag_rights::NO_EDITOR;
 use crate::metadata::flag_rules::dependencies;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
-use crate::query::cohorts::with_subject;
 
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 500;
@@ -202,7 +203,7 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     let (now, key) = (app.clock.now(), flag.key.clone());
     let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let found = Arc::clone(&members);
-    let visited = app.engine.visit_persons(project, move |view, person| {
+    let visited = audience::visit_persons(&app.engine, project, move |view, person| {
         let keys = [key.clone()];
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
         // Persons are hashed by their first distinct id, as in PostHog.

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind;
 use crate::evaluation::EvaluationRequest;
+use crate::evaluation::membership::with_subject;
 use crate::event::id::ProjectId;
 use crate::event::json;
 use crate::event::predicate::filter::group_type;
@@ -37,9 +38,9 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::minimal;
 use crate::http::routes::query;
+use crate::insights::audience;
+use crate::insights::audience::Audience;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::audience::Audience;
-use crate::query::cohorts::with_subject;
 
 /// Parameters of an evaluation for one distinct id, without properties in the request.
 pub(super) struct Plain {
@@ -239,7 +240,7 @@ async fn count_persons(
 ) -> Result<Audience, Problem> {
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let now = app.clock.now();
-    let counted = app.engine.count_persons(project, move |view, person| {
+    let counted = audience::count_persons(&app.engine, project, move |view, person| {
         with_subject(view, project, (person, String::new()), now, |subject, uuids| {
             let cohorts = Memberships::new(&set, uuids);
             let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
@@ -259,7 +260,7 @@ async fn count_groups(
     let types = snapshot.group_types(project);
     let name = types.get(usize::from(index)).cloned().unwrap_or_default();
     let now = app.clock.now();
-    let counted = app.engine.count_groups(project, index, move |key, group| {
+    let counted = audience::count_groups(&app.engine, project, index, move |key, group| {
         let types = GroupTypes::new([(index, name.as_str())]);
         let keys = Map::from_iter([(name.clone(), Value::String(key.to_owned()))]);
         let mut subject = Subject::new(String::new(), now);

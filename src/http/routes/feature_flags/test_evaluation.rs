@@ -31,6 +31,7 @@ use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::ingest::normalize::property_replay;
 use crate::ingest::normalize::property_replay::PropertyReplay;
+use crate::insights::events::history;
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -121,7 +122,8 @@ async fn properties_at(
 ) -> Result<Map<String, Value>, Problem> {
     let mut past = Past { as_of, then: person.properties.clone(), told: PropertyReplay::default() };
     let now = app.clock.now();
-    let mut events = app.engine.history(project, person.uuid, now).await.map_err(query::problem)?;
+    let mut events =
+        history::of_person(&app.engine, project, person.uuid, now).await.map_err(query::problem)?;
     while let Some(rows) = events.next().await {
         for row in rows.map_err(query::problem)? {
             let properties = json::read(row.properties.as_bytes()).unwrap_or_default();

@@ -6,9 +6,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::json;
-use crate::http::routes::property_definitions::AllNotes;
-use crate::http::routes::property_definitions::IS_SEEN;
 use crate::http::routes::user_body::UserBody;
+use crate::insights::property_definitions::AllNotes;
+use crate::insights::property_definitions::IS_SEEN;
 use crate::metadata::accounts::UserId;
 use crate::metadata::annotations::Notes;
 use crate::metadata::properties::PropertyDefinition;

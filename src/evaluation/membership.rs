@@ -1,4 +1,4 @@
-//! Cohorts asked of all persons: who is inside, as flags see it, and how many they are.
+//! Whether stored persons are in cohorts, by the rules of flag evaluation: for counts, lists and filters.
 
 use std::sync::Arc;
 
@@ -8,16 +8,12 @@ use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::flags::cohorts::CohortSet;
-use crate::flags::cohorts::Members;
 use crate::flags::cohorts::Memberships;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::subject::Subject;
 use crate::identity::person::Person;
 use crate::identity::view::View;
-use crate::metadata::MetadataError;
 use crate::metadata::cohorts::CohortId;
-use crate::query::Engine;
-use crate::query::QueryError;
 
 /// Whether a person is in the cohort `id` of `set`, as of `now`.
 pub fn membership(
@@ -67,34 +63,4 @@ pub fn uuids_of(view: &View, project: ProjectId, person: &Person) -> Option<Vec<
     let ids = view.first_ids(project, person.number, IDS_MAX).ok()?;
     let merged = ids.iter().map(|id| PersonId::of(project, id).0);
     Some(merged.chain([person.uuid]).collect())
-}
-
-impl Engine {
-    /// Counts the members of a cohort with a rule, and notes how many they are, or that they could not
-    /// be counted. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.
-    ///
-    /// # Errors
-    ///
-    /// The count could not be noted.
-    pub async fn recount(&self, project: ProjectId, id: CohortId) -> Result<(), QueryError> {
-        let metadata = &self.shared.sources.metadata;
-        let snapshot = metadata.snapshot();
-        let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);
-        let Some((cohort, set)) = cohort.zip(snapshot.cohort_set(project)) else { return Ok(()) };
-        let is_countable =
-            set.get(id.0).is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
-        let count = match is_countable {
-            true => {
-                let now = self.shared.clock.now();
-                let test = membership(Arc::clone(set), project, id, now);
-                self.count_persons(project, test).await.ok()
-            }
-            false => None,
-        };
-        let count = count.and_then(|count| i64::try_from(count.matching).ok());
-        match metadata.note_cohort_size(project, id, cohort.version, count).await {
-            Err(MetadataError::NotFound(_)) => Ok(()),
-            noted => Ok(noted?),
-        }
-    }
 }

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::event::id::ProjectId;
 use crate::identity::person::Group;
 use crate::identity::view::Flow;
-use crate::query::Engine;
-use crate::query::QueryError;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 use crate::query::people::Part;
 
 /// Groups that are remembered while a list is made, at most.
@@ -33,62 +33,62 @@ pub type Named = (String, Group);
 /// How often each text was seen.
 pub type Counts = HashMap<String, usize>;
 
-impl Engine {
-    /// The groups of a type whose key or property `name` contains `search` in any case, the newest
-    /// first; how many there are, and those of `part`.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn find_groups(
-        &self,
-        project: ProjectId,
-        type_index: u8,
-        search: Option<String>,
-        part: Part,
-    ) -> Result<(usize, Vec<Named>), QueryError> {
-        let wanted = part.offset.saturating_add(part.limit);
-        let remembered = wanted.min(REMEMBERED_MAX);
-        let search = search.map(|search| search.to_lowercase());
-        let read = self.read(move |view, stop| {
-            let mut first = BTreeSet::new();
-            let mut count = 0;
-            view.scan_groups_of(project, type_index, |key, group| {
-                if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
-                    count += 1;
-                    first.insert((Reverse(group.created_at), key));
-                    if first.len() > remembered {
-                        first.pop_last();
-                    }
-                }
-                flow(stop)
-            })?;
-            // Behind the last group there is nothing, however far.
-            if wanted.min(count) > remembered {
-                return Ok(None);
-            }
-            let mut groups = Vec::new();
-            for (_, key) in first.into_iter().skip(part.offset) {
-                if let Some(group) = view.group(project, type_index, &key)? {
-                    groups.push((key, group));
+/// The groups of a type whose key or property `name` contains `search` in any case, the newest
+/// first; how many there are, and those of `part`.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn find_groups(
+    engine: &Engine,
+    project: ProjectId,
+    type_index: u8,
+    search: Option<String>,
+    part: Part,
+) -> Result<(usize, Vec<Named>), QueryError> {
+    let wanted = part.offset.saturating_add(part.limit);
+    let remembered = wanted.min(REMEMBERED_MAX);
+    let search = search.map(|search| search.to_lowercase());
+    let read = engine.read(move |view, stop| {
+        let mut first = BTreeSet::new();
+        let mut count = 0;
+        view.scan_groups_of(project, type_index, |key, group| {
+            if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
+                count += 1;
+                first.insert((Reverse(group.created_at), key));
+                if first.len() > remembered {
+                    first.pop_last();
                 }
             }
-            Ok(Some((count, groups)))
-        });
-        read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
-    }
+            flow(stop)
+        })?;
+        // Behind the last group there is nothing, however far.
+        if wanted.min(count) > remembered {
+            return Ok(None);
+        }
+        let mut groups = Vec::new();
+        for (_, key) in first.into_iter().skip(part.offset) {
+            if let Some(group) = view.group(project, type_index, &key)? {
+                groups.push((key, group));
+            }
+        }
+        Ok(Some((count, groups)))
+    });
+    read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
+}
 
-    /// How many of a sample of groups have each property, by the index of the type.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn group_properties(
-        &self,
-        project: ProjectId,
-        types: u8,
-    ) -> Result<BTreeMap<u8, Counts>, QueryError> {
-        self.read(move |view, stop| {
+/// How many of a sample of groups have each property, by the index of the type.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn group_properties(
+    engine: &Engine,
+    project: ProjectId,
+    types: u8,
+) -> Result<BTreeMap<u8, Counts>, QueryError> {
+    engine
+        .read(move |view, stop| {
             let mut properties = BTreeMap::new();
             for type_index in 0..types {
                 let (mut counts, mut seen) = (Counts::new(), 0);
@@ -102,20 +102,21 @@ impl Engine {
             Ok(properties)
         })
         .await
-    }
+}
 
-    /// The values of a property in a sample of the groups of a type.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn group_values(
-        &self,
-        project: ProjectId,
-        type_index: u8,
-        key: String,
-    ) -> Result<Counts, QueryError> {
-        self.read(move |view, stop| {
+/// The values of a property in a sample of the groups of a type.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn group_values(
+    engine: &Engine,
+    project: ProjectId,
+    type_index: u8,
+    key: String,
+) -> Result<Counts, QueryError> {
+    engine
+        .read(move |view, stop| {
             let (mut counts, mut seen) = (Counts::new(), 0);
             view.scan_groups_of(project, type_index, |_, mut group| {
                 match group.properties.remove(&key) {
@@ -130,7 +131,6 @@ impl Engine {
             Ok(counts)
         })
         .await
-    }
 }
 
 fn contains(key: &str, group: &Group, search: &str) -> bool {

@@ -9,8 +9,6 @@ use serde_json::value::RawValue;
 use serde_json::value::to_raw_value;
 
 use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::http::response::Problem;
 
 /// Most changes in a response.
 const POINTS_MAX: usize = 10_000;
@@ -20,12 +18,13 @@ const POINTS_BYTES_MAX: usize = 32 << 20;
 
 /// The crucial properties have these values from here on; the names are PostHog's.
 #[derive(Debug, Serialize)]
-pub(super) struct Point {
-    pub(super) timestamp: String,
+pub struct Point {
+    /// ISO 8601, in UTC.
+    pub timestamp: String,
     /// All properties, crucial or not, as of its first event.
-    pub(super) properties: Box<RawValue>,
+    pub properties: Box<RawValue>,
     /// Events until the next point.
-    pub(super) relevant_event_count: usize,
+    pub relevant_event_count: usize,
 }
 
 /// State after the events so far.
@@ -51,7 +50,7 @@ impl<'q> Walk<'q> {
         &mut self,
         at: UnixMicros,
         properties: &Map<String, Value>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), serde_json::Error> {
         if self.is_full {
             return Ok(());
         }
@@ -62,7 +61,7 @@ impl<'q> Walk<'q> {
             point.relevant_event_count += 1;
             return Ok(());
         }
-        let told = to_raw_value(properties).map_err(|error| Problem::of(Kind::Internal, &error))?;
+        let told = to_raw_value(properties)?;
         self.last = Some(now().map(Option::<&Value>::cloned).collect());
         self.bytes = self.bytes.saturating_add(told.get().len());
         self.is_full = self.points.len() >= POINTS_MAX || self.bytes > POINTS_BYTES_MAX;

@@ -1,5 +1,5 @@
-//! Time range of a timeline: [`Range`], from the `date_from`, `date_to` and `interval` of a request, in
-//! the time zone of the project. The rules are those of PostHog's insights.
+//! The range of dates of an insight: [`DateRange`], from `date_from`, `date_to` and `interval`, in the time
+//! zone of the project. The rules are those of PostHog's insights.
 //!
 //! A date is absolute, or relative to now: `-7d`, `-1mStart`. Relative dates start at whole days, or
 //! hours. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
@@ -16,52 +16,27 @@ use chrono::TimeDelta;
 use chrono::Timelike;
 
 use crate::clock::UnixMicros;
-use crate::error::Kind;
 use crate::event::predicate::moment;
 use crate::event::predicate::moment::Unit;
 use crate::event::predicate::moment::Written;
 use crate::event::time::at_wall;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::definition_questions::boolean;
-use crate::metadata::accounts::Project;
 
-/// Default start of a timeline (PostHog's figure).
+/// Default start (PostHog's figure).
 const FROM_DEFAULT: &str = "-7d";
 
 /// First and last time, both inclusive.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) from: UnixMicros,
-    pub(super) to: UnixMicros,
+pub struct DateRange {
+    /// The first.
+    pub from: UnixMicros,
+    /// The last.
+    pub to: UnixMicros,
     zone: Tz,
 }
 
-impl Range {
-    /// The range of a request. An empty parameter counts as absent.
-    pub(super) fn of(
-        request: &Request,
-        project: &Project,
-        now: UnixMicros,
-    ) -> Result<Self, Problem> {
-        let zone = project.timezone.parse::<Tz>();
-        let zone = zone.map_err(|error| Problem::of(Kind::Internal, &error))?;
-        let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
-        let [from, to, interval] = ["date_from", "date_to", "interval"].map(text);
-        let parameters = Parameters {
-            from: from.as_deref(),
-            to: to.as_deref(),
-            interval: interval.as_deref(),
-            is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
-        };
-        parameters.range(zone, now).map_err(|name| {
-            refused(name, "invalid_input", "Expected a date, or a span such as -7d.")
-        })
-    }
-
+impl DateRange {
     /// A time in PostHog's format: with the offset of the project, and a fraction if there is one.
-    pub(super) fn written(&self, time: UnixMicros) -> String {
+    pub fn written(&self, time: UnixMicros) -> String {
         let time = time.to_datetime().with_timezone(&self.zone);
         match time.nanosecond() {
             0 => time.format("%Y-%m-%dT%H:%M:%S%:z").to_string(),
@@ -70,18 +45,26 @@ impl Range {
     }
 }
 
-/// The parameters.
+/// What a request says of its range of dates.
 #[derive(Clone, Copy, Debug, Default)]
-struct Parameters<'r> {
-    from: Option<&'r str>,
-    to: Option<&'r str>,
-    interval: Option<&'r str>,
-    is_explicit: bool,
+pub struct Parameters<'r> {
+    /// `date_from`.
+    pub from: Option<&'r str>,
+    /// `date_to`.
+    pub to: Option<&'r str>,
+    /// `interval`.
+    pub interval: Option<&'r str>,
+    /// `explicit_date`.
+    pub is_explicit: bool,
 }
 
 impl Parameters<'_> {
-    /// The range; the error is the name of the invalid parameter.
-    fn range(&self, zone: Tz, now: UnixMicros) -> Result<Range, &'static str> {
+    /// The range as of `now`.
+    ///
+    /// # Errors
+    ///
+    /// The name of the invalid parameter.
+    pub fn range(&self, zone: Tz, now: UnixMicros) -> Result<DateRange, &'static str> {
         let wall = now.to_datetime().with_timezone(&zone).naive_local();
         let from = self.start(zone, wall).ok_or("date_from")?;
         // A single point in time means the interval that begins with it.
@@ -89,7 +72,7 @@ impl Parameters<'_> {
             (Some(from_text), Some(to)) if from_text == to => self.after(from, zone),
             _ => self.end(zone, wall),
         };
-        Ok(Range { from, to: to.ok_or("date_to")?, zone })
+        Ok(DateRange { from, to: to.ok_or("date_to")?, zone })
     }
 
     fn start(&self, zone: Tz, now: NaiveDateTime) -> Option<UnixMicros> {

@@ -1,0 +1,381 @@
+//! Single events: the newest of them, one by its id, and the values that a property has had lately.
+//!
+//! # The newest
+//!
+//! A live view asks for the newest hundred of a hundred million again and again. So the time of the
+//! last one wanted is found first, going back from the newest event in windows that grow, and
+//! reading nothing but times and what the filters need. Files, row groups and pages outside of a
+//! window are left out by their bounds. Only then are the rows since that time read whole. Both
+//! steps see the same snapshot. Of one person all events are looked for at once, and shown in the order of
+//! time by [`history`].
+
+pub mod history;
+
+use std::sync::atomic::AtomicBool;
+
+use arrow::array::Array;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::predicate::tree::Tree;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
+use crate::event::schema::promoted_column_name;
+use crate::identity::view::View as IdentityView;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::matches;
+use crate::query::matches::Filters;
+use crate::query::people::InCohort;
+use crate::query::view::View;
+
+/// The first window, in microseconds: 15 minutes.
+const WINDOW: i64 = 15 * 60 * 1_000_000;
+
+/// How much longer each window is than the one before.
+const GROWTH: i64 = 4;
+
+/// Events that are looked at for the values of a property.
+const VALUES_SAMPLE: usize = 100_000;
+
+/// Distinct ids of a person by which files are pruned; more would be in most of them.
+const PRUNING_IDS_MAX: usize = 100;
+
+/// Columns of an event as it is told.
+const COLUMNS: [&str; 7] =
+    ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties"];
+
+/// Which events are asked for. Everything that is given must hold.
+#[derive(Default)]
+pub struct EventsQuestion {
+    /// The name.
+    pub event: Option<String>,
+    /// The sender's id of the person.
+    pub distinct_id: Option<String>,
+    /// The person, as of now.
+    pub person: Option<Uuid>,
+    /// Filters on the event, on its person and the cohorts of that, and on its groups.
+    pub properties: Option<Tree>,
+    /// Answers for cohorts; without it nobody is in one.
+    pub in_cohort: Option<InCohort>,
+    /// Only later ones.
+    pub after: Option<UnixMicros>,
+    /// Only earlier ones.
+    pub before: Option<UnixMicros>,
+}
+
+impl std::fmt::Debug for EventsQuestion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventsQuestion").finish_non_exhaustive()
+    }
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its id.
+    pub uuid: String,
+    /// Its name.
+    pub event: String,
+    /// The sender's id of the person.
+    pub distinct_id: String,
+    /// The person, as of now.
+    pub person: String,
+    /// When it happened.
+    pub timestamp: UnixMicros,
+    /// `$elements_chain`.
+    pub elements_chain: Option<String>,
+    /// The JSON object as the sender wrote it.
+    pub properties: String,
+}
+
+/// Whether filters of the type `event_metadata` know something of an event by this name.
+pub fn is_metadata(key: &str) -> bool {
+    matches::metadata_column(key).is_some()
+}
+
+/// Which values are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct ValuesQuestion {
+    /// The property.
+    pub key: String,
+    /// A part of the value, in any case; empty takes all.
+    pub part: String,
+    /// Names of events; none takes all.
+    pub events: Vec<String>,
+    /// Only later events.
+    pub after: Option<UnixMicros>,
+}
+
+/// One project's events as of one snapshot, and which of them are asked for.
+struct Source<'e> {
+    engine: &'e Engine,
+    view: View,
+    condition: Option<Expr>,
+}
+
+/// The newest events that answer `question`, by time and then by id, both descending; `limit` of
+/// them after the first `offset`.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn latest(
+    engine: &Engine,
+    project: ProjectId,
+    question: EventsQuestion,
+    (offset, limit): (usize, usize),
+) -> Result<Vec<EventRow>, QueryError> {
+    let wanted = offset.saturating_add(limit);
+    let rows_max = engine.rows_max();
+    if wanted > rows_max {
+        return Err(QueryError::TooManyRows(rows_max));
+    }
+    let (after, before) = (question.after, question.before);
+    engine.note_events_named(project, question.event.as_deref());
+    // One person's events are few and anywhere, so a second pass would cost as much as the first.
+    let is_of_one = question.distinct_id.is_some() || question.person.is_some();
+    // Persons and groups in the condition are as of every acknowledged event.
+    engine.wait().await?;
+    let condition = condition(engine, project, question).await?;
+    let source = Source::of(engine, project, condition).await?;
+    let since = match is_of_one {
+        true => after.map(|after| after.0).or(Some(i64::MIN)),
+        false => source.since(wanted, (after, before)).await?,
+    };
+    let Some(since) = since else { return Ok(Vec::new()) };
+    let rows = source.table().await?;
+    let rows = rows.filter(col("timestamp").gt_eq(time(since)))?;
+    let rows = within(rows, after, before)?;
+    let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
+    let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
+    collect(engine, rows).await
+}
+
+/// The event with this id.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn by_id(
+    engine: &Engine,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<EventRow>, QueryError> {
+    let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
+    let rows = source.table().await?;
+    // A copy of an event that slipped in twice is the same event.
+    let rows = source.filtered(rows)?.limit(0, Some(1))?;
+    Ok(collect(engine, rows).await?.pop())
+}
+
+/// Values that the property has in a sample of the events, as texts; those that are no text are
+/// compact JSON.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn values(
+    engine: &Engine,
+    project: ProjectId,
+    question: ValuesQuestion,
+) -> Result<Vec<String>, QueryError> {
+    let value = property_text(&question.key);
+    let mut condition = value.clone().is_not_null();
+    engine.note_events_named(project, question.events.iter().map(String::as_str));
+    if !question.events.is_empty() {
+        let names = question.events.iter().map(|name| lit(name.clone())).collect();
+        condition = condition.and(col("event").in_list(names, false));
+    }
+    if !question.part.is_empty() {
+        let lower = datafusion::functions::expr_fn::lower(value.clone());
+        let part = lit(question.part.to_lowercase());
+        condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
+    }
+    let source = Source::of(engine, project, Some(condition)).await?;
+    let rows = source.filtered(within(source.table().await?, question.after, None)?)?;
+    let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
+    let (_, batches) = engine.collect(rows).await?;
+    let values = batches.iter().flat_map(|batch| texts(batch, "value"));
+    Ok(values.flatten().collect())
+}
+
+/// The names of the events that a question asks for, and everything else but the times.
+async fn condition(
+    engine: &Engine,
+    project: ProjectId,
+    question: EventsQuestion,
+) -> Result<Option<Expr>, QueryError> {
+    let person = match question.person {
+        Some(person) => Some(of_person(engine, project, person).await?),
+        None => None,
+    };
+    let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
+    let in_cohort = question.in_cohort;
+    let tree = question.properties.map(|tree| {
+        let now = engine.now();
+        let view = engine.identities().view();
+        matches::condition(Filters { tree, project, view, in_cohort, now })
+    });
+    let conditions =
+        [equal("event", question.event), equal("distinct_id", question.distinct_id), person, tree];
+    Ok(conditions.into_iter().flatten().reduce(Expr::and))
+}
+
+/// The events of a person. They have its distinct ids, whatever person they were stored with, and
+/// files have bloom filters of those; who an event belongs to is known when it has been read.
+async fn of_person(engine: &Engine, project: ProjectId, person: Uuid) -> Result<Expr, QueryError> {
+    let read =
+        move |view: IdentityView, _: &AtomicBool| match view.person_by_uuid(project, person)? {
+            Some(stored) => view.first_ids(project, stored.number, PRUNING_IDS_MAX + 1),
+            None => Ok(Vec::new()),
+        };
+    let ids = engine.read(read).await?;
+    let is_of_person = col("person_id").eq(lit(person.to_string()));
+    if ids.is_empty() || ids.len() > PRUNING_IDS_MAX {
+        return Ok(is_of_person);
+    }
+    let ids = ids.into_iter().map(lit).collect();
+    Ok(col("distinct_id").in_list(ids, false).and(is_of_person))
+}
+
+async fn collect(engine: &Engine, rows: DataFrame) -> Result<Vec<EventRow>, QueryError> {
+    let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
+    let (_, batches) = engine.collect(rows.select(columns)?).await?;
+    Ok(batches.iter().flat_map(event_rows).collect())
+}
+
+impl<'e> Source<'e> {
+    async fn of(
+        engine: &'e Engine,
+        project: ProjectId,
+        condition: Option<Expr>,
+    ) -> Result<Self, QueryError> {
+        Ok(Self { engine, view: engine.view(project).await?, condition })
+    }
+
+    /// The time of the last of the `wanted` newest events, or of the oldest if there are fewer;
+    /// `None` if there is none.
+    async fn since(
+        &self,
+        wanted: usize,
+        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
+    ) -> Result<Option<i64>, QueryError> {
+        let Some((oldest, newest)) = self.view.event_times() else { return Ok(None) };
+        let oldest = after.map_or(oldest, |after| oldest.max(after));
+        let mut end = before.map_or(newest, |before| newest.min(before));
+        let mut window = WINDOW;
+        let mut missing = wanted;
+        let mut last = None;
+        while missing > 0 && end >= oldest {
+            let start = end.0.saturating_sub(window).max(oldest.0);
+            let times = self.times((start, end.0), (after, before), missing).await?;
+            missing = missing.saturating_sub(times.len());
+            last = times.last().copied().or(last);
+            if start == i64::MIN {
+                break;
+            }
+            end = UnixMicros(start - 1);
+            window = window.saturating_mul(GROWTH);
+        }
+        Ok(last)
+    }
+
+    /// The newest times within a window, both ends included; at most `limit`.
+    async fn times(
+        &self,
+        (start, end): (i64, i64),
+        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
+        limit: usize,
+    ) -> Result<Vec<i64>, QueryError> {
+        let rows = self.table().await?;
+        let rows = rows.filter(col("timestamp").between(time(start), time(end)))?;
+        let rows = self.filtered(within(rows, after, before)?)?;
+        let order = vec![col("timestamp").sort(false, false)];
+        let rows = rows.sort(order)?.limit(0, Some(limit))?.select(vec![col("timestamp")])?;
+        let (_, batches) = self.engine.collect(rows).await?;
+        let mut times = Vec::new();
+        for batch in &batches {
+            times.extend_from_slice(
+                batch.column(0).as_primitive::<TimestampMicrosecondType>().values(),
+            );
+        }
+        Ok(times)
+    }
+
+    /// The project's events.
+    async fn table(&self) -> Result<DataFrame, QueryError> {
+        self.view.table("events").await
+    }
+
+    fn filtered(&self, rows: DataFrame) -> Result<DataFrame, QueryError> {
+        match &self.condition {
+            Some(condition) => Ok(rows.filter(condition.clone())?),
+            None => Ok(rows),
+        }
+    }
+}
+
+/// Rows strictly between two times.
+fn within(
+    mut rows: DataFrame,
+    after: Option<UnixMicros>,
+    before: Option<UnixMicros>,
+) -> Result<DataFrame, QueryError> {
+    if let Some(after) = after {
+        rows = rows.filter(col("timestamp").gt(time(after.0)))?;
+    }
+    if let Some(before) = before {
+        rows = rows.filter(col("timestamp").lt(time(before.0)))?;
+    }
+    Ok(rows)
+}
+
+fn time(micros: i64) -> Expr {
+    lit(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())))
+}
+
+/// A property as text, read from its column if it has one.
+fn property_text(key: &str) -> Expr {
+    let is_text = |(own, kind): &&(&str, PropertyType)| *own == key && *kind == PropertyType::Text;
+    match PROMOTED.iter().find(is_text) {
+        Some(_) => datafusion::prelude::ident(promoted_column_name(key)),
+        None => datafusion_functions_json::functions::json_as_text(col("properties"), lit(key)),
+    }
+}
+
+fn texts(batch: &RecordBatch, name: &str) -> Option<Vec<String>> {
+    let column = batch.column_by_name(name)?;
+    let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
+    Some(column.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+}
+
+fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {
+    let text =
+        |name: &str| batch.column_by_name(name).and_then(|column| column.as_string_view_opt());
+    let times = batch.column_by_name("timestamp");
+    let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+    let at = |name: &str, row: usize| {
+        let column = text(name).filter(|column| column.is_valid(row))?;
+        Some(column.value(row).to_owned())
+    };
+    let row = |row: usize| EventRow {
+        uuid: at("uuid", row).unwrap_or_default(),
+        event: at("event", row).unwrap_or_default(),
+        distinct_id: at("distinct_id", row).unwrap_or_default(),
+        person: at("person_id", row).unwrap_or_default(),
+        timestamp: UnixMicros(times.map_or(0, |times| times.value(row))),
+        elements_chain: at("elements_chain", row),
+        properties: at("properties", row).unwrap_or_else(|| "{}".to_owned()),
+    };
+    (0..batch.num_rows()).map(row).collect()
+}

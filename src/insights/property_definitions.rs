@@ -1,0 +1,237 @@
+//! Lists of property definitions: a request becomes a plan over the tables of definitions.
+
+use std::collections::HashMap;
+
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::Int64Type;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::JoinType;
+use datafusion::prelude::DataFrame;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::ingest::normalize::auto_set::AUTO_SET;
+use crate::metadata::annotations::Notes;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::people::Part;
+use crate::query::rows::json_rows;
+use crate::query::view::View;
+
+/// Event properties that lists omit, because they are of no use for filters.
+const HIDDEN: [&str; 14] = [
+    "distinct_id",
+    "$set",
+    "$set_once",
+    "$initial_referrer",
+    "$initial_referring_domain",
+    "$groups",
+    "$group_type",
+    "$group_key",
+    "$group_set",
+    "$group_0",
+    "$group_1",
+    "$group_2",
+    "$group_3",
+    "$group_4",
+];
+
+/// Prefix of further omitted properties.
+const HIDDEN_PREFIX: &str = "$session_entry_";
+/// Prefix of the properties that contain flag values.
+const FLAG_PREFIX: &str = "$feature/";
+
+/// Name of the field that says whether a property was seen on the named events.
+pub const IS_SEEN: &str = "is_seen_on_filtered_events";
+
+/// The annotations of all definitions of a project, by id.
+pub type AllNotes = HashMap<Uuid, Notes>;
+
+/// What has a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Events.
+    Event,
+    /// Persons.
+    Person,
+    /// Groups of the type with this index.
+    Group(i64),
+    /// Sessions.
+    Session,
+}
+
+impl Owner {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Person => "person",
+            Self::Group(_) => "group",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// Which definitions are listed. Everything that is given must hold.
+#[derive(Debug)]
+pub struct DefinitionsRequest {
+    /// What has the properties.
+    pub of: Owner,
+    /// Leaves out those that SDKs set.
+    pub without_core: bool,
+    /// Parts of the name, in any case.
+    pub terms: Vec<String>,
+    /// The names.
+    pub properties: Option<Vec<String>>,
+    /// Only those whose values are numbers.
+    pub is_numerical: bool,
+    /// Only those that hold values of flags, or only others.
+    pub is_feature_flag: Option<bool>,
+    /// Names that are left out.
+    pub excluded: Vec<String>,
+    /// Names of events; the answer says which properties were seen on them.
+    pub events: Option<Vec<String>>,
+    /// Whether properties not seen on these events are left out.
+    pub only_seen: bool,
+    /// Leaves out those that users have hidden.
+    pub without_hidden: bool,
+}
+
+impl DefinitionsRequest {
+    /// The rows of a part of the list, and the length of the list. Ordered: properties seen on the named
+    /// events first, then verified ones, then by name.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn find(
+        &self,
+        engine: &Engine,
+        project: ProjectId,
+        notes: &AllNotes,
+        part: Part,
+    ) -> Result<(usize, Vec<Map<String, Value>>), QueryError> {
+        let view = engine.view(project).await?;
+        let mut definitions = view.table("property_definitions").await?;
+        for filter in self.filters(notes) {
+            definitions = definitions.filter(filter)?;
+        }
+        let definitions = self.with_seen(&view, definitions).await?;
+        let all = definitions.clone().aggregate(vec![], vec![count(lit(1)).alias("count")])?;
+        let (_, counted) = engine.collect(all).await?;
+        let mut order = Vec::new();
+        if self.events.is_some() {
+            order.push(col(IS_SEEN).sort(false, false));
+        }
+        let verified = ids(notes, |notes| notes.verified);
+        if !verified.is_empty() {
+            order.push(col("id").in_list(verified, false).sort(false, false));
+        }
+        order.push(col("name").sort(true, false));
+        let count = first_number(&counted);
+        // The offset of a plan must not lie behind the last row.
+        let rows = definitions.sort(order)?.limit(part.offset.min(count), Some(part.limit))?;
+        let (_, batches) = engine.collect(rows).await?;
+        let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
+        Ok((count, rows))
+    }
+
+    fn filters(&self, notes: &AllNotes) -> Vec<Expr> {
+        let mut filters = vec![col("type").eq(lit(self.of.name()))];
+        match self.of {
+            Owner::Group(index) => filters.push(col("group_type_index").eq(lit(index))),
+            Owner::Event => {
+                filters.push(!is_one_of(HIDDEN));
+                filters.push(!starts_with(HIDDEN_PREFIX));
+            }
+            Owner::Person | Owner::Session => {}
+        }
+        if self.without_core {
+            filters.push(!starts_with("$"));
+            filters.push(!is_one_of(AUTO_SET.map(|(name, _)| name)));
+        }
+        let is_of_persons = self.of == Owner::Person;
+        filters.extend(self.terms.iter().map(|term| matches_term(term, is_of_persons)));
+        if let Some(names) = &self.properties {
+            filters.push(is_one_of(names.iter().map(String::as_str)));
+        }
+        if self.is_numerical {
+            filters.push(col("is_numerical"));
+            filters.push(!is_one_of(["distinct_id", "timestamp"]));
+        }
+        if let Some(wanted) = self.is_feature_flag {
+            let is_flag = starts_with(FLAG_PREFIX);
+            filters.push(if wanted { is_flag } else { !is_flag });
+        }
+        if !self.excluded.is_empty() {
+            filters.push(!is_one_of(self.excluded.iter().map(String::as_str)));
+        }
+        if self.without_hidden {
+            filters.push(col("id").in_list(ids(notes, |notes| notes.hidden), true));
+        }
+        filters
+    }
+
+    /// Adds the column [`IS_SEEN`] if events are named, and leaves out unseen properties if asked to.
+    async fn with_seen(
+        &self,
+        view: &View,
+        definitions: DataFrame,
+    ) -> Result<DataFrame, QueryError> {
+        if self.events.is_none() && !self.only_seen {
+            return Ok(definitions);
+        }
+        let mut pairs = view.table("event_properties").await?;
+        if let Some(events) = &self.events {
+            let events = events.iter().map(|event| lit(event.as_str())).collect();
+            pairs = pairs.filter(col("event").in_list(events, false))?;
+        }
+        let seen = pairs.select(vec![col("property").alias("seen")])?.distinct()?;
+        let join = if self.only_seen { JoinType::Inner } else { JoinType::Left };
+        let joined = definitions.join(seen, join, &["name"], &["seen"], None)?;
+        if self.events.is_none() {
+            return Ok(joined);
+        }
+        Ok(joined.with_column(IS_SEEN, col("seen").is_not_null())?)
+    }
+}
+
+/// The ids of the definitions that have such annotations.
+fn ids(notes: &AllNotes, is: impl Fn(&Notes) -> bool) -> Vec<Expr> {
+    notes.iter().filter(|(_, notes)| is(notes)).map(|(id, _)| lit(id.to_string())).collect()
+}
+
+/// Whether a name contains a search term. For person properties, a prefix of `latest` also matches
+/// names that are not about the first visit (`initial`), as in PostHog.
+fn matches_term(term: &str, is_of_persons: bool) -> Expr {
+    let has = |part: &str| {
+        let name = datafusion::functions::expr_fn::lower(col("name"));
+        datafusion::functions::expr_fn::contains(name, lit(part))
+    };
+    let term = term.to_lowercase();
+    match is_of_persons && "latest".contains(&term) {
+        true => has(&term).or(!has("initial")),
+        false => has(&term),
+    }
+}
+
+fn starts_with(prefix: &str) -> Expr {
+    datafusion::functions::expr_fn::starts_with(col("name"), lit(prefix))
+}
+
+fn is_one_of<'n>(names: impl IntoIterator<Item = &'n str>) -> Expr {
+    col("name").in_list(names.into_iter().map(lit).collect(), false)
+}
+
+/// The single number of an aggregate without groups.
+fn first_number(batches: &[RecordBatch]) -> usize {
+    let column = batches.first().and_then(|batch| batch.columns().first());
+    let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let number = numbers.and_then(|numbers| numbers.values().first().copied());
+    number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
+}

@@ -1,0 +1,352 @@
+//! The engine of the read path: [`Engine`]. It waits until a query can read its own writes, gives it a slot,
+//! and runs it on the query threads: SQL, plans, or a function that reads the identity store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::clock::UnixMicros;
+use crate::config::query::QueryConfig;
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::store::Identities;
+use crate::identity::view::View as IdentityView;
+use crate::metadata::Metadata;
+use crate::query::admission::Admission;
+use crate::query::admission::Caller;
+use crate::query::admission::Permit;
+use crate::query::admission::Work;
+use crate::query::column_files;
+use crate::query::column_files::ColumnFiles;
+use crate::query::columns::AskedBefore;
+use crate::query::columns::Columns;
+use crate::query::complexity;
+use crate::query::error::QueryError;
+use crate::query::explain;
+use crate::query::guard::Pools;
+use crate::query::guard::Running;
+use crate::query::parts::given_up;
+use crate::query::rows;
+use crate::query::rows::Format;
+use crate::query::rows::Gathered;
+use crate::query::rows::Size;
+use crate::query::rows::Text;
+use crate::query::run::Planners;
+use crate::query::session;
+use crate::query::spill;
+use crate::query::usage;
+use crate::query::usage::Usage;
+use crate::query::view::View;
+use crate::storage::progress::Progress;
+use crate::storage::store::Store;
+use crate::telemetry::metrics::Metrics;
+
+/// Pieces of an answer that may wait for a slow reader.
+const PIECES_QUEUE: usize = 4;
+/// A cheap handle on the engine, for the queries of one caller; clones share the engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) shared: Arc<Shared>,
+    caller: Caller,
+}
+
+pub(super) struct Shared {
+    pub(super) settings: QueryConfig,
+    pub(super) sources: Sources,
+    pub(super) runtime: Handle,
+    pub(super) base: SessionState,
+    /// With files for what exceeds memory, which plans of one partition alone may use.
+    pub(super) spilling: Arc<RuntimeEnv>,
+    pub(super) admission: Admission,
+    pub(super) planners: Planners,
+    pub(super) pools: Pools,
+    pub(super) columns: Arc<Columns>,
+    /// Properties that were in columns at the end before.
+    pub(super) asked: Mutex<AskedBefore>,
+    pub(super) usage: Usage,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What is being read holds up the end of the process.
+        self.columns.stop();
+    }
+}
+
+/// What questions are asked of.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The events table.
+    pub store: Store,
+    /// Persons, their distinct ids, groups.
+    pub identities: Identities,
+    /// Definitions and warnings.
+    pub metadata: Metadata,
+    /// How far the log is published; readers of persons wait for the identity store to get there.
+    pub progress: Progress,
+    /// Where columns of persons are on disk; without it they are in memory only.
+    pub columns: Option<ColumnFiles>,
+    /// The directory of what queries write when they exceed their memory; without it that of the system.
+    pub spill: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine that runs on `runtime`, which should be its own: queries compute.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses the settings.
+    pub fn new(
+        settings: QueryConfig,
+        sources: Sources,
+        runtime: Handle,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, QueryError> {
+        let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
+        let pools = Pools::beside(bytes);
+        let spilling = session::environment(&settings, &sources, bytes)?;
+        let without_files = spill::without(&spilling)?;
+        let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
+        let admission = Admission::new(settings.queries_max);
+        let planners = Planners::new(settings.queries_max);
+        let (columns, asked) = column_files::open(&sources, &settings);
+        let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
+        let shared = Shared {
+            settings,
+            sources,
+            runtime,
+            base,
+            spilling,
+            admission,
+            planners,
+            pools,
+            columns,
+            asked,
+            usage: Usage::default(),
+            clock,
+            metrics,
+        };
+        Ok(Self { shared: Arc::new(shared), caller: Caller::Operator })
+    }
+
+    /// The same engine for the queries of `caller`.
+    pub fn on_behalf_of(&self, caller: Caller) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller }
+    }
+
+    /// The tables of `project` as of every event acknowledged before this call.
+    ///
+    /// # Errors
+    ///
+    /// The replay at start is not over, or the identity store does not follow, within the time-out
+    /// of queries.
+    pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
+        let Shared { sources, base, .. } = &*self.shared;
+        self.wait().await?;
+        View::of(base, sources, project)
+    }
+
+    /// Answers one SQL question about `project`, written as `format`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn sql(
+        &self,
+        project: ProjectId,
+        sql: &str,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        complexity::check(sql)?;
+        let (view, sql, caller) = (self.view(project).await?, sql.to_owned(), self.caller);
+        let limit = self.shared.settings.query_timeout;
+        let permit = self.shared.admission.permit(caller, Work::Sql, limit).await?;
+        let running = Running::default();
+        let stop = running.stopped_on_drop();
+        let planning = async move {
+            let question = view.sql(&sql).await?;
+            let events = usage::events_named(question.logical_plan());
+            Ok::<_, QueryError>((explain::permitted(question, caller, running)?, events))
+        };
+        let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
+        drop(stop);
+        let (mut question, events) = planned.map_err(QueryError::of_question)?;
+        self.note_events_named(project, events.iter().map(String::as_str));
+        let rows_max = self.shared.settings.query_rows_max;
+        // EXPLAIN has to stay the root of its plan, and is a few rows.
+        if !explain::is_explained(question.logical_plan()) {
+            // One more than may be told, so that an answer is never cut short in silence.
+            question = question.limit(0, Some(rows_max.saturating_add(1)))?;
+        }
+        self.written(question, permit, format).await.map_err(QueryError::of_question)
+    }
+
+    /// The answer to `question` as text. Its memory is part of that of all queries until it is sent.
+    async fn written(
+        &self,
+        question: DataFrame,
+        permit: Permit,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        let mut answer = self.begin(question, permit);
+        let rows_max = self.shared.settings.query_rows_max;
+        let pool = &self.shared.pools.rows;
+        let mut gathered = Gathered::new(pool);
+        let (mut batches, mut size) = (Vec::new(), Size::default());
+        while let Some(batch) = answer.next().await {
+            let batch = batch?;
+            size.add(&batch);
+            if size.rows() > rows_max {
+                return Err(QueryError::TooManyRows(rows_max));
+            }
+            gathered.add(&batch)?;
+            batches.push(batch);
+        }
+        let mut text = Text::new(pool, size.bytes(format))?;
+        match rows::write(format, &answer.schema, &batches, &mut text) {
+            Ok(()) => Ok(text.into_bytes()),
+            Err(_) if text.is_exhausted() => {
+                Err(QueryError::Memory("its answer is too long".to_owned()))
+            }
+            // Writing to memory fails for values alone, such as a list in CSV.
+            Err(error) => {
+                let error = format!("the answer has no form in this format: {error}");
+                Err(QueryError::Invalid(error))
+            }
+        }
+    }
+
+    /// Waits until what was acknowledged before the call can be read.
+    ///
+    /// # Errors
+    ///
+    /// It did not come within the time-out of queries.
+    pub async fn wait(&self) -> Result<(), QueryError> {
+        let Shared { settings, sources, .. } = &*self.shared;
+        let limit = settings.query_timeout;
+        let Progress::Live { published, ready } = &sources.progress else { return Ok(()) };
+        let is_ready = *ready.borrow();
+        if !is_ready {
+            let mut ready = ready.clone();
+            match tokio::time::timeout(limit, ready.wait_for(|ready| *ready)).await {
+                Ok(Ok(_)) => {}
+                _ => return Err(QueryError::Unavailable("the log is still being replayed")),
+            }
+        }
+        let target = *published.borrow();
+        sources.identities.wait_applied(target.0, limit).await?;
+        Ok(())
+    }
+
+    /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on
+    /// a thread that may wait for the disk. `work` ends early once the flag is set: the asker
+    /// is gone, or the time of queries is over.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(IdentityView, &AtomicBool) -> Result<T, IdentityError> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        self.wait().await?;
+        let permit = self.permit().await?;
+        let identities = self.identities().clone();
+        let work = move |stop: &AtomicBool| {
+            let _permit = permit;
+            work(identities.view(), stop)
+        };
+        self.on_a_thread(work).await
+    }
+
+    /// Does what may wait for the disk. The flag is set once nobody waits for it any more, or the time of
+    /// queries is over.
+    pub(super) async fn on_a_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&AtomicBool) -> Result<T, IdentityError> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let stop = StopOnDrop::default();
+        let flag = Arc::clone(&stop.0);
+        let work = self.shared.runtime.spawn_blocking(move || work(&flag));
+        let limit = self.shared.settings.query_timeout;
+        match tokio::time::timeout(limit, work).await {
+            Ok(Ok(done)) => Ok(done?),
+            Ok(Err(error)) => Err(given_up(error)),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+
+    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
+    /// a failed send that the reader is gone.
+    ///
+    /// # Errors
+    ///
+    /// Too many queries are running.
+    pub async fn produce<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(mpsc::Sender<T>) + Send + 'static,
+    ) -> Result<mpsc::Receiver<T>, QueryError> {
+        let permit = self.permit().await?;
+        let (sender, receiver) = mpsc::channel(PIECES_QUEUE);
+        self.shared.runtime.spawn_blocking(move || {
+            let _permit = permit;
+            work(sender);
+        });
+        Ok(receiver)
+    }
+
+    /// The right to run one list or look-up; waits for it as long as a question may take.
+    pub(super) async fn permit(&self) -> Result<Permit, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        self.shared.admission.permit(self.caller, Work::List, limit).await
+    }
+
+    /// The most rows of an answer.
+    pub fn rows_max(&self) -> usize {
+        self.shared.settings.query_rows_max
+    }
+
+    /// The time of the server's clock.
+    pub fn now(&self) -> UnixMicros {
+        self.shared.clock.now()
+    }
+
+    /// The metadata store. Call [`Engine::wait`] before a look-up of definitions.
+    pub fn metadata(&self) -> &Metadata {
+        &self.shared.sources.metadata
+    }
+
+    /// The identity store, for look-ups that need no plan. Call [`Engine::wait`] first.
+    pub fn identities(&self) -> &Identities {
+        &self.shared.sources.identities
+    }
+}
+
+/// A flag that is set when this is dropped.
+#[derive(Default)]
+pub(super) struct StopOnDrop(pub(super) Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

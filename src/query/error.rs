@@ -1,0 +1,118 @@
+//! Why a query is not answered: [`QueryError`].
+
+use std::time::Duration;
+
+use datafusion::error::DataFusionError;
+
+use crate::error::Kind;
+use crate::identity::IdentityError;
+use crate::metadata::MetadataError;
+use crate::query::damage;
+/// Why a question is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The question itself: syntax, names, types, values.
+    #[error("{0}")]
+    Invalid(String),
+    /// It needs more memory than queries may have.
+    #[error("the query needs more memory than it may have: {0}")]
+    Memory(String),
+    /// It took too long.
+    #[error("the query took longer than {0:?}")]
+    Timeout(Duration),
+    /// Its answer has more rows than the settings allow.
+    #[error("the answer has more than {0} rows: aggregate, or add a LIMIT")]
+    TooManyRows(usize),
+    /// The state it asks about is not there yet.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// Too many queries are running or waiting; a later one may find a slot.
+    #[error("{0}")]
+    Overloaded(&'static str),
+    /// The identity store failed.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The metadata store failed.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A data file that it needs is missing or damaged.
+    #[error("a data file cannot be read: {0}")]
+    Damaged(String),
+    /// A bug.
+    #[error("the query failed")]
+    Internal(#[source] DataFusionError),
+}
+
+impl QueryError {
+    /// What the asker can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
+            Self::Timeout(_) => Kind::Timeout,
+            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Overloaded(_) => Kind::Overloaded,
+            Self::Identity(error) => error.kind(),
+            Self::Metadata(error) => error.kind(),
+            Self::Damaged(_) | Self::Internal(_) => Kind::Internal,
+        }
+    }
+
+    /// The same where the asker wrote the question: what is not about files is the question's fault,
+    /// such as a wrong regular expression, or a bug of the planner that another question avoids.
+    pub(super) fn of_question(self) -> Self {
+        let Self::Internal(error) = self else { return self };
+        match error.find_root() {
+            DataFusionError::IoError(_)
+            | DataFusionError::ObjectStore(_)
+            | DataFusionError::ParquetError(_)
+            | DataFusionError::ExecutionJoin(_)
+            | DataFusionError::External(_) => Self::Internal(error),
+            _ => {
+                let text = error.strip_backtrace();
+                // What follows is for the authors of DataFusion.
+                let text = text.split("\nThis issue was likely").next().unwrap_or_default();
+                Self::Invalid(text.to_owned())
+            }
+        }
+    }
+
+    pub(super) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid",
+            Self::Memory(_) => "memory",
+            Self::Timeout(_) => "timeout",
+            Self::Damaged(_) => "damaged",
+            _ => "failed",
+        }
+    }
+}
+
+impl From<DataFusionError> for QueryError {
+    fn from(error: DataFusionError) -> Self {
+        if let Some(damage) = damage::in_files(&error) {
+            return Self::Damaged(damage);
+        }
+        match error.find_root() {
+            DataFusionError::SQL(..)
+            | DataFusionError::Plan(_)
+            | DataFusionError::SchemaError(..)
+            | DataFusionError::Configuration(_)
+            | DataFusionError::NotImplemented(_)
+            | DataFusionError::Execution(_)
+            | DataFusionError::ArrowError(..) => {
+                // What stands around it names the step of planning that failed.
+                Self::Invalid(error.find_root().strip_backtrace())
+            }
+            DataFusionError::ResourcesExhausted(text) => {
+                // What follows tells how much memory the queries of others have left.
+                Self::Memory(text.split(" - ").next().unwrap_or_default().to_owned())
+            }
+            DataFusionError::External(inner)
+                if inner.downcast_ref().is_some_and(IdentityError::may_pass) =>
+            {
+                Self::Identity(IdentityError::Reopening)
+            }
+            _ => Self::Internal(error),
+        }
+    }
+}

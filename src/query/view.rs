@@ -1,0 +1,138 @@
+//! What one reader sees: the tables of one project as of one moment, and the planner over them.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::catalog::CatalogProvider;
+use datafusion::catalog::CatalogProviderList;
+use datafusion::catalog::MemoryCatalogProvider;
+use datafusion::catalog::MemoryCatalogProviderList;
+use datafusion::catalog::MemorySchemaProvider;
+use datafusion::catalog::SchemaProvider;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionState;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SQLOptions;
+use datafusion::prelude::SessionContext;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::event::schema::column;
+use crate::query::definitions;
+use crate::query::engine::Sources;
+use crate::query::error::QueryError;
+use crate::query::events;
+use crate::query::explained;
+use crate::query::guard;
+use crate::query::persons;
+use crate::storage::delta::DataFile;
+use crate::storage::delta::stats::Value;
+use crate::storage::store::Snapshot;
+
+/// What one reader sees, and the planner over it.
+pub struct View {
+    context: SessionContext,
+    events: Snapshot,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+impl View {
+    /// The tables of `project` as of now.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses them: a bug.
+    pub(super) fn of(
+        base: &SessionState,
+        sources: &Sources,
+        project: ProjectId,
+    ) -> Result<Self, QueryError> {
+        let Sources { store, identities, metadata, .. } = sources;
+        let persons = persons::tables(Arc::new(identities.view()), project);
+        // Deletions first: they may be no newer than the events.
+        let known = (Arc::new(identities.overrides()), identities.deletions());
+        let snapshot = store.snapshot();
+        let events = events::view(store, snapshot.clone(), project, known)?;
+        let definitions = definitions::tables(metadata, project)?;
+        let schema = Arc::new(MemorySchemaProvider::new());
+        let named = std::iter::once(("events", events)).chain(definitions).chain(persons);
+        for (name, table) in named {
+            schema.register_table(name.to_owned(), table)?;
+        }
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema("public", schema)?;
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
+        let state = SessionStateBuilder::new_from_existing(base.clone())
+            .with_catalog_list(Arc::new(catalogs))
+            .build();
+        Ok(Self { context: SessionContext::new_with_state(state), events: snapshot })
+    }
+
+    /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
+    /// of all projects.
+    pub fn event_times(&self) -> Option<(UnixMicros, UnixMicros)> {
+        let files = self.events.version.files.iter().map(|file| times_of(file));
+        let memory = self.events.batches.iter().filter_map(|rows| {
+            let times = rows.columns.get(column::TIMESTAMP)?.as_ref()?;
+            let times = times.as_primitive::<TimestampMicrosecondType>();
+            let min = arrow::compute::min(times)?;
+            Some((UnixMicros(min), UnixMicros(arrow::compute::max(times)?)))
+        });
+        files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// Plans one SQL query. Only questions: nothing that changes tables, files or settings.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Invalid`] with DataFusion's explanation.
+    pub async fn sql(&self, sql: &str) -> Result<DataFrame, QueryError> {
+        let read_only = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
+        let planned = self.planned(sql, read_only).await;
+        planned.map_err(|error| explained::explained(error, &self.context))
+    }
+
+    async fn planned(
+        &self,
+        sql: &str,
+        options: SQLOptions,
+    ) -> datafusion::error::Result<DataFrame> {
+        let state = self.context.state();
+        let statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+        guard::check(&statement)?;
+        let plan = state.statement_to_plan(statement).await?;
+        options.verify_plan(&plan)?;
+        self.context.execute_logical_plan(plan).await
+    }
+
+    /// All of one table, to be narrowed down.
+    ///
+    /// # Errors
+    ///
+    /// There is no such table.
+    pub async fn table(&self, name: &str) -> Result<DataFrame, QueryError> {
+        Ok(self.context.table(name).await?)
+    }
+}
+
+/// The bounds of a file's times; without statistics, all times.
+fn times_of(file: &DataFile) -> (UnixMicros, UnixMicros) {
+    let stats = file.stats.columns.get("timestamp");
+    let time = |value: Option<&Value>| match value {
+        Some(Value::Timestamp(time)) => Some(*time),
+        _ => None,
+    };
+    let min = time(stats.and_then(|stats| stats.min.as_ref()));
+    let max = time(stats.and_then(|stats| stats.max.as_ref()));
+    (min.unwrap_or(UnixMicros(i64::MIN)), max.unwrap_or(UnixMicros(i64::MAX)))
+}
