@@ -207,9 +207,11 @@ impl Identities {
 
     /// Closes the database; it ends when its last reader drops it.
     fn close(&self, writer: &mut Writer) {
-        if let Some(open) = self.shared.open.swap(None) {
+        // Before it is gone, so that who is refused a view knows that readers have been told to end.
+        if let Some(open) = &*self.shared.open.load() {
             writer.closing = open.tables.close();
         }
+        self.shared.open.store(None);
     }
 
     /// The open database.
