@@ -5,6 +5,60 @@ pub mod audience;
 pub mod cohorts;
 pub mod date_range;
 pub mod events;
+pub mod filters;
+pub mod formula;
 pub mod groups;
+pub mod interval;
+pub mod node;
+pub mod property;
 pub mod property_definitions;
+pub mod series;
 pub mod timeline;
+pub mod trends;
+
+use datafusion::error::DataFusionError;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::insights::node::NodeError;
+use crate::query::error::QueryError;
+
+/// What the answers of insights depend on besides their requests.
+#[derive(Clone, Debug)]
+pub struct ProjectSettings {
+    /// The project.
+    pub project: ProjectId,
+    /// The name of its time zone.
+    pub timezone: String,
+    /// Whether its weeks begin on Monday.
+    pub is_monday_first: bool,
+    /// Filters that leave out the events of the operator's own people.
+    pub test_account_filters: Value,
+}
+
+/// A person behind a point of an insight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Actor {
+    /// The person.
+    pub person: Uuid,
+    /// What the person adds to the point.
+    pub value: f64,
+}
+
+/// Why an insight has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum InsightError {
+    /// The request.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The query.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+impl From<DataFusionError> for InsightError {
+    fn from(error: DataFusionError) -> Self {
+        Self::Query(error.into())
+    }
+}

@@ -45,6 +45,67 @@ impl DateRange {
     }
 }
 
+impl DateRange {
+    /// From one time to another in a time zone.
+    pub fn new(from: UnixMicros, to: UnixMicros, zone: Tz) -> Self {
+        Self { from, to, zone }
+    }
+
+    /// The time zone of the project.
+    pub fn zone(&self) -> Tz {
+        self.zone
+    }
+
+    /// The same range from another time on.
+    pub fn since(&self, from: UnixMicros) -> Self {
+        Self { from, ..*self }
+    }
+
+    /// The range of the same length right before. Whole days stay whole days, and `extra_days` later.
+    pub fn previous(&self, is_by_day: bool, extra_days: u64) -> Self {
+        let length = self.to.0.saturating_sub(self.from.0);
+        let before = UnixMicros(self.from.0.saturating_sub(length));
+        if !is_by_day {
+            let before =
+                |time: UnixMicros| UnixMicros(time.0.saturating_sub(length).saturating_sub(1));
+            return Self { from: before(self.from), to: before(self.to), zone: self.zone };
+        }
+        let days = || {
+            let wall = before.to_datetime().with_timezone(&self.zone).naive_local();
+            let start = whole(wall, Unit::Days)?.checked_add_days(Days::new(extra_days))?;
+            let from = at_wall(start, self.zone)?;
+            let last = UnixMicros(from.0.checked_add(length)?);
+            let last = last.to_datetime().with_timezone(&self.zone).naive_local();
+            Some((from, at_wall(end_of(last, Unit::Days)?, self.zone)?))
+        };
+        let (from, to) = days().unwrap_or((before, self.from));
+        Self { from, to, zone: self.zone }
+    }
+
+    /// The range that lies before by a duration such as `-1w`; `None` if it is none.
+    pub fn before(&self, duration: &str) -> Option<Self> {
+        let shifted = |time: UnixMicros| {
+            let wall = time.to_datetime().with_timezone(&self.zone).naive_local();
+            at_wall(Self::shift(wall, duration)?, self.zone)
+        };
+        Some(Self { from: shifted(self.from)?, to: shifted(self.to)?, zone: self.zone })
+    }
+
+    /// The local time before `wall` by a duration such as `-1w`.
+    pub fn shift(wall: NaiveDateTime, duration: &str) -> Option<NaiveDateTime> {
+        Span::parse(duration)?.before(wall)
+    }
+
+    /// Whether a text says how many days before now a range begins, and these are whole weeks.
+    pub fn is_whole_weeks(text: &str) -> bool {
+        Span::parse(text).is_some_and(|span| match span.unit {
+            Unit::Days => span.edge.is_none() && span.count > 0 && span.count % 7 == 0,
+            Unit::Weeks => span.edge.is_none() && span.count > 0,
+            _ => false,
+        })
+    }
+}
+
 /// What a request says of its range of dates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parameters<'r> {

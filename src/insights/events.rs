@@ -27,10 +27,8 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::tree::Tree;
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::promoted_column_name;
 use crate::identity::view::View as IdentityView;
+use crate::insights::property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::matches;
@@ -189,7 +187,7 @@ pub async fn values(
     project: ProjectId,
     question: ValuesQuestion,
 ) -> Result<Vec<String>, QueryError> {
-    let value = property_text(&question.key);
+    let value = event_text(&question.key);
     let mut condition = value.clone().is_not_null();
     engine.note_events_named(project, question.events.iter().map(String::as_str));
     if !question.events.is_empty() {
@@ -342,15 +340,6 @@ fn within(
 
 fn time(micros: i64) -> Expr {
     lit(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())))
-}
-
-/// A property as text, read from its column if it has one.
-fn property_text(key: &str) -> Expr {
-    let is_text = |(own, kind): &&(&str, PropertyType)| *own == key && *kind == PropertyType::Text;
-    match PROMOTED.iter().find(is_text) {
-        Some(_) => datafusion::prelude::ident(promoted_column_name(key)),
-        None => datafusion_functions_json::functions::json_as_text(col("properties"), lit(key)),
-    }
 }
 
 fn texts(batch: &RecordBatch, name: &str) -> Option<Vec<String>> {

@@ -12,8 +12,8 @@ use crate::insights::events::COLUMNS;
 use crate::insights::events::EventRow;
 use crate::insights::events::Source;
 use crate::insights::events::event_rows;
-use crate::insights::events::property_text;
 use crate::insights::events::time;
+use crate::insights::property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::run::Answer;
@@ -62,8 +62,8 @@ pub async fn of_groups(
     let keys = keys.iter().map(|key| lit(key.clone())).collect();
     let says = col("event")
         .eq(lit(GROUP_IDENTIFY))
-        .and(property_text("$group_type").eq(lit(group_type)))
-        .and(property_text("$group_key").in_list(keys, false));
+        .and(event_text("$group_type").eq(lit(group_type)))
+        .and(event_text("$group_key").in_list(keys, false));
     in_order(engine, project, says, until).await
 }
 

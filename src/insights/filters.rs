@@ -1,0 +1,128 @@
+//! The filters of an insight as one condition on events: [`Filters`]. Each list of filters is kept as it was
+//! sent, since every plan needs its own parsed form.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::Expr;
+use serde_json::Value;
+
+use crate::evaluation::membership::memberships;
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::Tree;
+use crate::insights::events::is_metadata;
+use crate::insights::node::NodeError;
+use crate::query::engine::Engine;
+use crate::query::matches;
+
+/// Filters that all must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Filters(Vec<Value>);
+
+impl Filters {
+    /// Adds a list of filters, or a group of them, that stands in the request at `path`.
+    ///
+    /// # Errors
+    ///
+    /// They are malformed, or of a type that events do not have.
+    pub fn add(&mut self, filters: &Value, path: &str) -> Result<(), NodeError> {
+        let is_empty = match filters {
+            Value::Null => true,
+            Value::Array(list) => list.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        if is_empty {
+            return Ok(());
+        }
+        self.0.push(filters.clone());
+        // Together, so that the limits hold for all of them.
+        self.parse().map(drop).map_err(|detail| NodeError { field: path.to_owned(), detail })
+    }
+
+    /// The same with those of `other`.
+    ///
+    /// # Errors
+    ///
+    /// Together they are too many.
+    pub fn with(mut self, other: &Self, path: &str) -> Result<Self, NodeError> {
+        for filters in &other.0 {
+            self.add(filters, path)?;
+        }
+        Ok(self)
+    }
+
+    fn parse(&self) -> Result<Tree, String> {
+        let sent = Value::Array(self.0.clone());
+        let tree =
+            Tree::parse(&sent, "event", Matching::Legacy).map_err(|error| error.to_string())?;
+        for filter in tree.filters() {
+            return Err(match filter {
+                Filter::Property { scope: Scope::Group(None), .. } => {
+                    "A filter of the type group needs a group_type_index.".to_owned()
+                }
+                Filter::Property { scope: Scope::EventMetadata, predicate }
+                    if !is_metadata(&predicate.key) =>
+                {
+                    format!("Events have no \"{}\" besides their properties.", predicate.key)
+                }
+                Filter::Flag { .. } => {
+                    "Events cannot be filtered by the values of flags.".to_owned()
+                }
+                Filter::Property { .. } | Filter::Cohort { .. } => continue,
+            });
+        }
+        Ok(tree)
+    }
+
+    /// The condition that all hold for an event, and its person and groups as of now; `None` without filters.
+    pub fn condition(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
+        if self.0.is_empty() {
+            return None;
+        }
+        // They were parsed when they were added.
+        let tree = self.parse().ok()?;
+        let now = engine.now();
+        let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
+        let in_cohort = memberships(Arc::clone(&cohorts), project, now);
+        Some(matches::condition(matches::Filters {
+            tree,
+            project,
+            view: engine.identities().view(),
+            in_cohort: Some(Box::new(in_cohort)),
+            now,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Filters;
+
+    #[test]
+    fn filters_of_all_lists_hold_and_are_counted_together() {
+        let filter = |number: usize| json!({"key": "a", "value": number});
+        let many = |count: usize| Value::from((0..count).map(filter).collect::<Vec<_>>());
+        let mut filters = Filters::default();
+        filters.add(&many(600), "properties").unwrap();
+        filters.add(&json!([]), "properties").unwrap();
+        filters.add(&Value::Null, "properties").unwrap();
+        assert_eq!(filters.parse().unwrap().filters().len(), 600);
+        let error = filters.add(&many(401), "series.0.properties").unwrap_err();
+        assert_eq!(error.field, "series.0.properties");
+        for wrong in [
+            json!("x"),
+            json!([{"key": "a", "value": 1, "type": "flag"}]),
+            json!([{"key": "a", "value": 1, "type": "group"}]),
+            json!([{"key": "nothing", "value": 1, "type": "event_metadata"}]),
+        ] {
+            let error = Filters::default().add(&wrong, "properties").unwrap_err();
+            assert_eq!(error.field, "properties", "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A property of events, of their persons or of their groups, as a column of a plan: [`Property`].
+
+use arrow::datatypes::DataType;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::try_cast;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+
+use crate::event::schema::GROUP_TYPES_MAX;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
+use crate::event::schema::promoted_column_name;
+use crate::query::error::QueryError;
+use crate::query::view::View;
+
+/// Whose property it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The event.
+    Event,
+    /// The person of the event, as of now.
+    Person,
+    /// The group of the event of this type, as of now.
+    Group(u8),
+}
+
+/// A property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its name.
+    pub key: String,
+}
+
+impl Property {
+    /// `events` with the value as the text column `name`; null where there is none.
+    ///
+    /// # Errors
+    ///
+    /// A bug in the plan.
+    pub async fn add_to(
+        &self,
+        view: &View,
+        events: DataFrame,
+        name: &str,
+    ) -> Result<DataFrame, QueryError> {
+        let key = format!("{name}_of");
+        let (table, own, others) = match self.owner {
+            Owner::Event => return Ok(events.with_column(name, event_text(&self.key))?),
+            Owner::Person => (view.table("persons").await?, "person_id", "uuid"),
+            Owner::Group(index) => {
+                let groups = view.table("groups").await?;
+                let of_type = col("group_type_index").eq(lit(i64::from(index)));
+                let own = GROUP_COLUMNS.get(usize::from(index)).copied().unwrap_or_default();
+                (groups.filter(of_type)?, own, "key")
+            }
+        };
+        let value = json_text(&self.key).alias(name);
+        let table = table.select(vec![ident(others).alias(&key), value])?;
+        Ok(events.join(table, JoinType::Left, &[own], &[&key], None)?)
+    }
+}
+
+/// The property whose column has a shorter name.
+const SESSION: &str = "$session_id";
+
+/// Columns of events with the keys of their groups, by the index of the type.
+pub const GROUP_COLUMNS: [&str; GROUP_TYPES_MAX] =
+    ["group_0", "group_1", "group_2", "group_3", "group_4"];
+
+/// A property of an event as text, read from its column if it has one. What is no text is compact JSON.
+pub fn event_text(key: &str) -> Expr {
+    match promoted(key) {
+        Some(PropertyType::Text) => ident(promoted_column_name(key)),
+        _ if key == SESSION => ident("session_id"),
+        _ => json_text(key),
+    }
+}
+
+/// A property of an event as a number; null where it is none.
+pub fn event_number(key: &str) -> Expr {
+    match promoted(key) {
+        Some(PropertyType::Double) => ident(promoted_column_name(key)),
+        _ => number(event_text(key)),
+    }
+}
+
+/// The number that a text is; null where it is none.
+pub fn number(text: Expr) -> Expr {
+    try_cast(text, DataType::Float64)
+}
+
+fn promoted(key: &str) -> Option<PropertyType> {
+    PROMOTED.iter().find(|(own, _)| *own == key).map(|(_, kind)| *kind)
+}
+
+fn json_text(key: &str) -> Expr {
+    datafusion_functions_json::functions::json_as_text(col("properties"), lit(key))
+}

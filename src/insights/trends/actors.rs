@@ -1,0 +1,208 @@
+//! The persons behind one point of a trend: [`Trends::actors`]. They are found by the filters of the plan that
+//! counted them, so that there are as many as the point says where it counts persons.
+
+use arrow::array::AsArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Float64Type;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::interval::Buckets;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::property::event_number;
+use crate::insights::series::Math;
+use crate::insights::trends::Breakdown;
+use crate::insights::trends::Display;
+use crate::insights::trends::Trends;
+use crate::insights::trends::answer::in_cohort;
+use crate::insights::trends::answer::texts;
+use crate::insights::trends::answer::top;
+use crate::insights::trends::plan::BREAKDOWN;
+use crate::insights::trends::plan::NULL;
+use crate::insights::trends::plan::OTHER;
+use crate::insights::trends::plan::SEPARATOR;
+use crate::insights::trends::plan::SeriesPlan;
+use crate::insights::trends::plan::Shape;
+use crate::query::engine::Engine;
+use crate::query::people::Part;
+
+/// A point of a trend.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// The number of its series.
+    pub series: usize,
+    /// Its interval, as in `days`; `None` for the whole range.
+    pub day: Option<String>,
+    /// Its value of the breakdown.
+    pub breakdown: Option<Value>,
+    /// Whether it is of the period that the current one is compared with.
+    pub is_previous: bool,
+}
+
+impl Point {
+    /// Reads the fields of an `InsightActorsQuery` beside its source.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let day = match node.value("day") {
+            Some(Value::String(day)) => Some(day.clone()),
+            Some(Value::Number(_)) => {
+                return Err(
+                    node.refuse("day", "Expected the beginning of an interval, as in days.")
+                );
+            }
+            _ => None,
+        };
+        let breakdown = match node.value("breakdown") {
+            Some(Value::Array(values)) if values.is_empty() => None,
+            value => value.cloned(),
+        };
+        let is_previous = node.text("compare")? == Some("previous");
+        Ok(Self { series: node.number("series")?.unwrap_or(0), day, breakdown, is_previous })
+    }
+}
+
+impl Trends {
+    /// The persons behind a point, those with the largest numbers first; one more than the part has where
+    /// there are more.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        point: &Point,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        let refused = |field: &str, detail: &str| NodeError {
+            field: field.to_owned(),
+            detail: detail.to_owned(),
+        };
+        let series = self.series.get(point.series);
+        let series = series.ok_or_else(|| refused("series", "There is no such series."))?;
+        if matches!(series.math, Math::Groups(_)) {
+            return Err(refused("series", "The groups behind a point are not available.").into());
+        }
+        let view = engine.view(owner.project).await?;
+        let periods = self.periods(engine, &view, owner).await?;
+        let period = periods.get(usize::from(point.is_previous));
+        let period = period.ok_or_else(|| refused("compare", "There is no other period."))?;
+        let buckets = self.buckets(period, owner)?;
+        let bucket = match point.day.as_deref().filter(|_| self.display != Display::Total) {
+            Some(day) => {
+                let bucket = buckets.bucket_of_day(day);
+                Some(bucket.ok_or_else(|| refused("day", "There is no such interval."))?)
+            }
+            None => None,
+        };
+        let filters = self.all_filters(owner)?;
+        let filters = match (&self.breakdown, &point.breakdown) {
+            (Breakdown::Cohorts(_), Some(value)) => in_cohort(&filters, value.as_i64())?,
+            _ => filters,
+        };
+        let breakdown = match (&self.breakdown, &point.breakdown) {
+            (Breakdown::Properties { properties, .. }, Some(_)) => properties.as_slice(),
+            _ => &[],
+        };
+        let plan = SeriesPlan {
+            engine,
+            view: &view,
+            project: owner.project,
+            series,
+            filters: &filters,
+            breakdown,
+            buckets: &buckets,
+            shape: Shape::Total,
+        };
+        let (events, math) = self.behind(plan, bucket).await?;
+        let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
+        let number = match math {
+            Math::Property(statistic, key) => statistic.of(event_number(key)),
+            _ => count(lit(1)),
+        };
+        let number = cast(number, DataType::Float64).alias("number");
+        let actors = events.aggregate(vec![ident("person_id")], vec![number])?;
+        let order = vec![ident("number").sort(false, false), ident("person_id").sort(true, false)];
+        let actors = actors.sort(order)?.limit(part.offset, Some(part.limit.saturating_add(1)))?;
+        let (_, batches) = engine.collect(actors).await?;
+        let actors = batches.iter().flat_map(|batch| {
+            let numbers = batch.column_by_name("number");
+            let numbers = numbers.and_then(|column| column.as_primitive_opt::<Float64Type>());
+            let numbers = numbers.map(|numbers| numbers.iter().collect::<Vec<_>>());
+            texts(batch, "person_id").into_iter().zip(numbers.unwrap_or_default())
+        });
+        let actor = |(id, number): (String, Option<f64>)| {
+            Some(Actor { person: Uuid::try_parse(&id).ok()?, value: number.unwrap_or(0.0) })
+        };
+        Ok(actors.filter_map(actor).collect())
+    }
+
+    /// The events of a bucket, or of all, with their value of the breakdown.
+    async fn behind<'r>(
+        &self,
+        plan: SeriesPlan<'r>,
+        bucket: Option<usize>,
+    ) -> Result<(DataFrame, &'r Math), InsightError> {
+        let math = &plan.series.math;
+        if let Math::First { matching } = math {
+            let events = plan.first_events(*matching).await?;
+            let within = |(from, to): (UnixMicros, UnixMicros)| {
+                ident("timestamp").between(super::plan::time(from), super::plan::time(to))
+            };
+            let bounds = self.bounds(plan.buckets, bucket);
+            return Ok((events.filter(within(bounds))?, math));
+        }
+        let bounds = match math {
+            Math::ActiveIn(days) => plan.active_bounds(*days, bucket)?,
+            _ => self.bounds(plan.buckets, bucket),
+        };
+        let events = plan.events(bounds).await?;
+        Ok((plan.with_breakdown(events).await?, math))
+    }
+
+    fn bounds(&self, buckets: &Buckets, bucket: Option<usize>) -> (UnixMicros, UnixMicros) {
+        let all = buckets.bounds();
+        let own = bucket.and_then(|bucket| buckets.bounds_of(bucket)).unwrap_or(all);
+        // What is summed up includes all before.
+        if self.display == Display::Cumulative { (all.0, own.1) } else { own }
+    }
+
+    /// The events with a value of the breakdown.
+    async fn of_value(
+        &self,
+        engine: &Engine,
+        plan: SeriesPlan<'_>,
+        events: DataFrame,
+        value: Option<&Value>,
+    ) -> Result<DataFrame, InsightError> {
+        let (Breakdown::Properties { limit, .. }, Some(value)) = (&self.breakdown, value) else {
+            return Ok(events);
+        };
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = match value {
+            Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
+            one => text(one),
+        };
+        if value != OTHER {
+            return Ok(events.filter(ident(BREAKDOWN).eq(lit(value)))?);
+        }
+        let all = SeriesPlan { shape: self.shape(plan.series), ..plan };
+        let (top, _) = top(engine, all.values().await?, *limit).await?;
+        let shown = top.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
+        Ok(events.filter(ident(BREAKDOWN).in_list(shown, true))?)
+    }
+}

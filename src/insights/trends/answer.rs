@@ -1,0 +1,553 @@
+//! Runs the plans of a trend and shapes its answer: a series for each period, series and value of the breakdown.
+
+use std::collections::HashMap;
+
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::array::timezone::Tz;
+use arrow::datatypes::Float64Type;
+use arrow::datatypes::Int32Type;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::when;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::clock::UnixMicros;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::date_range::DateRange;
+use crate::insights::date_range::Parameters;
+use crate::insights::filters::Filters;
+use crate::insights::interval::Buckets;
+use crate::insights::interval::Interval;
+use crate::insights::node::NodeError;
+use crate::insights::series::Math;
+use crate::insights::series::Series;
+use crate::insights::trends::Breakdown;
+use crate::insights::trends::Compare;
+use crate::insights::trends::Display;
+use crate::insights::trends::Trends;
+use crate::insights::trends::plan::BREAKDOWN;
+use crate::insights::trends::plan::BUCKET;
+use crate::insights::trends::plan::NULL;
+use crate::insights::trends::plan::OTHER;
+use crate::insights::trends::plan::SEPARATOR;
+use crate::insights::trends::plan::SeriesPlan;
+use crate::insights::trends::plan::Shape;
+use crate::insights::trends::plan::VALUE;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::view::View;
+
+/// Most numbers of one answer.
+const NUMBERS_MAX: usize = 1_000_000;
+
+/// Periods of a comparison, in their words.
+const PERIODS: [&str; 2] = ["current", "previous"];
+
+/// A series of the answer, before formulas.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    /// The period: 0 for the current one.
+    period: usize,
+    /// The number of the series in the request.
+    series: usize,
+    /// The value of the breakdown.
+    value: Option<Value>,
+    /// One number for each bucket; one for all where the whole range is one.
+    data: Vec<f64>,
+}
+
+impl Trends {
+    /// The answer: the series as PostHog's clients expect them, in their order.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Vec<Value>, InsightError> {
+        let names = self.series.iter().filter_map(|series| series.event.as_deref());
+        engine.note_events_named(owner.project, names);
+        let view = engine.view(owner.project).await?;
+        let mut shown = Vec::new();
+        let mut periods = Vec::new();
+        for period in self.periods(engine, &view, owner).await? {
+            periods.push(self.buckets(&period, owner)?);
+        }
+        let mut lines = Vec::new();
+        for (period, buckets) in periods.iter().enumerate() {
+            for (at, series) in self.series.iter().enumerate() {
+                let found = self.lines(engine, (&view, owner), series, buckets).await?;
+                let line = |(value, data)| Line { period, series: at, value, data };
+                lines.extend(found.into_iter().map(line));
+            }
+        }
+        if self.formulas.is_empty() {
+            shown.extend(lines.iter().map(|line| self.shown(line, &periods)));
+        }
+        for formula in &self.formulas {
+            for line in
+                calculated(&lines, formula, periods.first().map_or(1, |first| self.width(first)))
+            {
+                let label = match &line.value {
+                    Some(value) => format!("{} - {}", formula.label(), label_of(value)),
+                    None => formula.label(),
+                };
+                shown.push(self.body(&line, &periods, (label, Value::Null)));
+            }
+        }
+        Ok(shown)
+    }
+
+    /// The numbers that a series has.
+    fn width(&self, buckets: &Buckets) -> usize {
+        if self.display == Display::Total { 1 } else { buckets.len() }
+    }
+
+    /// The ranges of dates: the current one, and the one it is compared with.
+    pub(super) async fn periods(
+        &self,
+        engine: &Engine,
+        view: &View,
+        owner: &ProjectSettings,
+    ) -> Result<Vec<DateRange>, InsightError> {
+        let zone = owner
+            .timezone
+            .parse::<Tz>()
+            .map_err(|_| QueryError::Unavailable("the time zone of the project is unknown"))?;
+        let now = engine.now();
+        let interval = self.interval();
+        let parameters = Parameters {
+            from: self.dates.from.as_deref(),
+            to: self.dates.to.as_deref(),
+            interval: Some(interval.name()),
+            is_explicit: self.dates.is_explicit,
+        };
+        let wrong = |name: &'static str| NodeError {
+            field: format!("dateRange.{name}"),
+            detail: "Expected a date, or a span such as -7d.".to_owned(),
+        };
+        let mut current = parameters.range(zone, now).map_err(wrong)?;
+        if self.dates.from.as_deref() == Some("all") {
+            let first = first_event(engine, view).await?.unwrap_or(now);
+            current = current.since(first.min(current.to));
+        }
+        let is_by_day = !matches!(interval, Interval::Hour | Interval::Minute);
+        let other = match &self.compare {
+            Compare::Nothing => None,
+            Compare::Before(duration) => current.before(duration),
+            Compare::Previous => {
+                // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
+                let from = self.dates.from.as_deref().unwrap_or("-7d");
+                let is_weeks = DateRange::is_whole_weeks(from) && self.dates.to.is_none();
+                let extra_days = u64::from(is_weeks && interval != Interval::Month);
+                Some(current.previous(is_by_day, extra_days))
+            }
+        };
+        Ok(std::iter::once(current).chain(other).collect())
+    }
+
+    /// One number for the whole range is computed by day, whatever the interval.
+    fn interval(&self) -> Interval {
+        if self.display == Display::Total { Interval::Day } else { self.interval }
+    }
+
+    pub(super) fn buckets(
+        &self,
+        range: &DateRange,
+        owner: &ProjectSettings,
+    ) -> Result<Buckets, InsightError> {
+        let buckets = Buckets::of(range, self.interval(), owner.is_monday_first);
+        let of_range = |error: crate::insights::interval::TooManyBuckets| NodeError {
+            field: "dateRange".to_owned(),
+            detail: error.to_string(),
+        };
+        Ok(buckets.map_err(of_range)?)
+    }
+
+    /// The filters of the whole insight, those of a project's test accounts included.
+    pub(super) fn all_filters(&self, owner: &ProjectSettings) -> Result<Filters, InsightError> {
+        let mut filters = self.filters.clone();
+        if self.is_without_tests {
+            filters.add(&owner.test_account_filters, "filterTestAccounts")?;
+        }
+        Ok(filters)
+    }
+
+    /// The lines of one series, in their order.
+    async fn lines(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        series: &Series,
+        buckets: &Buckets,
+    ) -> Result<Vec<(Option<Value>, Vec<f64>)>, InsightError> {
+        let filters = self.all_filters(owner)?;
+        let plan = SeriesPlan {
+            engine,
+            view,
+            project: owner.project,
+            series,
+            filters: &filters,
+            breakdown: &[],
+            buckets,
+            shape: self.shape(series),
+        };
+        let width = self.width(buckets);
+        match &self.breakdown {
+            Breakdown::Nothing => {
+                let mut found = self.collect(engine, plan.values().await?, width).await?;
+                let data = found.remove("").unwrap_or_else(|| vec![0.0; width]);
+                Ok(vec![(None, self.finished(data))])
+            }
+            Breakdown::Cohorts(cohorts) => {
+                let mut lines = Vec::new();
+                for cohort in cohorts {
+                    let filters = in_cohort(&filters, *cohort)?;
+                    let plan = SeriesPlan { filters: &filters, ..plan };
+                    let mut found = self.collect(engine, plan.values().await?, width).await?;
+                    let data = found.remove("").unwrap_or_else(|| vec![0.0; width]);
+                    let value = cohort.map_or(json!("all"), |id| json!(id));
+                    lines.push((Some(value), self.finished(data)));
+                }
+                Ok(lines)
+            }
+            Breakdown::Properties { properties, limit, is_other_hidden } => {
+                if limit.saturating_mul(width) > NUMBERS_MAX {
+                    let detail = "There are too many values times intervals.".to_owned();
+                    let field = "breakdownFilter.breakdown_limit".to_owned();
+                    return Err(NodeError { field, detail }.into());
+                }
+                let plan = SeriesPlan { breakdown: properties, ..plan };
+                let values = plan.values().await?;
+                let (top, is_more) = top(engine, values.clone(), *limit).await?;
+                let rows = within(values, &top, is_more)?;
+                let mut found = self.collect(engine, rows, width).await?;
+                let others = if is_more && !is_other_hidden { Some(OTHER) } else { None };
+                let order = top.iter().map(String::as_str).chain([NULL]).chain(others);
+                let several = properties.len() > 1;
+                let line = |value: &str| {
+                    let data = found.remove(value)?;
+                    Some((Some(value_of(value, several)), self.finished(data)))
+                };
+                Ok(order.filter_map(line).collect())
+            }
+        }
+    }
+
+    pub(super) fn shape(&self, series: &Series) -> Shape {
+        match (self.display, &series.math) {
+            (Display::Total, _) => Shape::Total,
+            (Display::Cumulative, Math::Actors | Math::Groups(_)) => Shape::FirstIntervals,
+            _ => Shape::Intervals,
+        }
+    }
+
+    /// The numbers of each value of the breakdown, by bucket.
+    async fn collect(
+        &self,
+        engine: &Engine,
+        rows: DataFrame,
+        width: usize,
+    ) -> Result<HashMap<String, Vec<f64>>, InsightError> {
+        let (_, batches) = engine.collect(rows).await?;
+        let mut found: HashMap<String, Vec<f64>> = HashMap::new();
+        for (value, bucket, number) in batches.iter().flat_map(rows_of) {
+            let data = found.entry(value).or_insert_with(|| vec![0.0; width]);
+            if let Some(place) = data.get_mut(bucket) {
+                *place += number;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sums up or smooths the numbers.
+    fn finished(&self, mut data: Vec<f64>) -> Vec<f64> {
+        if self.display == Display::Cumulative {
+            let mut sum = 0.0;
+            for number in &mut data {
+                sum += *number;
+                *number = sum;
+            }
+        }
+        if self.smoothing > 1 && self.display != Display::Total {
+            data = smoothed(&data, self.smoothing);
+        }
+        data
+    }
+
+    fn shown(&self, line: &Line, periods: &[Buckets]) -> Value {
+        let series = self.series.get(line.series);
+        let name = series.map_or("", Series::label);
+        let label = match &line.value {
+            None => name.to_owned(),
+            Some(value) if self.series.len() == 1 => label_of(value),
+            Some(value) => format!("{name} - {}", label_of(value)),
+        };
+        let action = series.map_or(Value::Null, |series| series.action.clone());
+        self.body(line, periods, (label, action))
+    }
+
+    fn body(&self, line: &Line, periods: &[Buckets], (label, action): (String, Value)) -> Value {
+        let mut body = Map::new();
+        body.insert("action".to_owned(), action);
+        body.insert("label".to_owned(), Value::String(label));
+        let buckets = periods.get(line.period);
+        let texts = |text: &dyn Fn(&Buckets, usize) -> String| -> Vec<String> {
+            buckets.map(|own| (0..own.len()).map(|at| text(own, at)).collect()).unwrap_or_default()
+        };
+        if self.display == Display::Total {
+            let number = line.data.first().copied().unwrap_or(0.0);
+            body.insert("aggregated_value".to_owned(), number_of(number));
+            body.insert("count".to_owned(), json!(0));
+            body.insert("data".to_owned(), json!([]));
+            body.insert("labels".to_owned(), json!([]));
+            body.insert("days".to_owned(), json!([]));
+        } else {
+            let count = match self.display {
+                Display::Cumulative => line.data.last().copied().unwrap_or(0.0),
+                _ => line.data.iter().sum(),
+            };
+            body.insert("count".to_owned(), number_of(count));
+            let data: Vec<Value> = line.data.iter().map(|number| number_of(*number)).collect();
+            body.insert("data".to_owned(), Value::Array(data));
+            body.insert("labels".to_owned(), json!(texts(&|own, at| own.label(at))));
+            body.insert("days".to_owned(), json!(texts(&|own, at| own.day(at))));
+        }
+        body.insert("order".to_owned(), json!(line.series));
+        if let Some(value) = &line.value {
+            body.insert("breakdown_value".to_owned(), value.clone());
+        }
+        if !matches!(self.compare, Compare::Nothing) {
+            body.insert("compare".to_owned(), json!(true));
+            body.insert("compare_label".to_owned(), json!(PERIODS.get(line.period)));
+        }
+        Value::Object(body)
+    }
+}
+
+/// The time of the first event of a project.
+async fn first_event(engine: &Engine, view: &View) -> Result<Option<UnixMicros>, QueryError> {
+    let events = view.table("events").await?;
+    let first = events.aggregate(Vec::new(), vec![min(ident("timestamp")).alias("first")])?;
+    let (_, batches) = engine.collect(first).await?;
+    let time = |batch: &RecordBatch| {
+        let times = batch.columns().first()?.as_primitive_opt::<TimestampMicrosecondType>()?;
+        times.iter().next().flatten().map(UnixMicros)
+    };
+    Ok(batches.iter().find_map(time))
+}
+
+/// The values of a breakdown with the largest sums, at most `limit`, and whether there are more. The null value
+/// is none of them.
+pub(super) async fn top(
+    engine: &Engine,
+    values: DataFrame,
+    limit: usize,
+) -> Result<(Vec<String>, bool), QueryError> {
+    let sums = values.filter(ident(BREAKDOWN).not_eq(lit(NULL)))?;
+    let sums = sums.aggregate(vec![ident(BREAKDOWN)], vec![sum(ident(VALUE)).alias(VALUE)])?;
+    let order = vec![ident(VALUE).sort(false, false), ident(BREAKDOWN).sort(true, false)];
+    let sums = sums.sort(order)?.limit(0, Some(limit.saturating_add(1)))?;
+    let (_, batches) = engine.collect(sums).await?;
+    let mut top: Vec<String> = batches.iter().flat_map(|batch| texts(batch, BREAKDOWN)).collect();
+    let is_more = top.len() > limit;
+    top.truncate(limit);
+    Ok((top, is_more))
+}
+
+/// The sums of the top values, the null value, and of all others together.
+fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame, QueryError> {
+    if !is_more {
+        return Ok(values);
+    }
+    let shown = top.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
+    let value =
+        when(ident(BREAKDOWN).in_list(shown, false), ident(BREAKDOWN)).otherwise(lit(OTHER))?;
+    let values = values.select(vec![ident(BUCKET), value.alias(BREAKDOWN), ident(VALUE)])?;
+    let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
+    Ok(values.aggregate(keys, vec![sum(ident(VALUE)).alias(VALUE)])?)
+}
+
+/// The filters, and that the person is in a cohort.
+pub(super) fn in_cohort(filters: &Filters, cohort: Option<i64>) -> Result<Filters, NodeError> {
+    let mut filters = filters.clone();
+    if let Some(id) = cohort {
+        let filter = json!([{"key": "id", "type": "cohort", "value": id}]);
+        filters.add(&filter, "breakdownFilter.breakdown")?;
+    }
+    Ok(filters)
+}
+
+/// Value of the breakdown, bucket and number of each row.
+fn rows_of(batch: &RecordBatch) -> Vec<(String, usize, f64)> {
+    let buckets = batch.column_by_name(BUCKET);
+    let buckets = buckets.and_then(|column| column.as_primitive_opt::<Int32Type>());
+    let numbers = batch.column_by_name(VALUE);
+    let numbers = numbers.and_then(|column| column.as_primitive_opt::<Float64Type>());
+    let (Some(buckets), Some(numbers)) = (buckets, numbers) else { return Vec::new() };
+    let rows = texts(batch, BREAKDOWN).into_iter().zip(buckets).zip(numbers);
+    let row = |((value, bucket), number): ((String, Option<i32>), Option<f64>)| {
+        let bucket = bucket.and_then(|bucket| usize::try_from(bucket).ok())?;
+        Some((value, bucket, number.filter(|number| number.is_finite()).unwrap_or(0.0)))
+    };
+    rows.filter_map(row).collect()
+}
+
+pub(super) fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
+    let text = |column: &arrow::array::ArrayRef| {
+        let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
+        let texts = column.as_string_view();
+        Some(texts.iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+    };
+    batch.column_by_name(name).and_then(text).unwrap_or_default()
+}
+
+/// A value of the breakdown as clients get it: a list where it has several parts.
+fn value_of(value: &str, is_list: bool) -> Value {
+    match (is_list, value) {
+        (true, OTHER) => json!([OTHER]),
+        (true, _) => value.split(SEPARATOR).collect(),
+        (false, _) => Value::String(value.to_owned()),
+    }
+}
+
+/// The same as a label.
+fn label_of(value: &Value) -> String {
+    let text = |value: &Value| match value.as_str() {
+        Some(NULL) => "None (i.e. no value)".to_owned(),
+        Some(OTHER) => "Other (i.e. all remaining values)".to_owned(),
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
+    match value {
+        Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join("::"),
+        one => text(one),
+    }
+}
+
+/// A number of the answer: whole ones without a fraction.
+fn number_of(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        // Within the range in which whole numbers are exact.
+        return format!("{number:.0}").parse::<i64>().map_or(json!(number), |whole| json!(whole));
+    }
+    json!(number)
+}
+
+/// The mean of up to `intervals` numbers up to each, rounded down, as in PostHog.
+fn smoothed(data: &[f64], intervals: usize) -> Vec<f64> {
+    let mean = |end: usize| {
+        let window = data.get((end + 1).saturating_sub(intervals)..=end).unwrap_or_default();
+        let count = u32::try_from(window.len().max(1)).map_or(f64::MAX, f64::from);
+        (window.iter().sum::<f64>() / count).floor()
+    };
+    (0..data.len()).map(mean).collect()
+}
+
+/// The lines of a formula: one for each period and each value of the breakdown that any series has.
+fn calculated(
+    lines: &[Line],
+    formula: &crate::insights::formula::Formula,
+    width: usize,
+) -> Vec<Line> {
+    let mut keys: Vec<(usize, &Option<Value>)> = Vec::new();
+    for line in lines {
+        if !keys.contains(&(line.period, &line.value)) {
+            keys.push((line.period, &line.value));
+        }
+    }
+    let calculate = |(period, value): (usize, &Option<Value>)| {
+        let of = |series: usize| {
+            let is = |line: &&Line| {
+                line.period == period && line.series == series && line.value == *value
+            };
+            lines.iter().find(is)
+        };
+        let lines: Vec<Option<&Line>> = (0..crate::insights::series::SERIES_MAX).map(of).collect();
+        let width = lines.iter().flatten().map(|line| line.data.len()).max().unwrap_or(width);
+        let number = |at: usize| {
+            formula.evaluate(&|series| {
+                let line = lines.get(series).copied().flatten();
+                line.and_then(|line| line.data.get(at)).copied().unwrap_or(0.0)
+            })
+        };
+        let data = (0..width).map(number).collect();
+        Line { period, series: 0, value: value.clone(), data }
+    };
+    keys.into_iter().map(calculate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Line;
+    use super::NULL;
+    use super::OTHER;
+    use super::calculated;
+    use super::label_of;
+    use super::number_of;
+    use super::smoothed;
+    use super::value_of;
+    use crate::insights::formula::Formula;
+
+    #[test]
+    fn numbers_are_whole_where_they_are() {
+        for (number, expected) in
+            [(3.0, "3"), (-2.0, "-2"), (0.0, "0"), (-0.0, "0"), (2.5, "2.5"), (1e20, "1e+20")]
+        {
+            assert_eq!(number_of(number).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn means_are_of_the_last_intervals() {
+        assert_eq!(smoothed(&[1.0, 3.0, 8.0, 0.0], 3), [1.0, 2.0, 4.0, 3.0]);
+        assert_eq!(smoothed(&[], 3), [0.0; 0]);
+    }
+
+    #[test]
+    fn values_and_labels_of_breakdowns() {
+        assert_eq!(value_of("a\u{1f}b", true), json!(["a", "b"]));
+        assert_eq!(label_of(&json!(["a", NULL])), "a::None (i.e. no value)");
+        assert_eq!(value_of(OTHER, true), json!([OTHER]));
+        assert_eq!(label_of(&json!(4)), "4");
+    }
+
+    #[test]
+    fn formulas_see_zero_where_a_series_has_no_such_value() {
+        let line = |period, series, value: Option<Value>, data: &[f64]| Line {
+            period,
+            series,
+            value,
+            data: data.to_vec(),
+        };
+        let (a, b) = (Some(json!("a")), Some(json!("b")));
+        let lines = [
+            line(0, 0, a.clone(), &[4.0, 6.0]),
+            line(0, 1, a.clone(), &[2.0, 0.0]),
+            line(0, 1, b.clone(), &[5.0, 5.0]),
+            line(1, 0, a.clone(), &[1.0, 1.0]),
+        ];
+        let found = calculated(&lines, &Formula::parse("A / B", 2).unwrap(), 2);
+        let expected = [
+            line(0, 0, a.clone(), &[2.0, 0.0]),
+            line(0, 0, b, &[0.0, 0.0]),
+            line(1, 0, a, &[0.0, 0.0]),
+        ];
+        assert_eq!(found, expected);
+        assert!(calculated(&[], &Formula::parse("A", 1).unwrap(), 2).is_empty());
+    }
+}

@@ -1,0 +1,298 @@
+//! The plan of one series: [`SeriesPlan::values`] gives a row with a number for each bucket and each value of the
+//! breakdown.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::ListArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Int32Type;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::concat;
+use datafusion::functions::expr_fn::nullif;
+use datafusion::functions_aggregate::expr_fn::avg;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::functions_aggregate::expr_fn::count_distinct;
+use datafusion::functions_aggregate::expr_fn::first_value;
+use datafusion::functions_aggregate::expr_fn::max;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::functions_aggregate::expr_fn::percentile_cont;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::cast;
+use datafusion::logical_expr::create_udf;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::insights::filters::Filters;
+use crate::insights::interval::Buckets;
+use crate::insights::interval::Window;
+use crate::insights::property::GROUP_COLUMNS;
+use crate::insights::property::Property;
+use crate::insights::property::event_number;
+use crate::insights::property::event_text;
+use crate::insights::series::Math;
+use crate::insights::series::Series;
+use crate::insights::series::Statistic;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::view::View;
+
+/// The value of a breakdown that is not there, in answers (PostHog's).
+pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
+
+/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
+
+/// Between the values of several properties.
+pub(super) const SEPARATOR: &str = "\u{1f}";
+
+/// Columns of plans.
+pub(super) const BUCKET: &str = "bucket";
+pub(super) const BREAKDOWN: &str = "breakdown";
+pub(super) const VALUE: &str = "value";
+const ACTOR: &str = "person_id";
+
+/// What is needed to make the plan of a series.
+#[derive(Clone, Copy)]
+pub(super) struct SeriesPlan<'r> {
+    pub(super) engine: &'r Engine,
+    pub(super) view: &'r View,
+    pub(super) project: ProjectId,
+    pub(super) series: &'r Series,
+    /// Filters of the whole insight.
+    pub(super) filters: &'r Filters,
+    /// Properties that it is split by.
+    pub(super) breakdown: &'r [Property],
+    pub(super) buckets: &'r Buckets,
+    pub(super) shape: Shape,
+}
+
+/// What the buckets of a plan are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// The intervals.
+    Intervals,
+    /// The intervals, of which each actor is counted in its first one.
+    FirstIntervals,
+    /// One for the whole range.
+    Total,
+}
+
+impl SeriesPlan<'_> {
+    /// Rows of bucket, breakdown and value: no row where nothing counts.
+    pub(super) async fn values(self) -> Result<DataFrame, QueryError> {
+        match &self.series.math {
+            Math::ActiveIn(days) => return self.active(*days).await,
+            Math::First { matching } => return self.first_times(*matching).await,
+            _ => {}
+        }
+        let events = self.in_buckets(self.events(self.buckets.bounds()).await?)?;
+        let events = self.with_breakdown(events).await?;
+        self.counted(events)
+    }
+
+    /// The events of the series within bounds, both included.
+    pub(super) async fn events(
+        self,
+        (from, to): (UnixMicros, UnixMicros),
+    ) -> Result<DataFrame, QueryError> {
+        let events = self.view.table("events").await?;
+        let events = events.filter(col("timestamp").between(time(from), time(to)))?;
+        self.series.of(events, self.engine, (self.project, self.filters))
+    }
+
+    /// `events` with their bucket.
+    pub(super) fn in_buckets(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+        let bucket = match self.shape {
+            Shape::Total => lit(0_i32),
+            Shape::Intervals | Shape::FirstIntervals => self.buckets.expression(),
+        };
+        Ok(events.with_column(BUCKET, bucket)?)
+    }
+
+    /// `events` with their value of the breakdown: a text that is never null.
+    pub(super) async fn with_breakdown(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+        let mut events = events;
+        let mut parts = Vec::new();
+        for (property, at) in self.breakdown.iter().zip(0..) {
+            let name = format!("{BREAKDOWN}_{at}");
+            events = property.add_to(self.view, events, &name).await?;
+            if !parts.is_empty() {
+                parts.push(lit(SEPARATOR));
+            }
+            let text = cast(ident(&name), DataType::Utf8);
+            parts.push(coalesce(vec![nullif(text, lit("")), lit(NULL)]));
+        }
+        let value = match parts.len() {
+            0 => lit(""),
+            1 => parts.swap_remove(0),
+            _ => concat(parts),
+        };
+        Ok(events.with_column(BREAKDOWN, cast(value, DataType::Utf8))?)
+    }
+
+    /// What the series counts of `events`, which have a bucket and a value of the breakdown.
+    fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+        match &self.series.math {
+            Math::Actors | Math::ActiveIn(_) | Math::First { .. } => {
+                self.distinct(events, ident(ACTOR))
+            }
+            Math::Sessions => {
+                let session = coalesce(vec![event_text("$session_id"), lit("")]);
+                self.distinct(events, session)
+            }
+            Math::Groups(index) => {
+                let key = GROUP_COLUMNS.get(usize::from(*index)).copied().unwrap_or_default();
+                self.distinct(events.filter(ident(key).not_eq(lit("")))?, ident(key))
+            }
+            Math::Total => self.aggregated(events, count(lit(1))),
+            Math::Property(statistic, key) => {
+                let events = events.with_column("number", event_number(key))?;
+                self.aggregated(events, statistic.of(ident("number")))
+            }
+            Math::PerActor(statistic) => {
+                let keys = [BUCKET, BREAKDOWN, ACTOR].map(ident).to_vec();
+                let counts = events.aggregate(keys, vec![count(lit(1)).alias("events")])?;
+                let number = cast(ident("events"), DataType::Float64);
+                self.aggregated(counts, statistic.of(number))
+            }
+        }
+    }
+
+    /// How many different values of `of` there are.
+    fn distinct(self, events: DataFrame, of: Expr) -> Result<DataFrame, QueryError> {
+        if self.shape != Shape::FirstIntervals {
+            return self.aggregated(events, count_distinct(of));
+        }
+        let keys = vec![ident(BREAKDOWN), of.alias("counted")];
+        let firsts = events.aggregate(keys, vec![min(ident(BUCKET)).alias(BUCKET)])?;
+        self.aggregated(firsts, count(lit(1)))
+    }
+
+    fn aggregated(self, rows: DataFrame, value: Expr) -> Result<DataFrame, QueryError> {
+        let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
+        Ok(rows.aggregate(keys, vec![cast(value, DataType::Float64).alias(VALUE)])?)
+    }
+
+    /// Persons who were active in the `days` up to each bucket.
+    async fn active(self, days: u32) -> Result<DataFrame, QueryError> {
+        let window = match self.shape {
+            Shape::Total => None,
+            _ => self.window(days)?,
+        };
+        let Some(window) = window else {
+            let events = self.events(self.active_bounds(days, None)?).await?;
+            return self.counted(self.with_breakdown(self.in_buckets(events)?).await?);
+        };
+        let events = self.events(window.steps.bounds()).await?;
+        let events = events.with_column("step", window.steps.expression())?;
+        let events = self.with_breakdown(events).await?;
+        let keys = [BREAKDOWN, ACTOR, "step"].map(ident).to_vec();
+        let active = events.aggregate(keys, Vec::new())?;
+        let active = active.with_column(BUCKET, buckets_with(window, ident("step")))?;
+        let active = active.unnest_columns(&[BUCKET])?;
+        self.counted(active.filter(ident(BUCKET).is_not_null())?)
+    }
+
+    fn window(self, days: u32) -> Result<Option<Window>, QueryError> {
+        let window = self.buckets.window(days);
+        window.map_err(|error| QueryError::Invalid(error.to_string()))
+    }
+
+    /// The first and the last time of events that count in a bucket of those who were active in the `days`
+    /// before, or in the whole range as one.
+    pub(super) fn active_bounds(
+        self,
+        days: u32,
+        bucket: Option<usize>,
+    ) -> Result<(UnixMicros, UnixMicros), QueryError> {
+        let (from, to) = self.buckets.bounds();
+        let own = bucket.and_then(|bucket| self.buckets.bounds_of(bucket));
+        match (self.window(days)?, bucket) {
+            (Some(window), Some(bucket)) => Ok(window.bounds_of(bucket).unwrap_or((from, to))),
+            (None, Some(_)) => Ok(own.unwrap_or((from, to))),
+            (None, None) if self.shape != Shape::Total => Ok((from, to)),
+            (_, None) => {
+                let start = to.0.saturating_sub(i64::from(days) * MICROS_PER_DAY);
+                Ok((UnixMicros(start.saturating_add(1)), to))
+            }
+        }
+    }
+
+    /// Persons whose first event ever is in a bucket: of those that match, or of all of the name where it must
+    /// match, too.
+    async fn first_times(self, is_of_matching: bool) -> Result<DataFrame, QueryError> {
+        let events = self.first_events(is_of_matching).await?;
+        self.counted(self.in_buckets(events)?)
+    }
+
+    /// A row for each such person, with the time of the event and its value of the breakdown.
+    pub(super) async fn first_events(self, is_of_matching: bool) -> Result<DataFrame, QueryError> {
+        let (from, to) = self.buckets.bounds();
+        let events = self.view.table("events").await?;
+        let events = self.series.named(events.filter(col("timestamp").lt_eq(time(to)))?)?;
+        let filters = [self.filters, &self.series.filters];
+        let conditions = filters.map(|filters| filters.condition(self.engine, self.project));
+        let holds = conditions.into_iter().flatten().reduce(Expr::and).unwrap_or(lit(true));
+        let events = match is_of_matching {
+            true => events.filter(holds)?.with_column("holds", lit(true))?,
+            false => events.with_column("holds", holds)?,
+        };
+        let events = self.with_breakdown(events).await?;
+        let order = || vec![ident("timestamp").sort(true, false), ident("uuid").sort(true, false)];
+        let first = |name: &str| first_value(ident(name), order()).alias(name);
+        let columns = ["timestamp", "holds", BREAKDOWN].map(first).to_vec();
+        let firsts = events.aggregate(vec![ident(ACTOR)], columns)?;
+        let is_in_range = ident("timestamp").between(time(from), time(to));
+        Ok(firsts.filter(ident("holds").and(is_in_range))?)
+    }
+}
+
+const MICROS_PER_DAY: i64 = 86_400_000_000;
+
+impl Statistic {
+    /// The statistic of the numbers of a group that are there.
+    pub(super) fn of(self, number: Expr) -> Expr {
+        match self {
+            Self::Sum => sum(number),
+            Self::Average => avg(number),
+            Self::Minimum => min(number),
+            Self::Maximum => max(number),
+            Self::Quantile(part) => percentile_cont(number.sort(true, false), lit(part)),
+        }
+    }
+}
+
+/// The list of the buckets whose windows have a step.
+fn buckets_with(window: Window, step: Expr) -> Expr {
+    let buckets = move |step: i32| {
+        let buckets = window.buckets_with(usize::try_from(step).unwrap_or(usize::MAX));
+        buckets.map(|bucket| i32::try_from(bucket).ok())
+    };
+    let invoke = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let steps = arrays.first().and_then(|array| array.as_primitive_opt::<Int32Type>());
+        let lists = steps.into_iter().flatten().map(|step| step.map(&buckets));
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
+        Ok(ColumnarValue::Array(Arc::new(lists) as ArrayRef))
+    };
+    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)));
+    let step_type = vec![DataType::Int32];
+    let function =
+        create_udf("buckets_with", step_type, list, Volatility::Immutable, Arc::new(invoke));
+    function.call(vec![step])
+}
+
+pub(super) fn time(at: UnixMicros) -> Expr {
+    lit(ScalarValue::TimestampMicrosecond(Some(at.0), Some("UTC".into())))
+}
