@@ -61,6 +61,12 @@ impl FromJson for String {
     }
 }
 
+impl FromJson for bool {
+    fn from_json(value: Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
 impl FromJson for i64 {
     fn from_json(value: Value) -> Option<Self> {
         value.as_i64()
@@ -72,6 +78,16 @@ impl<T: FromJson> FromJson for Vec<T> {
         match value {
             Value::Array(items) => items.into_iter().map(T::from_json).collect(),
             _ => None,
+        }
+    }
+}
+
+/// `None` for null.
+impl<T: FromJson> FromJson for Option<T> {
+    fn from_json(value: Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_json(value).map(Some),
         }
     }
 }
@@ -360,6 +376,10 @@ mod tests {
         assert!(read::<Vec<String>>(br#"["a", 1]"#).is_err());
         assert!(restore::<Vec<i64>>(b"[1, 1.5]").is_err());
         assert!(read::<Map<String, Value>>(b"[]").is_err());
+        assert!(restore::<bool>(b"true").unwrap());
+        assert!(restore::<bool>(b"1").is_err());
+        assert_eq!(restore::<Vec<Option<bool>>>(b"[null, false]").unwrap(), [None, Some(false)]);
+        assert!(restore::<Option<String>>(b"1").is_err());
         assert!(restore::<Vec<Map<String, Value>>>(b"[{}, 1]").is_err());
     }
 }

@@ -68,7 +68,7 @@ impl Metadata {
         if enriched.ok_or_else(missing)? {
             return Err(refused("Usage dashboard already has enriched data"));
         }
-        if flag.has_enriched_analytics != Some(true) {
+        if flag.plain.has_enriched_analytics != Some(true) {
             return Err(refused("No enriched analytics available for this feature flag"));
         }
         let update = "UPDATE usage_dashboards SET is_enriched = TRUE WHERE id = $1";

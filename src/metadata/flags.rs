@@ -20,14 +20,16 @@ use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
 use crate::metadata::dashboards;
-use crate::metadata::definitions::normal_tags;
 use crate::metadata::disk;
 use crate::metadata::flag_rules;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flag_rules::dependencies::Graph;
+use crate::metadata::flags::plain::PlainFields;
+use crate::metadata::flags::plain::PlainPatch;
 use crate::metadata::snapshot::Snapshot;
 
 mod locking;
+pub mod plain;
 pub(super) mod rows;
 pub mod tags;
 
@@ -71,30 +73,10 @@ pub struct StoredFlag {
     pub updated_at: UnixMicros,
     /// 1 at creation, plus 1 with every update.
     pub version: i64,
-    /// Whether a person keeps its value across a login.
-    pub ensure_experience_continuity: bool,
-    /// Kept for the client, without effect.
-    pub rollback_conditions: Option<Value>,
-    /// Whether it was rolled back automatically; activating it sets this to false.
-    pub performed_rollback: Option<bool>,
-    /// Labels: trimmed, lower case, each once.
-    pub tags: Vec<String>,
     /// The dashboard of its usage.
     pub usage_dashboard: Option<i64>,
-    /// Other dashboards about it.
-    pub analytics_dashboards: Vec<i64>,
-    /// Whether SDKs send additional events about it.
-    pub has_enriched_analytics: Option<bool>,
-    /// The identifier that is hashed: `distinct_id` or `device_id`; `None` for the first.
-    pub bucketing_identifier: Option<String>,
-    /// The runtimes that evaluate it: `server`, `client` or `all`; `None` for the last.
-    pub evaluation_runtime: Option<String>,
-    /// The contexts that evaluate it; empty for all.
-    pub evaluation_contexts: Vec<String>,
-    /// Whether it is read only for its payload.
-    pub is_remote_configuration: bool,
-    /// Whether lists omit it.
-    pub archived: bool,
+    /// Everything else about it.
+    pub plain: PlainFields,
     /// The user of the last change.
     pub last_modified_by: Option<UserId>,
 }
@@ -115,44 +97,24 @@ impl StoredFlag {
             created_at: UnixMicros(0),
             updated_at: UnixMicros(0),
             version: 1,
-            ensure_experience_continuity: false,
-            rollback_conditions: None,
-            performed_rollback: None,
-            tags: Vec::new(),
             usage_dashboard: None,
-            analytics_dashboards: Vec::new(),
-            has_enriched_analytics: None,
-            bucketing_identifier: None,
-            evaluation_runtime: None,
-            evaluation_contexts: Vec::new(),
-            is_remote_configuration: false,
-            archived: false,
+            plain: PlainFields::default(),
             last_modified_by: None,
         }
     }
 
     /// The fields that the activity log compares.
     pub fn logged(&self) -> Map<String, Value> {
-        let fields = json!({
+        let mut fields = activity::fields(json!({
             "name": self.name,
             "key": self.key,
             "filters": self.filters,
             "active": self.active,
             "deleted": self.deleted,
-            "archived": self.archived,
-            "ensure_experience_continuity": self.ensure_experience_continuity,
-            "rollback_conditions": self.rollback_conditions,
-            "performed_rollback": self.performed_rollback,
-            "tags": self.tags,
             "usage_dashboard": self.usage_dashboard,
-            "analytics_dashboards": self.analytics_dashboards,
-            "has_enriched_analytics": self.has_enriched_analytics,
-            "bucketing_identifier": self.bucketing_identifier,
-            "evaluation_runtime": self.evaluation_runtime,
-            "evaluation_contexts": self.evaluation_contexts,
-            "is_remote_configuration": self.is_remote_configuration,
-        });
-        activity::fields(fields)
+        }));
+        fields.extend(self.plain.entries().map(|(name, value)| (name.to_owned(), value)));
+        fields
     }
 
     fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
@@ -188,28 +150,8 @@ pub struct NewFlag {
     pub deleted: bool,
     /// `None` for now.
     pub created_at: Option<UnixMicros>,
-    /// See [`StoredFlag`].
-    pub ensure_experience_continuity: bool,
-    /// See [`StoredFlag`].
-    pub rollback_conditions: Option<Value>,
-    /// See [`StoredFlag`].
-    pub performed_rollback: Option<bool>,
-    /// Labels, not normalised.
-    pub tags: Vec<String>,
-    /// See [`StoredFlag`].
-    pub analytics_dashboards: Vec<i64>,
-    /// See [`StoredFlag`].
-    pub has_enriched_analytics: Option<bool>,
-    /// See [`StoredFlag`].
-    pub bucketing_identifier: Option<String>,
-    /// See [`StoredFlag`].
-    pub evaluation_runtime: Option<String>,
-    /// See [`StoredFlag`].
-    pub evaluation_contexts: Vec<String>,
-    /// See [`StoredFlag`].
-    pub is_remote_configuration: bool,
-    /// See [`StoredFlag`]; only for a flag that is not active.
-    pub archived: bool,
+    /// The other fields; `None` for their defaults.
+    pub plain: PlainPatch,
 }
 
 /// Changes to a flag; `None` leaves a field unchanged, `Some(None)` empties it.
@@ -229,30 +171,10 @@ pub struct FlagPatch {
     pub deleted: Option<bool>,
     /// Another time of creation.
     pub created_at: Option<UnixMicros>,
-    /// See [`StoredFlag`].
-    pub ensure_experience_continuity: Option<bool>,
-    /// See [`StoredFlag`].
-    pub rollback_conditions: Option<Option<Value>>,
-    /// See [`StoredFlag`].
-    pub performed_rollback: Option<Option<bool>>,
-    /// Replaces the labels.
-    pub tags: Option<Vec<String>>,
     /// Another dashboard of its usage; set by the server, not by clients.
     pub usage_dashboard: Option<Option<i64>>,
-    /// Dashboards to add; none is ever removed.
-    pub analytics_dashboards: Option<Vec<i64>>,
-    /// See [`StoredFlag`].
-    pub has_enriched_analytics: Option<Option<bool>>,
-    /// See [`StoredFlag`].
-    pub bucketing_identifier: Option<Option<String>>,
-    /// See [`StoredFlag`].
-    pub evaluation_runtime: Option<Option<String>>,
-    /// See [`StoredFlag`].
-    pub evaluation_contexts: Option<Vec<String>>,
-    /// See [`StoredFlag`].
-    pub is_remote_configuration: Option<bool>,
-    /// See [`StoredFlag`].
-    pub archived: Option<bool>,
+    /// The other fields.
+    pub plain: PlainPatch,
     /// The state of the flag that the client saw before the change.
     pub seen: Option<Seen>,
     /// The version that the change applies to: with any other it is a conflict.
@@ -351,12 +273,10 @@ impl Write {
         let filters = flag_rules::initial(new.filters)?;
         let cohorts = base.cohorts(project);
         check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
-        locking::check_bucketing(
-            new.bucketing_identifier.as_deref(),
-            new.ensure_experience_continuity,
-        )?;
+        let plain = PlainFields::default().patched(new.plain, new.active);
+        locking::check_bucketing(&plain)?;
         let active = new.active.unwrap_or(true);
-        if new.archived && active {
+        if plain.archived && active {
             return Err(locking::archived_and_active(Some(true)).into());
         }
         let now = self.shared.clock.now();
@@ -374,21 +294,8 @@ impl Write {
             created_at: new.created_at.unwrap_or(now),
             updated_at: now,
             version: 1,
-            ensure_experience_continuity: new.ensure_experience_continuity,
-            rollback_conditions: new.rollback_conditions,
-            performed_rollback: match new.active {
-                Some(true) => Some(false),
-                _ => new.performed_rollback,
-            },
-            tags: normal_tags(new.tags),
             usage_dashboard: Some(dashboard),
-            analytics_dashboards: union(Vec::new(), new.analytics_dashboards),
-            has_enriched_analytics: new.has_enriched_analytics,
-            bucketing_identifier: new.bucketing_identifier,
-            evaluation_runtime: new.evaluation_runtime,
-            evaluation_contexts: new.evaluation_contexts,
-            is_remote_configuration: new.is_remote_configuration,
-            archived: new.archived,
+            plain,
             last_modified_by: Some(user),
         };
         rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
@@ -500,35 +407,16 @@ fn patched(
     if flag.active && !stored.active {
         graph.check_enableable(&flag.filters)?;
     }
-    flag.performed_rollback = match patch.active {
-        Some(true) => Some(false),
-        _ => patch.performed_rollback.unwrap_or(flag.performed_rollback),
-    };
     flag.name = patch.name.unwrap_or(flag.name);
     flag.created_at = patch.created_at.unwrap_or(flag.created_at);
-    flag.ensure_experience_continuity =
-        patch.ensure_experience_continuity.unwrap_or(flag.ensure_experience_continuity);
-    flag.rollback_conditions = patch.rollback_conditions.unwrap_or(flag.rollback_conditions);
-    flag.tags = patch.tags.map_or(flag.tags, normal_tags);
     flag.usage_dashboard = patch.usage_dashboard.unwrap_or(flag.usage_dashboard);
-    flag.analytics_dashboards =
-        union(flag.analytics_dashboards, patch.analytics_dashboards.unwrap_or_default());
-    flag.has_enriched_analytics =
-        patch.has_enriched_analytics.unwrap_or(flag.has_enriched_analytics);
-    flag.bucketing_identifier = patch.bucketing_identifier.unwrap_or(flag.bucketing_identifier);
-    flag.evaluation_runtime = patch.evaluation_runtime.unwrap_or(flag.evaluation_runtime);
-    flag.evaluation_contexts = patch.evaluation_contexts.unwrap_or(flag.evaluation_contexts);
-    flag.is_remote_configuration =
-        patch.is_remote_configuration.unwrap_or(flag.is_remote_configuration);
-    flag.archived = patch.archived.unwrap_or(flag.archived);
+    let archived = patch.plain.archived;
+    flag.plain = stored.plain.patched(patch.plain, patch.active);
     // A flag that has been both since before this rule may still be edited.
-    if flag.archived && flag.active && !(stored.archived && stored.active) {
-        return Err(locking::archived_and_active(patch.archived));
+    if flag.plain.archived && flag.active && !(stored.plain.archived && stored.active) {
+        return Err(locking::archived_and_active(archived));
     }
-    locking::check_bucketing(
-        flag.bucketing_identifier.as_deref(),
-        flag.ensure_experience_continuity,
-    )?;
+    locking::check_bucketing(&flag.plain)?;
     flag.updated_at = now;
     flag.version = flag.version.saturating_add(1);
     Ok(flag)
@@ -548,14 +436,4 @@ fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
 
 fn key_race(error: MetadataError) -> MetadataError {
     disk::unless_taken(error, flag_rules::key_is_taken)
-}
-
-/// `first`, then the items of `second` that it lacks.
-fn union(mut first: Vec<i64>, second: Vec<i64>) -> Vec<i64> {
-    for item in second {
-        if !first.contains(&item) {
-            first.push(item);
-        }
-    }
-    first
 }

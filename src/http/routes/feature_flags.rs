@@ -105,7 +105,7 @@ pub(super) fn minimal(flag: &StoredFlag) -> Value {
         "filters": flag.filters,
         "deleted": flag.deleted,
         "active": flag.active,
-        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "ensure_experience_continuity": flag.plain.ensure_experience_continuity,
         "version": flag.version,
     })
 }

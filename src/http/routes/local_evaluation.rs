@@ -102,7 +102,7 @@ pub fn remote_config(
         true => stored.id.to_string() == flag,
         false => stored.key == flag,
     });
-    let Some(found) = found.filter(|flag| flag.is_remote_configuration) else {
+    let Some(found) = found.filter(|flag| flag.plain.is_remote_configuration) else {
         return Ok(Response::empty(StatusCode::NOT_FOUND));
     };
     let payload = found.filters.pointer("/payloads/true").unwrap_or(&Value::Null);
@@ -240,11 +240,11 @@ fn item(flag: &StoredFlag, filters: &Value, by_id: &HashMap<FlagId, &StoredFlag>
         "filters": with_keys(filters, by_id),
         "deleted": flag.deleted,
         "active": flag.active,
-        "ensure_experience_continuity": flag.ensure_experience_continuity,
+        "ensure_experience_continuity": flag.plain.ensure_experience_continuity,
         "version": flag.version,
-        "evaluation_runtime": flag.evaluation_runtime.as_deref().unwrap_or("all"),
-        "bucketing_identifier": flag.bucketing_identifier,
-        "evaluation_contexts": flag.evaluation_contexts,
+        "evaluation_runtime": flag.plain.evaluation_runtime.as_deref().unwrap_or("all"),
+        "bucketing_identifier": flag.plain.bucketing_identifier,
+        "evaluation_contexts": flag.plain.evaluation_contexts,
         "has_experiment": false,
     })
 }

@@ -11,6 +11,7 @@ use crate::metadata::flag_rules;
 use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::plain::PlainFields;
 use crate::metadata::snapshot::Snapshot;
 
 /// Resolves a patch that was made for another version than the stored one, as PostHog does. Fields
@@ -44,20 +45,13 @@ pub(super) fn settle(
     }
     meeting.field("active", &mut patch.active);
     meeting.field("deleted", &mut patch.deleted);
-    meeting.field("archived", &mut patch.archived);
     if !meeting.is_changed("created_at", patch.created_at.map(|time| time.0.into())) {
         patch.created_at = None;
     }
-    meeting.field("ensure_experience_continuity", &mut patch.ensure_experience_continuity);
-    meeting.field("rollback_conditions", &mut patch.rollback_conditions);
-    meeting.field("performed_rollback", &mut patch.performed_rollback);
-    meeting.field("tags", &mut patch.tags);
-    meeting.field("has_enriched_analytics", &mut patch.has_enriched_analytics);
-    meeting.field("bucketing_identifier", &mut patch.bucketing_identifier);
-    meeting.field("evaluation_runtime", &mut patch.evaluation_runtime);
-    meeting.field("evaluation_contexts", &mut patch.evaluation_contexts);
-    meeting.field("is_remote_configuration", &mut patch.is_remote_configuration);
-    // Dashboards are only ever added, which overwrites nothing.
+    patch.plain.retain(|name, wanted| {
+        // Dashboards are only ever added, which overwrites nothing.
+        name == "analytics_dashboards" || meeting.is_changed(name, Some(wanted))
+    });
     if !meeting.is_conflict {
         return Ok(());
     }
@@ -120,8 +114,9 @@ fn comparable(name: &str, value: Value) -> Value {
 }
 
 /// Checks that a flag with device bucketing has no experience continuity, which it does not need.
-pub(super) fn check_bucketing(bucketing: Option<&str>, continuity: bool) -> Result<(), Violation> {
-    if bucketing != Some("device_id") || !continuity {
+pub(super) fn check_bucketing(flag: &PlainFields) -> Result<(), Violation> {
+    let is_by_device = flag.bucketing_identifier.as_deref() == Some("device_id");
+    if !is_by_device || !flag.ensure_experience_continuity {
         return Ok(());
     }
     let detail = "Cannot use device_id bucketing with experience continuity: the two are \
@@ -150,6 +145,8 @@ mod tests {
     use crate::metadata::flags::FlagPatch;
     use crate::metadata::flags::Seen;
     use crate::metadata::flags::StoredFlag;
+    use crate::metadata::flags::plain::PlainFields;
+    use crate::metadata::flags::plain::PlainPatch;
     use crate::metadata::snapshot::Snapshot;
 
     fn filters(percentage: u8) -> Value {
@@ -162,7 +159,10 @@ mod tests {
             name: "Beta feature".to_owned(),
             filters: filters(50),
             created_at: UnixMicros(1_700_000_000_123_456),
-            tags: vec!["a".to_owned(), "b".to_owned()],
+            plain: PlainFields {
+                tags: vec!["a".to_owned(), "b".to_owned()],
+                ..PlainFields::default()
+            },
             version: 3,
             ..StoredFlag::sample(1, "my-flag")
         }
@@ -276,22 +276,26 @@ mod tests {
             filters: Some(cohort(json!("New name"))),
             active: Some(false),
             deleted: Some(false),
-            archived: Some(true),
             created_at: Some(UnixMicros(1_577_836_800_000_000)),
-            ensure_experience_continuity: Some(false),
-            rollback_conditions: Some(Some(json!([1]))),
-            performed_rollback: Some(Some(true)),
-            tags: Some(vec!["a".to_owned(), "b".to_owned()]),
-            analytics_dashboards: Some(vec![1]),
-            has_enriched_analytics: Some(Some(true)),
-            bucketing_identifier: Some(Some("device_id".to_owned())),
-            evaluation_runtime: Some(None),
-            evaluation_contexts: Some(vec!["web".to_owned()]),
-            is_remote_configuration: Some(true),
+            plain: PlainPatch {
+                ensure_experience_continuity: Some(false),
+                rollback_conditions: Some(Some(json!([1]))),
+                performed_rollback: Some(Some(true)),
+                tags: Some(vec!["a".to_owned(), "b".to_owned()]),
+                analytics_dashboards: Some(vec![1]),
+                has_enriched_analytics: Some(Some(true)),
+                archived: Some(true),
+                bucketing_identifier: Some(Some("device_id".to_owned())),
+                evaluation_runtime: Some(None),
+                evaluation_contexts: Some(vec!["web".to_owned()]),
+                is_remote_configuration: Some(true),
+            },
             ..FlagPatch::default()
         };
+        let plain = |plain| FlagPatch { plain, ..FlagPatch::default() };
         let left = settled(whole.clone(), 1, shown).expect("no conflict");
-        let expected = FlagPatch { analytics_dashboards: Some(vec![1]), ..FlagPatch::default() };
+        let expected =
+            plain(PlainPatch { analytics_dashboards: Some(vec![1]), ..PlainPatch::default() });
         assert_eq!(format!("{left:?}"), format!("{expected:?}"));
         // The same changes conflict with those that others made to each field.
         for (name, other) in [
@@ -308,7 +312,9 @@ mod tests {
             let original = json!({name: other});
             let met = match name {
                 // Equal to the stored value after normalisation.
-                "tags" => FlagPatch { tags: Some(vec!["d".to_owned()]), ..FlagPatch::default() },
+                "tags" => {
+                    plain(PlainPatch { tags: Some(vec!["d".to_owned()]), ..PlainPatch::default() })
+                }
                 _ => whole.clone(),
             };
             assert!(settled(met, 1, original).is_none(), "{name}");

@@ -1,6 +1,5 @@
 //! Flags as rows. SQL only; the rules are in `flags` and `flag_rules`.
 
-use serde_json::Value;
 use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
@@ -49,85 +48,48 @@ pub(super) async fn insert(
     connection: &mut SqliteConnection,
     flag: &StoredFlag,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
-        "INSERT INTO feature_flags
-         (name, key, filters, active, deleted, created_at, updated_at, version,
-          ensure_experience_continuity, rollback_conditions, performed_rollback, tags,
-          usage_dashboard, analytics_dashboards, has_enriched_analytics, bucketing_identifier,
-          evaluation_runtime, evaluation_contexts, is_remote_configuration, archived,
-          last_modified_by, id, project_id, created_by)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                 $19, $20, $21, $22, $23, $24)",
-    )
-    .bind(&flag.name)
-    .bind(&flag.key)
-    .bind(flag.filters.to_string())
-    .bind(flag.active)
-    .bind(flag.deleted)
-    .bind(flag.created_at.0)
-    .bind(flag.updated_at.0)
-    .bind(flag.version)
-    .bind(flag.ensure_experience_continuity)
-    .bind(flag.rollback_conditions.as_ref().map(Value::to_string))
-    .bind(flag.performed_rollback)
-    .bind(disk::to_json(&flag.tags))
-    .bind(flag.usage_dashboard)
-    .bind(disk::to_json(&flag.analytics_dashboards))
-    .bind(flag.has_enriched_analytics)
-    .bind(flag.bucketing_identifier.as_deref())
-    .bind(flag.evaluation_runtime.as_deref())
-    .bind(disk::to_json(&flag.evaluation_contexts))
-    .bind(flag.is_remote_configuration)
-    .bind(flag.archived)
-    .bind(flag.last_modified_by.map(|user| user.0))
-    .bind(flag.id.0)
-    .bind(flag.project.0)
-    .bind(flag.created_by.map(|user| user.0))
-    .execute(connection)
-    .await?;
-    Ok(())
+    let insert = "INSERT INTO feature_flags
+         (name, key, filters, active, deleted, created_by, created_at, updated_at, version,
+          usage_dashboard, body, last_modified_by, id, project_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    write(connection, insert, flag).await
 }
 
-/// Overwrites the row of a flag, all fields but id, project and creator.
+/// Overwrites the row of a flag.
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     flag: &StoredFlag,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
-        "UPDATE feature_flags
-         SET name = $1, key = $2, filters = $3, active = $4, deleted = $5, created_at = $6,
-             updated_at = $7, version = $8, ensure_experience_continuity = $9,
-             rollback_conditions = $10, performed_rollback = $11, tags = $12,
-             usage_dashboard = $13, analytics_dashboards = $14, has_enriched_analytics = $15,
-             bucketing_identifier = $16, evaluation_runtime = $17, evaluation_contexts = $18,
-             is_remote_configuration = $19, archived = $20, last_modified_by = $21
-         WHERE id = $22 AND project_id = $23",
-    )
-    .bind(&flag.name)
-    .bind(&flag.key)
-    .bind(flag.filters.to_string())
-    .bind(flag.active)
-    .bind(flag.deleted)
-    .bind(flag.created_at.0)
-    .bind(flag.updated_at.0)
-    .bind(flag.version)
-    .bind(flag.ensure_experience_continuity)
-    .bind(flag.rollback_conditions.as_ref().map(Value::to_string))
-    .bind(flag.performed_rollback)
-    .bind(disk::to_json(&flag.tags))
-    .bind(flag.usage_dashboard)
-    .bind(disk::to_json(&flag.analytics_dashboards))
-    .bind(flag.has_enriched_analytics)
-    .bind(flag.bucketing_identifier.as_deref())
-    .bind(flag.evaluation_runtime.as_deref())
-    .bind(disk::to_json(&flag.evaluation_contexts))
-    .bind(flag.is_remote_configuration)
-    .bind(flag.archived)
-    .bind(flag.last_modified_by.map(|user| user.0))
-    .bind(flag.id.0)
-    .bind(flag.project.0)
-    .execute(connection)
-    .await?;
+    let update = "UPDATE feature_flags
+         SET name = $1, key = $2, filters = $3, active = $4, deleted = $5, created_by = $6,
+             created_at = $7, updated_at = $8, version = $9, usage_dashboard = $10, body = $11,
+             last_modified_by = $12
+         WHERE id = $13 AND project_id = $14";
+    write(connection, update, flag).await
+}
+
+async fn write(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    flag: &StoredFlag,
+) -> Result<(), MetadataError> {
+    sqlx::query(statement)
+        .bind(&flag.name)
+        .bind(&flag.key)
+        .bind(flag.filters.to_string())
+        .bind(flag.active)
+        .bind(flag.deleted)
+        .bind(flag.created_by.map(|user| user.0))
+        .bind(flag.created_at.0)
+        .bind(flag.updated_at.0)
+        .bind(flag.version)
+        .bind(flag.usage_dashboard)
+        .bind(flag.plain.to_json())
+        .bind(flag.last_modified_by.map(|user| user.0))
+        .bind(flag.id.0)
+        .bind(flag.project.0)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -169,18 +131,8 @@ struct FlagRow {
     created_at: i64,
     updated_at: i64,
     version: i64,
-    ensure_experience_continuity: bool,
-    rollback_conditions: Option<String>,
-    performed_rollback: Option<bool>,
-    tags: String,
     usage_dashboard: Option<i64>,
-    analytics_dashboards: String,
-    has_enriched_analytics: Option<bool>,
-    bucketing_identifier: Option<String>,
-    evaluation_runtime: Option<String>,
-    evaluation_contexts: String,
-    is_remote_configuration: bool,
-    archived: bool,
+    body: String,
     last_modified_by: Option<i64>,
 }
 
@@ -201,21 +153,8 @@ impl TryFrom<FlagRow> for StoredFlag {
             created_at: UnixMicros(row.created_at),
             updated_at: UnixMicros(row.updated_at),
             version: row.version,
-            ensure_experience_continuity: row.ensure_experience_continuity,
-            rollback_conditions: disk::from_nullable_json(
-                TABLE,
-                row.rollback_conditions.as_deref(),
-            )?,
-            performed_rollback: row.performed_rollback,
-            tags: disk::from_json(TABLE, &row.tags)?,
             usage_dashboard: row.usage_dashboard,
-            analytics_dashboards: disk::from_json(TABLE, &row.analytics_dashboards)?,
-            has_enriched_analytics: row.has_enriched_analytics,
-            bucketing_identifier: row.bucketing_identifier,
-            evaluation_runtime: row.evaluation_runtime,
-            evaluation_contexts: disk::from_json(TABLE, &row.evaluation_contexts)?,
-            is_remote_configuration: row.is_remote_configuration,
-            archived: row.archived,
+            plain: disk::from_json(TABLE, &row.body)?,
             last_modified_by: row.last_modified_by.map(UserId),
         })
     }

@@ -10,6 +10,7 @@ use crate::metadata::definitions::normal_tags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::plain::PlainPatch;
 
 /// Why a flag is skipped; PostHog's words. One text for both cases, so that it does not reveal
 /// which ids exist.
@@ -79,12 +80,13 @@ impl Metadata {
                 tagged.skipped.push((*id, NOT_EDITABLE.to_owned()));
                 continue;
             };
-            let tags = change.of(flag.tags.clone());
-            if tags == flag.tags {
+            let tags = change.of(flag.plain.tags.clone());
+            if tags == flag.plain.tags {
                 tagged.flags.push(Arc::clone(flag));
                 continue;
             }
-            let patch = FlagPatch { tags: Some(tags), ..FlagPatch::default() };
+            let plain = PlainPatch { tags: Some(tags), ..PlainPatch::default() };
+            let patch = FlagPatch { plain, ..FlagPatch::default() };
             match write.change_flag(user, flag, patch, None).await {
                 Ok(()) => {}
                 // Rules are checked before anything is written.

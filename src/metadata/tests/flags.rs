@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::*;
+use crate::metadata::flags::plain::PlainFields;
+use crate::metadata::flags::plain::PlainPatch;
 
 fn set_deleted(deleted: bool) -> FlagPatch {
     FlagPatch { deleted: Some(deleted), ..FlagPatch::default() }
@@ -33,12 +35,15 @@ async fn a_flag_is_stored_as_given() {
         name: "About it".to_owned(),
         filters: Some(filters.clone()),
         created_at: Some(UnixMicros(5)),
-        ensure_experience_continuity: true,
-        rollback_conditions: Some(json!([{"threshold": 1}])),
-        performed_rollback: Some(true),
-        tags: vec![" Beta ".to_owned(), "beta".to_owned(), String::new(), "Ü".to_owned()],
-        analytics_dashboards: vec![4, 2, 4],
-        has_enriched_analytics: Some(false),
+        plain: PlainPatch {
+            ensure_experience_continuity: Some(true),
+            rollback_conditions: Some(Some(json!([{"threshold": 1}]))),
+            performed_rollback: Some(Some(true)),
+            tags: Some([" Beta ", "beta", "", "Ü"].map(str::to_owned).into()),
+            analytics_dashboards: Some(vec![4, 2, 4]),
+            has_enriched_analytics: Some(Some(false)),
+            ..PlainPatch::default()
+        },
         ..new("full")
     };
     let flag = bench.metadata.create_flag(PROJECT, USER, given).await.expect("create");
@@ -47,21 +52,22 @@ async fn a_flag_is_stored_as_given() {
     assert_eq!(flag.filters, filters);
     assert_eq!((flag.active, flag.deleted, flag.created_by), (true, false, Some(USER)));
     assert_eq!((flag.created_at, flag.updated_at), (UnixMicros(5), START));
-    assert!(flag.ensure_experience_continuity);
-    assert_eq!(flag.rollback_conditions, Some(json!([{"threshold": 1}])));
-    assert_eq!(flag.performed_rollback, Some(true));
-    assert_eq!(flag.tags, ["beta", "ü"]);
-    assert_eq!((flag.usage_dashboard, &flag.analytics_dashboards), (Some(1), &vec![4, 2]));
-    assert_eq!(flag.has_enriched_analytics, Some(false));
+    let plain = &flag.plain;
+    assert!(plain.ensure_experience_continuity);
+    assert_eq!(plain.rollback_conditions, Some(json!([{"threshold": 1}])));
+    assert_eq!(plain.performed_rollback, Some(true));
+    assert_eq!(plain.tags, ["beta", "ü"]);
+    assert_eq!((flag.usage_dashboard, &plain.analytics_dashboards), (Some(1), &vec![4, 2]));
+    assert_eq!(plain.has_enriched_analytics, Some(false));
     assert_eq!(*flag.rollout_percentage(), Value::Null);
     bench.check_snapshot().await;
 
-    let plain = bench.create("plain").await;
-    assert_eq!(plain.filters, json!({"groups": [{"properties": [], "rollout_percentage": null}]}));
-    assert_eq!((plain.active, plain.performed_rollback), (true, None));
-    assert!(plain.is_simple());
+    let bare = bench.create("bare").await;
+    assert_eq!(bare.filters, json!({"groups": [{"properties": [], "rollout_percentage": null}]}));
+    assert_eq!((bare.active, bare.plain.performed_rollback), (true, None));
+    assert!(bare.is_simple());
     let half = json!({"groups": [{"rollout_percentage": 50}]});
-    let half = bench.update(plain.id, set_filters(half)).await;
+    let half = bench.update(bare.id, set_filters(half)).await;
     assert_eq!(*half.rollout_percentage(), json!(50));
     bench.check_snapshot().await;
 }
@@ -71,16 +77,18 @@ async fn an_update_changes_what_it_names() {
     let bench = Bench::started().await;
     let flag = bench.create("a").await;
     bench.clock.advance(Duration::from_secs(1));
+    let raw = json!({"x": {"$serde_json::private::RawValue": "not JSON"}});
     let patch = FlagPatch {
         name: Some("Now".to_owned()),
-        rollback_conditions: Some(Some(
-            json!({"x": {"$serde_json::private::RawValue": "not JSON"}}),
-        )),
-        performed_rollback: Some(Some(true)),
-        tags: Some(vec!["T".to_owned()]),
         usage_dashboard: Some(Some(3)),
-        analytics_dashboards: Some(vec![1]),
-        has_enriched_analytics: Some(Some(true)),
+        plain: PlainPatch {
+            rollback_conditions: Some(Some(raw.clone())),
+            performed_rollback: Some(Some(true)),
+            tags: Some(vec!["T".to_owned()]),
+            analytics_dashboards: Some(vec![1]),
+            has_enriched_analytics: Some(Some(true)),
+            ..PlainPatch::default()
+        },
         ..FlagPatch::default()
     };
     let update = bench.metadata.update_flag(PROJECT, USER, flag.id, patch).await.expect("update");
@@ -88,12 +96,15 @@ async fn an_update_changes_what_it_names() {
     let after = update.after;
     let expected = StoredFlag {
         name: "Now".to_owned(),
-        rollback_conditions: Some(json!({"x": {"$serde_json::private::RawValue": "not JSON"}})),
-        performed_rollback: Some(true),
-        tags: vec!["t".to_owned()],
         usage_dashboard: Some(3),
-        analytics_dashboards: vec![1],
-        has_enriched_analytics: Some(true),
+        plain: PlainFields {
+            rollback_conditions: Some(raw),
+            performed_rollback: Some(true),
+            tags: vec!["t".to_owned()],
+            analytics_dashboards: vec![1],
+            has_enriched_analytics: Some(true),
+            ..PlainFields::default()
+        },
         updated_at: bench.clock.now(),
         version: 2,
         ..flag.as_ref().clone()
@@ -104,13 +115,17 @@ async fn an_update_changes_what_it_names() {
     // Dashboards are only ever added; null empties; activating clears the rollback.
     let patch = FlagPatch {
         active: Some(true),
-        rollback_conditions: Some(None),
-        analytics_dashboards: Some(vec![2, 1]),
+        plain: PlainPatch {
+            rollback_conditions: Some(None),
+            analytics_dashboards: Some(vec![2, 1]),
+            ..PlainPatch::default()
+        },
         ..FlagPatch::default()
     };
     let after = bench.update(flag.id, patch).await;
-    assert_eq!(after.analytics_dashboards, [1, 2]);
-    assert_eq!((&after.rollback_conditions, after.performed_rollback), (&None, Some(false)));
+    let plain = &after.plain;
+    assert_eq!(plain.analytics_dashboards, [1, 2]);
+    assert_eq!((&plain.rollback_conditions, plain.performed_rollback), (&None, Some(false)));
     assert_eq!(after.version, 3);
     let after = bench.update(flag.id, FlagPatch::default()).await;
     assert_eq!(after.version, 4, "an update that changes nothing is one too");
@@ -126,6 +141,40 @@ async fn an_update_changes_what_it_names() {
     assert_eq!(code(rejected), "invalid_input");
     assert_eq!(*bench.metadata.flag(PROJECT, flag.id).await.expect("flag"), *merged);
     bench.check_snapshot().await;
+}
+
+/// A program that adds a field needs no migration, and an older one does not lose it.
+#[tokio::test]
+async fn fields_of_other_versions_have_their_defaults_or_are_kept() {
+    let bench = Bench::started().await;
+    let metadata = &bench.metadata;
+    let flag = bench.create("a").await;
+    let put = async |body: &'static str| {
+        let mut write = metadata.begin().await.expect("begin");
+        let update = sqlx::query("UPDATE feature_flags SET body = $1").bind(body);
+        update.execute(write.connection()).await.expect("write behind the store's back");
+        write.commit_unseen().await.expect("commit");
+        metadata.shared.is_behind.store(true, Ordering::Release);
+    };
+    put(r#"{"tags": ["x"], "later": {"kept": [1, null]}}"#).await;
+    let name = FlagPatch { name: Some("Now".to_owned()), ..FlagPatch::default() };
+    let after = bench.update(flag.id, name).await;
+    let expected = PlainFields {
+        tags: vec!["x".to_owned()],
+        unknown: [("later".to_owned(), json!({"kept": [1, null]}))].into_iter().collect(),
+        ..PlainFields::default()
+    };
+    assert_eq!((after.name.as_str(), &after.plain), ("Now", &expected));
+    assert_eq!(after.logged().get("later"), None);
+    let select = sqlx::query_scalar("SELECT body FROM feature_flags");
+    let body: String = select.fetch_one(metadata.shared.db.readers()).await.expect("a body");
+    assert_eq!(body, r#"{"later":{"kept":[1,null]},"tags":["x"]}"#, "without defaults");
+    bench.check_snapshot().await;
+
+    put(r#"{"archived": "yes"}"#).await;
+    let opened = Metadata::open(&bench.path(), bench.clock.clone()).await;
+    let is_refused = matches!(opened, Err(MetadataError::Corrupt { table: "feature_flags", .. }));
+    assert!(is_refused, "{opened:?}");
 }
 
 #[tokio::test]
@@ -280,15 +329,21 @@ async fn lists_are_newest_first() {
 #[tokio::test]
 async fn flags_by_device_keep_nothing_across_a_login() {
     let bench = Bench::started().await;
+    let continuous = |continuity| PlainPatch {
+        ensure_experience_continuity: Some(continuity),
+        ..PlainPatch::default()
+    };
     let by_device = |key: &str, continuity: bool| NewFlag {
-        bucketing_identifier: Some("device_id".to_owned()),
-        ensure_experience_continuity: continuity,
+        plain: PlainPatch {
+            bucketing_identifier: Some(Some("device_id".to_owned())),
+            ..continuous(continuity)
+        },
         ..new(key)
     };
     let both = bench.metadata.create_flag(PROJECT, USER, by_device("both", true)).await;
     assert_eq!(code(both), "invalid_input");
     let flag = bench.metadata.create_flag(PROJECT, USER, by_device("one", false)).await;
-    let patch = FlagPatch { ensure_experience_continuity: Some(true), ..FlagPatch::default() };
+    let patch = FlagPatch { plain: continuous(true), ..FlagPatch::default() };
     let id = flag.expect("create").id;
     assert_eq!(code(bench.metadata.update_flag(PROJECT, USER, id, patch).await), "invalid_input");
 }

@@ -1,6 +1,7 @@
 //! Opening the file: migrations, pragmas, rejected files.
 
 use super::*;
+use crate::metadata::flags::plain::PlainFields;
 
 #[tokio::test]
 async fn migrations_apply_once() {
@@ -79,35 +80,47 @@ async fn a_newer_schema_is_refused() {
     assert!(matches!(result, Err(MetadataError::Migrate(_))), "{result:?}");
 }
 
-/// Annotations of definitions used to be in two tables, with labels of properties among them.
-#[tokio::test]
-async fn annotations_of_older_schemas_are_kept() {
+/// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.
+async fn of_before(version: i64, inserts: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("metadata.db");
     let mut of_before = sqlx::migrate!("./schemas/metadata");
-    let all = of_before.migrations.to_mut();
-    all.retain(|migration| migration.version < 60);
+    of_before.migrations.to_mut().retain(|migration| migration.version < version);
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
     let pool = sqlx::SqlitePool::connect_with(options).await.expect("a database");
     of_before.run(&pool).await.expect("migrations");
-    let (event, property) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
-    for sql in [
+    let place = [
         "INSERT INTO organizations VALUES ('00000000-0000-0000-0000-000000000009', 'o', 0)",
         "INSERT INTO projects (id, organization, name, api_token, timezone, created_at)
          VALUES (1, '00000000-0000-0000-0000-000000000009', 'p', 't', 'UTC', 0)",
-        "INSERT INTO event_definitions
-         VALUES ('00000000-0000-0000-0000-000000000001', 1, 'e', 5, 6, '[\"x\"]', TRUE)",
-        "INSERT INTO event_definition_notes VALUES ('00000000-0000-0000-0000-000000000001', 'why',
-         NULL, TRUE, 7, NULL, FALSE, 8, NULL, '[\"event\"]')",
-        "INSERT INTO property_definitions
-         (id, project_id, kind, group_type_index, name, property_type)
-         VALUES ('00000000-0000-0000-0000-000000000002', 1, 1, -1, 'q', 'String')",
-        "INSERT INTO property_definition_notes VALUES ('00000000-0000-0000-0000-000000000002',
-         '[\"y\"]', 'what', FALSE, NULL, NULL, TRUE, 9, NULL)",
-    ] {
-        sqlx::query(sql).execute(&pool).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    ];
+    for sql in place.iter().chain(inserts) {
+        let insert = sqlx::query(sqlx::AssertSqlSafe(*sql)).execute(&pool).await;
+        insert.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
     pool.close().await;
+    (directory, path)
+}
+
+/// Annotations of definitions used to be in two tables, with labels of properties among them.
+#[tokio::test]
+async fn annotations_of_older_schemas_are_kept() {
+    let (event, property) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
+    let (_directory, path) = of_before(
+        60,
+        &[
+            "INSERT INTO event_definitions
+             VALUES ('00000000-0000-0000-0000-000000000001', 1, 'e', 5, 6, '[\"x\"]', TRUE)",
+            "INSERT INTO event_definition_notes VALUES ('00000000-0000-0000-0000-000000000001',
+             'why', NULL, TRUE, 7, NULL, FALSE, 8, NULL, '[\"event\"]')",
+            "INSERT INTO property_definitions
+             (id, project_id, kind, group_type_index, name, property_type)
+             VALUES ('00000000-0000-0000-0000-000000000002', 1, 1, -1, 'q', 'String')",
+            "INSERT INTO property_definition_notes VALUES ('00000000-0000-0000-0000-000000000002',
+             '[\"y\"]', 'what', FALSE, NULL, NULL, TRUE, 9, NULL)",
+        ],
+    )
+    .await;
     let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
     let (definition, notes) = metadata.definition(PROJECT, event).await.expect("the event");
     assert_eq!(definition.tags, ["x"]);
@@ -124,4 +137,85 @@ async fn annotations_of_older_schemas_are_kept() {
     assert_eq!(definition.tags, ["y"]);
     assert_eq!((notes.description.as_deref(), notes.hidden), (Some("what"), true));
     assert_eq!((notes.verified, notes.updated_at), (false, Some(UnixMicros(9))));
+}
+
+/// Every field of a flag used to have a column.
+#[tokio::test]
+async fn flags_of_older_schemas_are_kept() {
+    // As deep as no request can nest it any more, and deeper than SQLite's functions would take.
+    let deep = format!("{}7{}", "[".repeat(1500), "]".repeat(1500));
+    let deleted = format!(
+        "INSERT INTO feature_flags VALUES (3, 1, '', 'gone', '{{\"groups\": []}}', FALSE, TRUE, NULL, 1,
+         2, 3, FALSE, '{deep}', FALSE, '[]', NULL, '[]', TRUE, 'distinct_id', 'all', '[]', FALSE,
+         FALSE, NULL)"
+    );
+    let (_directory, path) = of_before(
+        100,
+        &[
+            "INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
+             is_email_verified, created_at)
+             VALUES (1, '00000000-0000-0000-0000-000000000009',
+             '00000000-0000-0000-0000-000000000001', 'd', 'n', 'e', TRUE, 0)",
+            "INSERT INTO feature_flags VALUES (1, 1, 'About', 'full', '{\"groups\": []}', FALSE, FALSE,
+             1, 5, 6, 7, TRUE, '[{\"at\": 0.1, \"why\": \"\\\"ü\\\"\"}]', TRUE, '[\"b\", \"a\"]',
+             3, '[4, 2]', FALSE, 'device_id', 'server', '[\"web\"]', TRUE, TRUE, 1)",
+            "INSERT INTO feature_flags VALUES (2, 1, '', 'bare', '{\"groups\": []}', TRUE, FALSE, NULL,
+             4, 4, 1, FALSE, NULL, NULL, '[]', NULL, '[]', NULL, NULL, NULL, '[]', FALSE, FALSE,
+             NULL)",
+            &deleted,
+        ],
+    )
+    .await;
+    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let full = StoredFlag {
+        name: "About".to_owned(),
+        filters: json!({"groups": []}),
+        active: false,
+        created_by: Some(USER),
+        created_at: UnixMicros(5),
+        updated_at: UnixMicros(6),
+        version: 7,
+        usage_dashboard: Some(3),
+        plain: PlainFields {
+            ensure_experience_continuity: true,
+            rollback_conditions: Some(json!([{"at": 0.1, "why": "\"ü\""}])),
+            performed_rollback: Some(true),
+            tags: texts(&["b", "a"]),
+            analytics_dashboards: vec![4, 2],
+            has_enriched_analytics: Some(false),
+            archived: true,
+            bucketing_identifier: Some("device_id".to_owned()),
+            evaluation_runtime: Some("server".to_owned()),
+            evaluation_contexts: texts(&["web"]),
+            is_remote_configuration: true,
+            unknown: serde_json::Map::new(),
+        },
+        last_modified_by: Some(USER),
+        ..StoredFlag::sample(1, "full")
+    };
+    let bare = StoredFlag {
+        filters: json!({"groups": []}),
+        created_at: UnixMicros(4),
+        updated_at: UnixMicros(4),
+        ..StoredFlag::sample(2, "bare")
+    };
+    assert_eq!(metadata.snapshot().flags(PROJECT), [Arc::new(full), Arc::new(bare)]);
+    let gone = metadata.flag(PROJECT, FlagId(3)).await.expect("the deleted one");
+    let text = |text: &str| Some(text.to_owned());
+    let expected = PlainFields {
+        performed_rollback: Some(false),
+        has_enriched_analytics: Some(true),
+        bucketing_identifier: text("distinct_id"),
+        evaluation_runtime: text("all"),
+        rollback_conditions: gone.plain.rollback_conditions.clone(),
+        ..PlainFields::default()
+    };
+    assert_eq!((gone.deleted, &gone.plain), (true, &expected));
+    assert!(
+        gone.plain.rollback_conditions.as_ref().is_some_and(|deep| deep.pointer("/0/0").is_some())
+    );
+    let select = sqlx::query_scalar("SELECT body FROM feature_flags WHERE id = 2");
+    let body: String = select.fetch_one(metadata.shared.db.readers()).await.expect("a body");
+    assert_eq!(body, "{}");
 }

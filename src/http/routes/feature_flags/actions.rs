@@ -36,6 +36,7 @@ use crate::metadata::flag_rights::NO_EDITOR;
 use crate::metadata::flag_rules::dependencies;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::plain::PlainPatch;
 
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 500;
@@ -80,14 +81,18 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let none = FlagPatch::default;
+    let archived = |archived| PlainPatch { archived: Some(archived), ..PlainPatch::default() };
     let (doing, is_done, patch) = match word {
         "enable" => ("enabling", flag.active, FlagPatch { active: Some(true), ..none() }),
         "disable" => ("disabling", !flag.active, FlagPatch { active: Some(false), ..none() }),
         "archive" => {
-            let patch = FlagPatch { archived: Some(true), active: Some(false), ..none() };
-            ("archiving", flag.archived, patch)
+            let patch = FlagPatch { plain: archived(true), active: Some(false), ..none() };
+            ("archiving", flag.plain.archived, patch)
         }
-        _ => ("unarchiving", !flag.archived, FlagPatch { archived: Some(false), ..none() }),
+        _ => {
+            let patch = FlagPatch { plain: archived(false), ..none() };
+            ("unarchiving", !flag.plain.archived, patch)
+        }
     };
     if flag.deleted {
         let error = format!("This feature flag has been deleted. Restore it before {doing} it.");

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde::Serializer;
 use serde_json::Map;
 use serde_json::Value;
 
@@ -24,7 +25,19 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::Seen;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::plain::PlainFields;
+use crate::metadata::flags::plain::PlainPatch;
 use crate::metadata::snapshot::Snapshot;
+
+/// The plain fields that the API specification puts at a place of their own in the order of a [`FlagBody`].
+const PLACED: [&str; 6] = [
+    "ensure_experience_continuity",
+    "rollback_conditions",
+    "performed_rollback",
+    "tags",
+    "analytics_dashboards",
+    "has_enriched_analytics",
+];
 
 /// Required fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +58,17 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         name,
         key: fields.text("key")?,
         filters: fields.value("filters")?,
-        replaces_filters: false,
         deleted: fields.boolean("deleted")?,
         active: fields.boolean("active")?,
         created_at: fields.time("created_at")?,
+        plain: plain_patch(&mut fields)?,
+        seen: seen(&mut fields)?,
+        ..FlagPatch::default()
+    })
+}
+
+fn plain_patch(fields: &mut Fields) -> Result<PlainPatch, Problem> {
+    Ok(PlainPatch {
         // PostHog's column may be null, and null is read as false.
         ensure_experience_continuity: fields
             .nullable_boolean("ensure_experience_continuity")?
@@ -57,7 +77,6 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
         rollback_conditions: fields.nullable_value("rollback_conditions"),
         performed_rollback: fields.nullable_boolean("performed_rollback")?,
         tags: fields.texts("tags")?,
-        usage_dashboard: None,
         analytics_dashboards: fields.ids("analytics_dashboards")?,
         has_enriched_analytics: fields.nullable_boolean("has_enriched_analytics")?,
         bucketing_identifier: fields
@@ -69,8 +88,6 @@ pub(super) fn flag_patch(mut fields: Fields, required: Required) -> Result<FlagP
             .nullable_boolean("is_remote_configuration")?
             .map(Option::unwrap_or_default),
         archived: fields.boolean("archived")?,
-        seen: seen(&mut fields)?,
-        only_version: None,
     })
 }
 
@@ -95,17 +112,7 @@ pub(super) fn new_flag(fields: Fields) -> Result<NewFlag, Problem> {
         active: given.active,
         deleted: given.deleted.unwrap_or_default(),
         created_at: given.created_at,
-        ensure_experience_continuity: given.ensure_experience_continuity.unwrap_or_default(),
-        rollback_conditions: given.rollback_conditions.flatten(),
-        performed_rollback: given.performed_rollback.flatten(),
-        tags: given.tags.unwrap_or_default(),
-        analytics_dashboards: given.analytics_dashboards.unwrap_or_default(),
-        has_enriched_analytics: given.has_enriched_analytics.flatten(),
-        bucketing_identifier: given.bucketing_identifier.flatten(),
-        evaluation_runtime: given.evaluation_runtime.flatten(),
-        evaluation_contexts: given.evaluation_contexts.unwrap_or_default(),
-        is_remote_configuration: given.is_remote_configuration.unwrap_or_default(),
-        archived: given.archived.unwrap_or_default(),
+        plain: given.plain,
     })
 }
 
@@ -141,11 +148,8 @@ pub(super) struct FlagBody<'a> {
     version: i64,
     updated_at: String,
     last_modified_by: Option<UserBody>,
-    archived: bool,
-    bucketing_identifier: Option<&'a str>,
-    evaluation_runtime: &'a str,
-    evaluation_contexts: &'a [String],
-    is_remote_configuration: bool,
+    #[serde(flatten)]
+    rest: Rest<'a>,
     /// Weir never encrypts payloads.
     has_encrypted_payloads: bool,
     experiment_set_metadata: [i64; 0],
@@ -170,6 +174,7 @@ impl<'a> FlagBody<'a> {
         let can_edit =
             auth::grants(&asker.key, "feature_flag:write") && snapshot.may_edit(&asker.user, flag);
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
+        let plain = &flag.plain;
         Self {
             id: flag.id.0,
             name: &flag.name,
@@ -181,28 +186,24 @@ impl<'a> FlagBody<'a> {
             created_at: flag.created_at.to_rfc3339(),
             is_simple_flag: flag.is_simple(),
             rollout_percentage: flag.rollout_percentage(),
-            ensure_experience_continuity: flag.ensure_experience_continuity,
+            ensure_experience_continuity: plain.ensure_experience_continuity,
             experiment_set: [],
             surveys: Map::new(),
             features: features(flag, snapshot),
-            rollback_conditions: flag.rollback_conditions.as_ref(),
-            performed_rollback: flag.performed_rollback,
+            rollback_conditions: plain.rollback_conditions.as_ref(),
+            performed_rollback: plain.performed_rollback,
             can_edit,
-            tags: &flag.tags,
+            tags: &plain.tags,
             usage_dashboard: flag.usage_dashboard,
-            analytics_dashboards: &flag.analytics_dashboards,
-            has_enriched_analytics: flag.has_enriched_analytics,
+            analytics_dashboards: &plain.analytics_dashboards,
+            has_enriched_analytics: plain.has_enriched_analytics,
             version: flag.version,
             updated_at: flag.updated_at.to_rfc3339(),
             last_modified_by: flag
                 .last_modified_by
                 .and_then(|user| snapshot.user(user))
                 .map(|user| UserBody::new(user)),
-            archived: flag.archived,
-            bucketing_identifier: flag.bucketing_identifier.as_deref(),
-            evaluation_runtime: flag.evaluation_runtime.as_deref().unwrap_or("all"),
-            evaluation_contexts: &flag.evaluation_contexts,
-            is_remote_configuration: flag.is_remote_configuration,
+            rest: Rest(plain),
             has_encrypted_payloads: false,
             experiment_set_metadata: [],
             user_access_level: if can_edit { "editor" } else { "viewer" },
@@ -211,6 +212,20 @@ impl<'a> FlagBody<'a> {
             status: calls.state(flag).0,
             last_called_at: calls.last(flag).map(UnixMicros::to_rfc3339),
         }
+    }
+}
+
+/// The plain fields that a [`FlagBody`] does not have in another place.
+#[derive(Debug)]
+struct Rest<'a>(&'a PlainFields);
+
+impl Serialize for Rest<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rest = self.0.entries().filter(|(name, _)| !PLACED.contains(name));
+        serializer.collect_map(rest.map(|(name, value)| match (name, value) {
+            ("evaluation_runtime", Value::Null) => (name, "all".into()),
+            shown => shown,
+        }))
     }
 }
 
@@ -247,6 +262,7 @@ mod tests {
     use serde_json::json;
 
     use super::FlagBody;
+    use super::PLACED;
     use super::Required;
     use super::flag_patch;
     use super::new_flag;
@@ -286,11 +302,13 @@ mod tests {
         assert_eq!(new.filters, Some(json!({"groups": []})));
         assert_eq!((new.deleted, new.active), (true, Some(false)));
         assert_eq!(new.created_at, Some(NOON));
-        assert!(new.ensure_experience_continuity);
-        assert_eq!(new.rollback_conditions, Some(json!({"a": 1})));
-        assert_eq!(new.performed_rollback, Some(true));
-        assert_eq!((new.tags, new.analytics_dashboards), (vec!["x".to_owned()], vec![3]));
-        assert_eq!(new.has_enriched_analytics, Some(true));
+        let plain = new.plain;
+        assert_eq!(plain.ensure_experience_continuity, Some(true));
+        assert_eq!(plain.rollback_conditions, Some(Some(json!({"a": 1}))));
+        assert_eq!(plain.performed_rollback, Some(Some(true)));
+        assert_eq!(plain.tags, Some(vec!["x".to_owned()]));
+        assert_eq!(plain.analytics_dashboards, Some(vec![3]));
+        assert_eq!(plain.has_enriched_analytics, Some(Some(true)));
 
         let patch = flag_patch(fields(&body), Required::Nothing).unwrap();
         assert_eq!((patch.name.as_deref(), patch.key.as_deref()), (Some("Beta"), Some("beta")));
@@ -306,11 +324,11 @@ mod tests {
             "rollback_conditions": null, "performed_rollback": null,
             "has_enriched_analytics": null, "ensure_experience_continuity": null,
         });
-        let patch = flag_patch(fields(&body), Required::Nothing).unwrap();
-        assert_eq!(patch.rollback_conditions, Some(None));
-        assert_eq!(patch.performed_rollback, Some(None));
-        assert_eq!(patch.has_enriched_analytics, Some(None));
-        assert_eq!(patch.ensure_experience_continuity, Some(false));
+        let plain = flag_patch(fields(&body), Required::Nothing).unwrap().plain;
+        assert_eq!(plain.rollback_conditions, Some(None));
+        assert_eq!(plain.performed_rollback, Some(None));
+        assert_eq!(plain.has_enriched_analytics, Some(None));
+        assert_eq!(plain.ensure_experience_continuity, Some(false));
     }
 
     #[test]
@@ -426,6 +444,9 @@ mod tests {
         for name in ORDER {
             let place = rest.find(&format!("\"{name}\":"));
             rest = &rest[place.unwrap_or_else(|| panic!("{name} is missing or too early"))..];
+        }
+        for name in PLACED {
+            assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name} once");
         }
     }
 }

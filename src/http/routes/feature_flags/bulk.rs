@@ -166,7 +166,7 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.change_tags(project, user, &wanted, change).await };
     let tagged = store::write(app, "change-tags", write).await?;
-    let updated = tagged.flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.tags}));
+    let updated = tagged.flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.plain.tags}));
     let updated: Vec<Value> = updated.collect();
     let skipped = tagged.skipped.iter();
     let skipped: Vec<Value> =

@@ -44,6 +44,7 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::flags::plain::PlainPatch;
 use crate::metadata::schedules::NewSchedule;
 use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::snapshot::Snapshot;
@@ -335,34 +336,27 @@ async fn copy_flag(
     let is_active = flag.active && !source.is_disabled;
     let mut filters = flag.filters;
     ids.replace(&mut filters);
+    // A copy has neither the history of its source nor its dashboards.
+    let plain = PlainPatch {
+        rollback_conditions: None,
+        performed_rollback: None,
+        analytics_dashboards: None,
+        has_enriched_analytics: None,
+        archived: None,
+        ..flag.plain.into()
+    };
+    let (name, filters, active) = (flag.name, Some(filters), Some(is_active));
     let write = async move {
         let Some(id) = known else {
-            let new = NewFlag {
-                name: flag.name,
-                key: flag.key,
-                filters: Some(filters),
-                active: Some(is_active),
-                ensure_experience_continuity: flag.ensure_experience_continuity,
-                tags: flag.tags,
-                bucketing_identifier: flag.bucketing_identifier,
-                evaluation_runtime: flag.evaluation_runtime,
-                evaluation_contexts: flag.evaluation_contexts,
-                is_remote_configuration: flag.is_remote_configuration,
-                ..NewFlag::default()
-            };
+            let new = NewFlag { name, key: flag.key, filters, active, plain, ..NewFlag::default() };
             return metadata.create_flag(project, user, new).await;
         };
         let patch = FlagPatch {
-            name: Some(flag.name),
-            filters: Some(filters),
+            name: Some(name),
+            filters,
             replaces_filters: true,
-            active: Some(is_active),
-            ensure_experience_continuity: Some(flag.ensure_experience_continuity),
-            tags: Some(flag.tags),
-            bucketing_identifier: Some(flag.bucketing_identifier),
-            evaluation_runtime: Some(flag.evaluation_runtime),
-            evaluation_contexts: Some(flag.evaluation_contexts),
-            is_remote_configuration: Some(flag.is_remote_configuration),
+            active,
+            plain,
             ..FlagPatch::default()
         };
         Ok(metadata.update_flag(project, user, id, patch).await?.after)

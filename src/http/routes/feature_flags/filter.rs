@@ -156,17 +156,17 @@ impl Wanted {
         let is_of_kind = |kind: &str| match kind {
             "boolean" => !is_multivariant,
             "multivariant" => is_multivariant,
-            "remote_config" => flag.is_remote_configuration,
+            "remote_config" => flag.plain.is_remote_configuration,
             // Weir has no experiments.
             "experiment" => false,
             _ => true,
         };
         let creator = flag.created_by.map(|user| user.0);
-        let runtime = flag.evaluation_runtime.as_deref().unwrap_or("all");
+        let runtime = flag.plain.evaluation_runtime.as_deref().unwrap_or("all");
         !flag.key.starts_with(SURVEY_TARGETING)
             && self.active.is_none_or(|active| active == flag.active)
             && self.stale.as_ref().is_none_or(is_stale)
-            && self.archived == flag.archived
+            && self.archived == flag.plain.archived
             && (self.created_by.is_empty()
                 || creator.is_some_and(|creator| self.created_by.contains(&creator)))
             && self.search.as_ref().is_none_or(|search| {
@@ -175,10 +175,10 @@ impl Wanted {
             && self.key.as_ref().is_none_or(|key| *key == flag.key.to_lowercase())
             && self.kind.as_deref().is_none_or(is_of_kind)
             && self.runtime.as_deref().is_none_or(|wanted| wanted == runtime)
-            && (self.tags.is_empty() || self.tags.iter().any(|tag| flag.tags.contains(tag)))
-            && !self.excluded_tags.iter().any(|tag| flag.tags.contains(tag))
+            && (self.tags.is_empty() || self.tags.iter().any(|tag| flag.plain.tags.contains(tag)))
+            && !self.excluded_tags.iter().any(|tag| flag.plain.tags.contains(tag))
             && !self.excluded_keys.contains(&flag.key)
-            && self.has_contexts.is_none_or(|has| has != flag.evaluation_contexts.is_empty())
+            && self.has_contexts.is_none_or(|has| has != flag.plain.evaluation_contexts.is_empty())
             && (!self.for_experiment || is_eligible_for_experiment(flag))
     }
 }

@@ -153,7 +153,7 @@ impl Calls {
         let is_old = |time: UnixMicros| age(time) > STALE_AFTER_MICROS;
         match self.last(flag) {
             _ if flag.deleted => ("deleted", "Flag has been deleted".into()),
-            _ if flag.archived => ("archived", "Flag has been archived".into()),
+            _ if flag.plain.archived => ("archived", "Flag has been archived".into()),
             _ if !flag.active => {
                 ("active", "Flag is disabled (not evaluated for staleness)".into())
             }
@@ -194,6 +194,7 @@ mod tests {
     use super::number;
     use crate::clock::UnixMicros;
     use crate::metadata::flags::StoredFlag;
+    use crate::metadata::flags::plain::PlainFields;
 
     const NOW: UnixMicros = UnixMicros(1_795_262_400_000_000);
 
@@ -261,7 +262,8 @@ mod tests {
         let on = of(&everybody);
         let young = StoredFlag { created_at: days_ago(20), ..on.clone() };
         let off = StoredFlag { active: false, ..on.clone() };
-        let archived = StoredFlag { archived: true, ..off.clone() };
+        let plain = PlainFields { archived: true, ..PlainFields::default() };
+        let archived = StoredFlag { plain, ..off.clone() };
         let deleted = StoredFlag { deleted: true, ..archived.clone() };
         let one = of(&with_variants([0, 100], json!([{"rollout_percentage": 100}])));
         for (flag, called, status, reason) in [

@@ -14,7 +14,7 @@ const NAME_PROPERTIES: [&str; 8] =
 
 /// The fields of the API specification in its order, then `is_identified`.
 #[derive(Debug, Serialize)]
-pub(super) struct PersonBody {
+pub(in crate::http::routes) struct PersonBody {
     id: i64,
     name: String,
     distinct_ids: Vec<String>,
@@ -36,7 +36,7 @@ impl PersonBody {
     }
 
     /// A person in a list: its ids in the order in which they were added.
-    pub(super) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
+    pub(in crate::http::routes) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
         Self {
             id: person.number,
             name: name(project, &person.properties, &ids, person.number),
