@@ -9,6 +9,7 @@ pub mod filters;
 pub mod formula;
 pub mod groups;
 pub mod interval;
+pub mod legacy;
 pub mod node;
 pub mod property;
 pub mod property_definitions;

@@ -71,6 +71,11 @@ impl Fields {
         fields.remove(name)?.as_str().map(str::to_owned)
     }
 
+    /// All fields as they were sent.
+    pub fn into_values(self) -> Map<String, Value> {
+        self.0
+    }
+
     /// Parses a JSON object; an empty body counts as an empty one. An empty media type is JSON.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
         document(content_type, body)?.map_or_else(|| Ok(Self(Map::new())), Self::of)

@@ -23,6 +23,7 @@ pub mod flags;
 pub mod groups;
 pub mod health;
 pub mod ingestion_warnings;
+pub mod insights;
 pub mod internal;
 pub mod landing;
 pub mod lists;

@@ -38,6 +38,7 @@ use crate::http::routes::feature_flags::test_evaluation;
 use crate::http::routes::flag_settings;
 use crate::http::routes::groups;
 use crate::http::routes::ingestion_warnings;
+use crate::http::routes::insights;
 use crate::http::routes::organizations;
 use crate::http::routes::personal_api_keys;
 use crate::http::routes::persons;
@@ -193,6 +194,8 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
     at("PATCH",     "P/groups_types/update_metadata/", "group:write",    of_project!(groups::changes::update_types)),
 
+    at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
+
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
     at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted().analytics(),
     at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv().analytics(),
@@ -204,7 +207,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/persons/path/",          "person:read",           of_project!(persons::insights)).or_csv().analytics(),
     at("GET",       "P/persons/retention/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
     at("GET",       "P/persons/stickiness/",    "person:read",           of_project!(persons::insights)).or_csv().analytics(),
-    at("GET",       "P/persons/trends/",        "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/trends/",        "person:read",           of_project!(insights::trend_persons)).or_csv().analytics(),
     at("GET",       "P/persons/deletion_status/", "person:read",         of_project!(persons::deletions::status)).analytics(),
     at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)).analytics(),
     at("GET",       "P/persons/values/",        "person:read",           of_project!(persons::values::values)).or_csv().analytics(),

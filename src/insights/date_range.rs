@@ -117,6 +117,8 @@ pub struct Parameters<'r> {
     pub interval: Option<&'r str>,
     /// `explicit_date`.
     pub is_explicit: bool,
+    /// Whether two equal dates mean the interval that begins with them, as in timelines.
+    pub is_one_interval: bool,
 }
 
 impl Parameters<'_> {
@@ -128,9 +130,10 @@ impl Parameters<'_> {
     pub fn range(&self, zone: Tz, now: UnixMicros) -> Result<DateRange, &'static str> {
         let wall = now.to_datetime().with_timezone(&zone).naive_local();
         let from = self.start(zone, wall).ok_or("date_from")?;
-        // A single point in time means the interval that begins with it.
         let to = match (self.from, self.to) {
-            (Some(from_text), Some(to)) if from_text == to => self.after(from, zone),
+            (Some(from_text), Some(to)) if self.is_one_interval && from_text == to => {
+                self.after(from, zone)
+            }
             _ => self.end(zone, wall),
         };
         Ok(DateRange { from, to: to.ok_or("date_to")?, zone })
@@ -297,7 +300,8 @@ mod tests {
     fn range(zone: &str, from: &str, to: &str, interval: &str) -> Option<[String; 2]> {
         let [from, to, interval] =
             [from, to, interval].map(|text| Some(text).filter(|text| !text.is_empty()));
-        let parameters = Parameters { from, to, interval, is_explicit: false };
+        let parameters =
+            Parameters { from, to, interval, is_explicit: false, is_one_interval: true };
         let range =
             parameters.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
         Some([range.from, range.to].map(|time| range.written(time)))

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::coalesce;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::JoinType;
 use datafusion::logical_expr::try_cast;
@@ -81,10 +82,13 @@ pub fn event_text(key: &str) -> Expr {
     }
 }
 
-/// A property of an event as a number; null where it is none.
+/// A property of an event as a number, or the number that a text is; null where it is neither. The column of
+/// a property has JSON numbers only, so texts are looked up where it has none.
 pub fn event_number(key: &str) -> Expr {
     match promoted(key) {
-        Some(PropertyType::Double) => ident(promoted_column_name(key)),
+        Some(PropertyType::Double) => {
+            coalesce(vec![ident(promoted_column_name(key)), number(event_text(key))])
+        }
         _ => number(event_text(key)),
     }
 }

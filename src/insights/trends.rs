@@ -7,6 +7,7 @@ mod answer;
 mod plan;
 
 use serde_json::Value;
+use serde_json::json;
 
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::insights::date_range::DateRange;
@@ -140,6 +141,24 @@ impl Trends {
             display: Display::parse(&options)?,
             smoothing,
         })
+    }
+}
+
+impl Trends {
+    /// The same of persons whose email or name, or of events whose distinct id contains a text in any case.
+    ///
+    /// # Errors
+    ///
+    /// There are too many filters with it.
+    pub fn searched(mut self, text: &str) -> Result<Self, NodeError> {
+        let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
+        let values = [
+            contains("email", "person"),
+            contains("name", "person"),
+            contains("distinct_id", "event_metadata"),
+        ];
+        self.filters.add(&json!([{"type": "OR", "values": values}]), "search")?;
+        Ok(self)
     }
 }
 

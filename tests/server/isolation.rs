@@ -54,6 +54,13 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/events/values/", "key=secret&value=SECRET", true),
     ("P/events/values/", "key=secret&event_name=same event", true),
     ("P/events/values/", "key=custom_event", true),
+    ("P/insights/trend/", "events=[{\"id\":\"same event\"}]&breakdown=secret&date_from=all", true),
+    (
+        "P/insights/trend/",
+        "events=[{\"id\":null}]&breakdown=mark&breakdown_type=person&date_from=all",
+        true,
+    ),
+    ("P/persons/trends/", "entity_id=same event&entity_type=events&date_from=all", true),
     ("P/feature_flags/", "", true),
     ("P/feature_flags/", "search=SECRET", true),
     ("P/feature_flags/activity/", "", true),
@@ -179,6 +186,12 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     ("POST", "P/persons/funnel/correlation/", "{}", 404),
     ("POST", "P/persons/path/", "{}", 404),
     ("POST", "P/persons/reset_person_distinct_id/", r#"{"distinct_id": "same"}"#, 202),
+    (
+        "POST",
+        "P/insights/trend/",
+        r#"{"breakdown": "COHORT", "breakdown_type": "cohort", "date_from": "all"}"#,
+        200,
+    ),
     (
         "POST",
         "P/query/",

@@ -64,4 +64,5 @@ mod scheduled_changes;
 mod sdk;
 mod starts;
 mod table_damage;
+mod trends;
 mod wire;

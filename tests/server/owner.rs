@@ -191,7 +191,8 @@ pub(crate) fn fill_in(
 pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            let names = ["last_calculation", "effective_date_from", "effective_date_to"];
+            let names =
+                ["last_calculation", "last_refresh", "effective_date_from", "effective_date_to"];
             for name in names.into_iter().chain(["query_usage_30_day"]) {
                 fields.remove(name);
             }

@@ -121,14 +121,12 @@ fn other_kinds_are_refused_by_their_names() {
         assert!(told["detail"].as_str().is_some_and(|told| told.contains(words)), "{told}");
     };
     let series = json!([{"kind": "EventsNode", "event": "x"}]);
-    let trends = json!({"kind": "TrendsQuery", "series": series, "query": "SELECT 1"});
-    let sql = json!({"kind": "HogQLQuery", "query": "SELECT 1"});
+    let funnel = json!({"kind": "FunnelsQuery", "series": series, "query": "SELECT 1"});
     for (query, name) in [
-        (trends.clone(), "TrendsQuery"),
+        (funnel.clone(), "FunnelsQuery"),
         (json!({"kind": "EventsQuery", "select": ["*"]}), "EventsQuery"),
-        (json!({"kind": "InsightVizNode", "source": trends}), "InsightVizNode"),
-        (json!({"kind": "InsightVizNode", "source": sql}), "InsightVizNode"),
-        (json!({"kind": "DataVisualizationNode", "source": trends}), "TrendsQuery"),
+        (json!({"kind": "InsightVizNode", "source": funnel}), "FunnelsQuery"),
+        (json!({"kind": "DataVisualizationNode", "source": funnel}), "FunnelsQuery"),
         (json!({"kind": "DataVisualizationNode"}), "DataVisualizationNode"),
         (json!({"kind": "hogqlquery", "query": "SELECT 1"}), "hogqlquery"),
         (json!({"kind": "x".repeat(10_000)}), &"x".repeat(100)),

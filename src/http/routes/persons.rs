@@ -3,7 +3,7 @@
 //!
 //! [`query::people`]: crate::query::people
 
-mod body;
+pub(in crate::http::routes) mod body;
 pub mod changes;
 pub mod deletions;
 mod export;
@@ -84,9 +84,8 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
-/// `persons/funnel/`, `funnel/correlation/`, `lifecycle/`, `path/`, `retention/`, `stickiness/` and
-/// `trends/`: the persons behind a data point of an insight. Weir has no insights: callers that may
-/// read persons get a 404.
+/// `persons/funnel/`, `funnel/correlation/`, `lifecycle/`, `path/`, `retention/` and `stickiness/`: the
+/// persons behind a data point of an insight that is not supported. Callers that may read persons get a 404.
 pub async fn insights(_app: &App, _call: Call<Principal>) -> Result<Response, Problem> {
     Err(Problem::not_found("Insights are not available."))
 }

@@ -1,5 +1,7 @@
-//! SQL endpoint: the query as a text, or as a node like those of PostHog's clients, which has its own
-//! response format.
+//! Query endpoint: SQL as a text or as a node like those of PostHog's clients, which has its own response
+//! format; other nodes are insights.
+
+pub(in crate::http::routes) mod insight;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -34,19 +36,31 @@ const KIND_MAX_CHARS: usize = 100;
 /// The body of a query.
 #[derive(Debug)]
 struct Question {
-    /// The SQL text.
-    query: String,
+    /// The SQL text, or an insight.
+    query: Asked,
     /// The project, for commands of the operator; requests with a key have it in their path.
     project: Option<i64>,
     /// Format of the response; `None` for a node, whose response has a fixed format.
     format: Option<Format>,
 }
 
+/// What a query asks.
+#[derive(Debug)]
+enum Asked {
+    /// SQL.
+    Sql(String),
+    /// An insight by its kind and its node.
+    Insight(String, Value),
+}
+
 /// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`, or with
 /// `{"query": {"kind": "HogQLQuery", "query": "SELECT ..."}}`.
 pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let question = read(call.request).await?;
-    answer(app, call.asker.project.id, question).await
+    match &question.query {
+        Asked::Insight(kind, node) => insight::answer(app, &call.asker, (kind, node)).await,
+        Asked::Sql(sql) => answer(app, call.asker.project.id, sql, question.format).await,
+    }
 }
 
 /// `POST /_internal/query`, for `weir query` on the same data directory.
@@ -58,7 +72,13 @@ pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Pr
     let question = read(request).await?;
     let project = app.project(question.project.unwrap_or(1));
     let project = project.map_err(|error| Problem::not_found(error.to_string()))?;
-    answer(app, project, question).await
+    match &question.query {
+        Asked::Sql(sql) => answer(app, project, sql, question.format).await,
+        Asked::Insight(kind, _) => {
+            let detail = format!("{kind} is not SQL.");
+            Err(refused("query", "invalid_input", detail))
+        }
+    }
 }
 
 async fn read(request: Request) -> Result<Question, Problem> {
@@ -67,17 +87,22 @@ async fn read(request: Request) -> Result<Question, Problem> {
     let project = fields.nullable_integer("project")?.flatten();
     if let Some(Value::Object(_)) = fields.peek("query") {
         let node = fields.value("query")?.unwrap_or_default();
-        return Ok(Question { query: sql_of(&node)?, project, format: None });
+        let (kind, inner) = insight::unwrapped(&node);
+        let query = match kind.filter(|kind| insight::is_insight(kind)) {
+            Some(kind) => Asked::Insight(kind.to_owned(), inner.clone()),
+            None => Asked::Sql(sql_of(inner)?),
+        };
+        return Ok(Question { query, project, format: None });
     }
     let query = fields.text("query")?.unwrap_or_default();
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
     let format = known.map_or(Format::Json, |(_, format)| format);
-    Ok(Question { query, project, format: Some(format) })
+    Ok(Question { query: Asked::Sql(query), project, format: Some(format) })
 }
 
 /// The SQL of a node: of a `HogQLQuery`, or of the one in a `DataVisualizationNode`. Other nodes are
-/// insights, which are refused.
+/// refused.
 fn sql_of(node: &Value) -> Result<String, Problem> {
     let kind = |node: &Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
     let (sql, kind) = match (kind(node), node.get("source")) {
@@ -91,8 +116,7 @@ fn sql_of(node: &Value) -> Result<String, Problem> {
     if kind != "HogQLQuery" {
         let kind: String = kind.chars().take(KIND_MAX_CHARS).collect();
         let detail = format!(
-            "Queries of the kind {kind} are not available. Send a HogQLQuery, or a \
-             DataVisualizationNode whose source is one."
+            "Queries of the kind {kind} are not available. Send a TrendsQuery, or a HogQLQuery with SQL."
         );
         return Err(refused("query", "invalid_input", detail));
     }
@@ -101,10 +125,14 @@ fn sql_of(node: &Value) -> Result<String, Problem> {
     Ok(text.ok_or_else(wanted)?.to_owned())
 }
 
-async fn answer(app: &App, project: ProjectId, question: Question) -> Result<Response, Problem> {
-    let Question { query, format, .. } = question;
-    let Some(format) = format else { return answer_node(app, project, &query).await };
-    let body = app.engine.sql(project, &query, format).await.map_err(problem)?;
+async fn answer(
+    app: &App,
+    project: ProjectId,
+    query: &str,
+    format: Option<Format>,
+) -> Result<Response, Problem> {
+    let Some(format) = format else { return answer_node(app, project, query).await };
+    let body = app.engine.sql(project, query, format).await.map_err(problem)?;
     let content_type = match format {
         Format::Json => "application/x-ndjson",
         Format::Columns { .. } => "application/json",

@@ -2,11 +2,9 @@
 //! counted them, so that there are as many as the point says where it counts persons.
 
 use arrow::array::AsArray;
-use arrow::datatypes::DataType;
 use arrow::datatypes::Float64Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::cast;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
@@ -33,6 +31,7 @@ use crate::insights::trends::plan::OTHER;
 use crate::insights::trends::plan::SEPARATOR;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
+use crate::insights::trends::plan::finished;
 use crate::query::engine::Engine;
 use crate::query::people::Part;
 
@@ -130,12 +129,13 @@ impl Trends {
         };
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
-        let number = match math {
-            Math::Property(statistic, key) => statistic.of(event_number(key)),
-            _ => count(lit(1)),
+        let (number, statistic) = match math {
+            Math::Property(statistic, key) => (statistic.of(event_number(key)), Some(*statistic)),
+            _ => (count(lit(1)), None),
         };
-        let number = cast(number, DataType::Float64).alias("number");
-        let actors = events.aggregate(vec![ident("person_id")], vec![number])?;
+        let actors = events.aggregate(vec![ident("person_id")], vec![number.alias("gathered")])?;
+        let number = finished(statistic, ident("gathered")).alias("number");
+        let actors = actors.select(vec![ident("person_id"), number])?;
         let order = vec![ident("number").sort(false, false), ident("person_id").sort(true, false)];
         let actors = actors.sort(order)?.limit(part.offset, Some(part.limit.saturating_add(1)))?;
         let (_, batches) = engine.collect(actors).await?;

@@ -131,6 +131,7 @@ impl Trends {
             to: self.dates.to.as_deref(),
             interval: Some(interval.name()),
             is_explicit: self.dates.is_explicit,
+            is_one_interval: false,
         };
         let wrong = |name: &'static str| NodeError {
             field: format!("dateRange.{name}"),

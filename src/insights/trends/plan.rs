@@ -5,22 +5,24 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
+use arrow::array::Float64Array;
 use arrow::array::ListArray;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
+use arrow::datatypes::Float64Type;
 use arrow::datatypes::Int32Type;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions::expr_fn::concat;
 use datafusion::functions::expr_fn::nullif;
+use datafusion::functions_aggregate::expr_fn::array_agg;
 use datafusion::functions_aggregate::expr_fn::avg;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_aggregate::expr_fn::count_distinct;
 use datafusion::functions_aggregate::expr_fn::first_value;
 use datafusion::functions_aggregate::expr_fn::max;
 use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::functions_aggregate::expr_fn::percentile_cont;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
@@ -155,16 +157,16 @@ impl SeriesPlan<'_> {
                 let key = GROUP_COLUMNS.get(usize::from(*index)).copied().unwrap_or_default();
                 self.distinct(events.filter(ident(key).not_eq(lit("")))?, ident(key))
             }
-            Math::Total => self.aggregated(events, count(lit(1))),
+            Math::Total => self.aggregated(events, count(lit(1)), None),
             Math::Property(statistic, key) => {
                 let events = events.with_column("number", event_number(key))?;
-                self.aggregated(events, statistic.of(ident("number")))
+                self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
             }
             Math::PerActor(statistic) => {
                 let keys = [BUCKET, BREAKDOWN, ACTOR].map(ident).to_vec();
                 let counts = events.aggregate(keys, vec![count(lit(1)).alias("events")])?;
                 let number = cast(ident("events"), DataType::Float64);
-                self.aggregated(counts, statistic.of(number))
+                self.aggregated(counts, statistic.of(number), Some(*statistic))
             }
         }
     }
@@ -172,16 +174,23 @@ impl SeriesPlan<'_> {
     /// How many different values of `of` there are.
     fn distinct(self, events: DataFrame, of: Expr) -> Result<DataFrame, QueryError> {
         if self.shape != Shape::FirstIntervals {
-            return self.aggregated(events, count_distinct(of));
+            return self.aggregated(events, count_distinct(of), None);
         }
         let keys = vec![ident(BREAKDOWN), of.alias("counted")];
         let firsts = events.aggregate(keys, vec![min(ident(BUCKET)).alias(BUCKET)])?;
-        self.aggregated(firsts, count(lit(1)))
+        self.aggregated(firsts, count(lit(1)), None)
     }
 
-    fn aggregated(self, rows: DataFrame, value: Expr) -> Result<DataFrame, QueryError> {
+    fn aggregated(
+        self,
+        rows: DataFrame,
+        value: Expr,
+        statistic: Option<Statistic>,
+    ) -> Result<DataFrame, QueryError> {
         let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
-        Ok(rows.aggregate(keys, vec![cast(value, DataType::Float64).alias(VALUE)])?)
+        let rows = rows.aggregate(keys, vec![value.alias("gathered")])?;
+        let value = finished(statistic, ident("gathered")).alias(VALUE);
+        Ok(rows.select(vec![ident(BUCKET), ident(BREAKDOWN), value])?)
     }
 
     /// Persons who were active in the `days` up to each bucket.
@@ -261,16 +270,61 @@ impl SeriesPlan<'_> {
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 impl Statistic {
-    /// The statistic of the numbers of a group that are there.
+    /// What is gathered of the numbers of a group; [`finished`] makes the statistic of it.
     pub(super) fn of(self, number: Expr) -> Expr {
         match self {
             Self::Sum => sum(number),
             Self::Average => avg(number),
             Self::Minimum => min(number),
             Self::Maximum => max(number),
-            Self::Quantile(part) => percentile_cont(number.sort(true, false), lit(part)),
+            Self::Quantile(_) => array_agg(number),
         }
     }
+}
+
+/// The number that was gathered. `percentile_cont` of DataFusion rounds where it interpolates, so quantiles are
+/// taken of lists.
+pub(super) fn finished(statistic: Option<Statistic>, gathered: Expr) -> Expr {
+    match statistic {
+        Some(Statistic::Quantile(part)) => quantile(part, gathered),
+        _ => cast(gathered, DataType::Float64),
+    }
+}
+
+/// The value at `part` of each list of numbers, linear between two of them; null for a list without numbers.
+fn quantile(part: f64, lists: Expr) -> Expr {
+    let of = move |numbers: &mut Vec<f64>| {
+        numbers.sort_unstable_by(f64::total_cmp);
+        let last = u32::try_from(numbers.len().checked_sub(1)?).ok()?;
+        let place = part * f64::from(last);
+        let mut around =
+            numbers.iter().zip(0_u32..).skip_while(|(_, at)| f64::from(*at) + 1.0 <= place);
+        let (low, at) = around.next()?;
+        let high = around.next().map_or(low, |(high, _)| high);
+        Some(low + (high - low) * (place - f64::from(at)))
+    };
+    let invoke = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let lists = arrays.first().and_then(|array| array.as_list_opt::<i32>());
+        let value = |list: Option<ArrayRef>| {
+            let list = list?;
+            let mut numbers: Vec<f64> =
+                list.as_primitive_opt::<Float64Type>()?.iter().flatten().collect();
+            of(&mut numbers)
+        };
+        let values: Float64Array =
+            lists.into_iter().flat_map(|lists| lists.iter().map(value)).collect();
+        Ok(ColumnarValue::Array(Arc::new(values) as ArrayRef))
+    };
+    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
+    let function = create_udf(
+        "quantile",
+        vec![list],
+        DataType::Float64,
+        Volatility::Immutable,
+        Arc::new(invoke),
+    );
+    function.call(vec![lists])
 }
 
 /// The list of the buckets whose windows have a step.

@@ -36,7 +36,11 @@ impl PersonBody {
     }
 
     /// A person in a list: its ids in the order in which they were added.
-    pub(in crate::http::routes) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
+    pub(in crate::http::routes) fn listed(
+        project: &Project,
+        person: Person,
+        ids: Vec<String>,
+    ) -> Self {
         Self {
             id: person.number,
             name: name(project, &person.properties, &ids, person.number),

@@ -1,0 +1,207 @@
+//! Insights by the filters of older clients: `insights/trend/`, and `persons/trends/` for the persons behind a
+//! point of one. Filters stand in the query string, and with POST in the body, too.
+
+use hyper::Method;
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::event::json;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Attr;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query::insight;
+use crate::insights::InsightError;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::node::NodeError;
+use crate::insights::trends::Trends;
+use crate::insights::trends::actors::Point;
+use crate::query::people::Part;
+
+/// Parameters that say where the persons of a point are, not which insight it is.
+const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
+
+/// `GET insights/trend/` and `POST`.
+pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let filter = filter(request).await?;
+    let settings = insight::settings(&asker.project);
+    let query = legacy::trends_query(&filter).map_err(|error| invalid(&error))?;
+    let trends = Trends::parse(&query).map_err(|error| invalid(&error))?;
+    let mut result = trends.answer(&app.engine, &settings).await.map_err(problem)?;
+    for series in &mut result {
+        add_urls(series, &filter, asker.project.id.0);
+    }
+    let body = json!({
+        "result": result, "timezone": settings.timezone, "is_cached": false,
+        "last_refresh": app.clock.now().to_rfc3339(), "timings": [], "next": null,
+    });
+    Ok(csv::render(StatusCode::OK, rendering, &body))
+}
+
+/// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
+pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let page = Page::of(&request);
+    let public_url = app.config.http.public_url.as_deref();
+    let further = page.offset.saturating_add(page.limit);
+    let (next, initial) =
+        (page.link(&request, public_url, further), page.link(&request, public_url, 0));
+    let mut filter = filter(request).await?;
+    let entity = entity(&filter)?;
+    filter.insert("events".to_owned(), json!([entity]));
+    filter.remove("actions");
+    filter.remove("formula");
+    let read = || {
+        let trends = Trends::parse(&legacy::trends_query(&filter)?)?;
+        match legacy::text(&filter, "search") {
+            Some(text) => trends.searched(&text),
+            None => Ok(trends),
+        }
+    };
+    let trends = read().map_err(|error| invalid(&error))?;
+    let breakdown = legacy::text(&filter, "breakdown_value").map(|text| match text.as_str() {
+        text if text.starts_with('[') => {
+            json::read(text.as_bytes()).unwrap_or_else(|_| json!(text))
+        }
+        text => text
+            .parse::<i64>()
+            .ok()
+            .filter(|_| is_by_cohort(&filter))
+            .map_or(json!(text), |id| json!(id)),
+    });
+    let day = legacy::text(&filter, "day");
+    let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
+    let point = Point { day, breakdown, is_previous, ..Point::default() };
+    let part = Part { offset: page.offset, limit: page.limit };
+    let settings = insight::settings(&asker.project);
+    let found = trends.actors(&app.engine, &settings, &point, part).await;
+    let mut found = found.map_err(problem)?;
+    let has_more = found.len() > part.limit;
+    found.truncate(part.limit);
+    let people = insight::people(app, &asker.project, &found).await?;
+    let count = people.len();
+    let body = json!({
+        "results": [{"people": people, "count": count}], "next": has_more.then_some(next),
+        "initial": initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
+    });
+    Ok(csv::render(StatusCode::OK, rendering, &body))
+}
+
+fn is_by_cohort(filter: &Filter) -> bool {
+    legacy::text(filter, "breakdown_type").as_deref() == Some("cohort")
+}
+
+/// The filters of a request.
+async fn filter(request: Request) -> Result<Filter, Problem> {
+    let mut filter: Filter = request
+        .query_all()
+        .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
+        .collect();
+    filter.remove("personal_api_key");
+    if request.method == Method::POST {
+        filter.extend(Fields::read(request).await?.into_values());
+    }
+    Ok(filter)
+}
+
+/// The entity whose persons are asked for: by its order, by its id and math, or one that no series has.
+fn entity(filter: &Filter) -> Result<Value, Problem> {
+    let text = |name: &str| match filter.get(name) {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => legacy::text(filter, name),
+    };
+    let events = match filter.get("events") {
+        Some(Value::String(text)) => json::read(text.as_bytes()).ok(),
+        other => other.cloned(),
+    };
+    let events = events.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let order = text("entity_order").and_then(|order| order.parse::<u64>().ok());
+    let of_order = |entity: &&Value| entity.get("order").and_then(Value::as_u64) == order;
+    if let Some(entity) = order.and_then(|_| events.iter().find(of_order)) {
+        return Ok(entity.clone());
+    }
+    let id = match filter.get("entity_id") {
+        Some(Value::Null) => Some(Value::Null),
+        _ => text("entity_id").map(Value::String),
+    };
+    let (Some(id), Some(kind)) = (id, text("entity_type")) else {
+        let detail = "An entity id and the entity type must be provided to determine an entity";
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null));
+    };
+    let math = text("entity_math").unwrap_or_else(|| "total".to_owned());
+    let is = |entity: &&Value| {
+        let own = entity.get("math").and_then(Value::as_str).unwrap_or("total");
+        entity.get("id") == Some(&id) && own == math
+    };
+    let made = || json!({"id": id, "type": kind, "math": math});
+    Ok(events.iter().find(is).cloned().unwrap_or_else(made))
+}
+
+/// Adds to each point of a series the address of the persons behind it.
+fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
+    let Value::Object(fields) = series else { return };
+    let Some(action) = fields.get("action").filter(|action| !action.is_null()).cloned() else {
+        return;
+    };
+    let mut base: Filter = filter.clone();
+    for name in OF_POINTS {
+        base.remove(name);
+    }
+    let days = fields.get("days").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut of_entity = Map::new();
+    for (name, key) in [
+        ("entity_id", "id"),
+        ("entity_type", "type"),
+        ("entity_math", "math"),
+        ("entity_order", "order"),
+    ] {
+        of_entity.insert(name.to_owned(), action.get(key).cloned().unwrap_or_default());
+    }
+    if let Some(value) = fields.get("breakdown_value") {
+        of_entity.insert("breakdown_value".to_owned(), value.clone());
+    }
+    if fields.get("compare_label").and_then(Value::as_str) == Some("previous") {
+        of_entity.insert("period".to_owned(), json!("previous"));
+    }
+    let url = |day: &Value| {
+        let mut point = base.clone();
+        point.extend(of_entity.clone());
+        point.insert("day".to_owned(), day.clone());
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in &point {
+            match value {
+                Value::Null => {}
+                Value::String(text) => _ = query.append_pair(name, text),
+                other => _ = query.append_pair(name, &other.to_string()),
+            }
+        }
+        let url = format!("api/projects/{project}/persons/trends/?{}", query.finish());
+        json!({"filter": point, "url": url})
+    };
+    let urls =
+        if days.is_empty() { vec![url(&Value::Null)] } else { days.iter().map(url).collect() };
+    fields.insert("persons_urls".to_owned(), Value::Array(urls));
+}
+
+fn invalid(error: &NodeError) -> Problem {
+    refused(error.field.replace('.', "__"), "invalid_input", error.detail.clone())
+}
+
+fn problem(error: InsightError) -> Problem {
+    match error {
+        InsightError::Node(error) => invalid(&error),
+        other => insight::problem(other),
+    }
+}

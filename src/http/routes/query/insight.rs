@@ -1,0 +1,219 @@
+//! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons behind their points. Every query
+//! is answered when it is asked, whatever `refresh` says, and no answer comes from a cache.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::persons::body::PersonBody;
+use crate::http::routes::query;
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::trends::Trends;
+use crate::insights::trends::actors::Point;
+use crate::metadata::accounts::Project;
+use crate::query::people::Part;
+
+/// Kinds of insights that are answered.
+const INSIGHTS: [&str; 1] = ["TrendsQuery"];
+
+/// Kinds of nodes around an insight that say how it is shown.
+const WRAPPERS: [&str; 2] = ["InsightVizNode", "DataTableNode"];
+
+/// Most nodes around an insight.
+const WRAPPERS_MAX: usize = 5;
+
+/// Columns of persons that can be selected.
+const COLUMNS: [&str; 6] = ["actor", "person", "id", "created_at", "event_count", "value"];
+
+/// Persons of a page, unless the request says otherwise (PostHog's figure).
+const LIMIT: usize = 100;
+
+/// Most persons of a page.
+const LIMIT_MAX: usize = 1000;
+
+/// Most distinct ids of one person in an answer (PostHog's figure).
+const IDS_MAX: usize = 1000;
+
+/// The kind of a node, and the node without what only says how it is shown.
+pub(super) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
+    let kind = |node: &'_ Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
+    for _ in 0..WRAPPERS_MAX {
+        match (kind(node), node.get("source")) {
+            (Some(kind), Some(source)) if WRAPPERS.contains(&kind.as_str()) => node = source,
+            _ => break,
+        }
+    }
+    (node.get("kind").and_then(Value::as_str), node)
+}
+
+/// Whether a kind is one of an insight, or of persons behind one.
+pub(super) fn is_insight(kind: &str) -> bool {
+    INSIGHTS.contains(&kind) || matches!(kind, "ActorsQuery" | "InsightActorsQuery")
+}
+
+/// The answer to an insight, or the persons behind a point of one.
+pub(super) async fn answer(
+    app: &App,
+    asker: &Principal,
+    (kind, node): (&str, &Value),
+) -> Result<Response, Problem> {
+    if kind == "ActorsQuery" || kind == "InsightActorsQuery" {
+        return actors(app, asker, (kind, node)).await;
+    }
+    let settings = settings(&asker.project);
+    let trends = Trends::parse(node).map_err(|error| invalid(&error))?;
+    let results = trends.answer(&app.engine, &settings).await.map_err(problem)?;
+    let body = json!({
+        "results": results, "timezone": settings.timezone, "timings": [], "hasMore": false,
+        "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
+        "query_status": null,
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// What an insight depends on besides its request.
+pub(in crate::http::routes) fn settings(project: &Project) -> ProjectSettings {
+    ProjectSettings {
+        project: project.id,
+        timezone: project.timezone.clone(),
+        is_monday_first: project.week_start_day == 1,
+        test_account_filters: project.test_account_filters.clone(),
+    }
+}
+
+/// The response to a refused node. Nested names are joined as in all errors.
+fn invalid(error: &NodeError) -> Problem {
+    let name = format!("query__{}", error.field.replace('.', "__"));
+    refused(name, "invalid_input", error.detail.clone())
+}
+
+/// The response to a failed insight.
+pub(in crate::http::routes) fn problem(error: InsightError) -> Problem {
+    match error {
+        InsightError::Node(error) => invalid(&error),
+        InsightError::Query(error) => query::problem(error),
+    }
+}
+
+/// The persons behind a point as rows of the selected columns.
+async fn actors(
+    app: &App,
+    asker: &Principal,
+    (kind, node): (&str, &Value),
+) -> Result<Response, Problem> {
+    let outer = Node::new(Some(node), "").map_err(|error| invalid(&error))?;
+    let (source, columns) = match kind {
+        "InsightActorsQuery" => (node, vec!["id"]),
+        _ => {
+            let source = outer.value("source").unwrap_or(&Value::Null);
+            if source.get("kind").and_then(Value::as_str) != Some("InsightActorsQuery") {
+                let detail = "The source of an ActorsQuery is an InsightActorsQuery.";
+                return Err(refused("query__source__kind", "invalid_input", detail));
+            }
+            (source, columns(&outer).map_err(|error| invalid(&error))?)
+        }
+    };
+    let read = || {
+        outer.without(&["properties", "fixedProperties", "orderBy"])?;
+        let limit = outer.number("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+        let part = Part { offset: outer.number("offset")?.unwrap_or(0), limit };
+        let inner = Node::new(Some(source), "source")?;
+        let point = Point::parse(&inner)?;
+        let (kind, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
+        if kind != Some("TrendsQuery") {
+            return Err(inner.refuse("source", "Persons are found behind a TrendsQuery."));
+        }
+        let trends = Trends::parse(insight)?;
+        let trends = match outer.text("search")? {
+            Some(text) => trends.searched(text)?,
+            None => trends,
+        };
+        Ok((trends, point, part))
+    };
+    let (trends, point, part) = read().map_err(|error| invalid(&error))?;
+    let found = trends.actors(&app.engine, &settings(&asker.project), &point, part).await;
+    let mut found = found.map_err(problem)?;
+    let has_more = found.len() > part.limit;
+    found.truncate(part.limit);
+    let people = people(app, &asker.project, &found).await?;
+    let rows = found.iter().zip(people).map(|(actor, person)| row(actor, &person, &columns));
+    let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name)]).collect();
+    let body = json!({
+        "results": rows.collect::<Vec<_>>(), "columns": columns, "types": types, "hasMore": has_more,
+        "limit": part.limit, "offset": part.offset, "missing_actors_count": 0, "timings": [],
+        "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+fn columns<'n>(node: &Node<'n>) -> Result<Vec<&'n str>, NodeError> {
+    let selected = node.list("select")?;
+    if selected.is_empty() {
+        return Ok(vec!["actor"]);
+    }
+    let column = |column: &'n Value| {
+        let name = column.as_str().filter(|name| COLUMNS.contains(name));
+        let detail = || format!("Expected some of {}.", COLUMNS.join(", "));
+        name.ok_or_else(|| node.refuse("select", detail()))
+    };
+    selected.iter().map(column).collect()
+}
+
+fn type_of(column: &str) -> &'static str {
+    match column {
+        "actor" | "person" => "Tuple",
+        "id" => "UUID",
+        "created_at" => "DateTime64(6, 'UTC')",
+        _ => "Float64",
+    }
+}
+
+fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
+    let cell = |name: &&str| match *name {
+        "actor" | "person" => person.clone(),
+        "id" => json!(actor.person.to_string()),
+        "created_at" => person.get("created_at").cloned().unwrap_or_default(),
+        _ => json!(actor.value),
+    };
+    columns.iter().map(cell).collect()
+}
+
+/// The persons in their order, as lists of persons show them, with the number that each adds to the point. One who
+/// was deleted meanwhile has its id alone.
+pub(in crate::http::routes) async fn people(
+    app: &App,
+    project: &Project,
+    actors: &[Actor],
+) -> Result<Vec<Value>, Problem> {
+    let (actors, project) = (actors.to_vec(), project.clone());
+    let read = app.engine.read(move |view, _| {
+        let mut people = Vec::with_capacity(actors.len());
+        for actor in actors {
+            let person = match view.person_by_uuid(project.id, actor.person)? {
+                Some(person) => {
+                    let ids = view.first_ids(project.id, person.number, IDS_MAX)?;
+                    serde_json::to_value(PersonBody::listed(&project, person, ids)).ok()
+                }
+                None => None,
+            };
+            let mut person = person.unwrap_or_else(|| json!({"uuid": actor.person.to_string()}));
+            if let Value::Object(fields) = &mut person {
+                fields.insert("type".to_owned(), json!("person"));
+                fields.insert("matched_recordings".to_owned(), json!([]));
+                fields.insert("value_at_data_point".to_owned(), json!(actor.value));
+            }
+            people.push(person);
+        }
+        Ok(people)
+    });
+    read.await.map_err(query::problem)
+}

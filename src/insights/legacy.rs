@@ -1,0 +1,196 @@
+//! The filters of older clients, such as `?insight=TRENDS&events=[...]`, as the nodes of newer ones:
+//! [`trends_query`]. Values may be JSON or the text of it, as query strings have them.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::json;
+use crate::insights::node::NodeError;
+
+/// Filters as they were sent.
+pub type Filter = Map<String, Value>;
+
+/// The `TrendsQuery` of such filters.
+///
+/// # Errors
+///
+/// They are of another insight, or malformed.
+pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
+    let insight = text(filter, "insight").unwrap_or_else(|| "TRENDS".to_owned());
+    if insight != "TRENDS" {
+        let insight: String = insight.chars().take(100).collect();
+        return Err(refused("insight", format!("{insight} is not available here.")));
+    }
+    Ok(json!({
+        "kind": "TrendsQuery",
+        "series": series(filter)?,
+        "interval": text(filter, "interval"),
+        "dateRange": {
+            "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
+            "explicitDate": truth(filter, "explicit_date"),
+        },
+        "properties": parsed(filter, "properties")?,
+        "filterTestAccounts": truth(filter, "filter_test_accounts"),
+        "samplingFactor": parsed(filter, "sampling_factor")?,
+        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
+        "trendsFilter": {
+            "display": text(filter, "display"), "formula": text(filter, "formula"),
+            "smoothingIntervals": parsed(filter, "smoothing_intervals")?,
+        },
+        "breakdownFilter": {
+            "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
+            "breakdowns": breakdowns(filter)?,
+            "breakdown_limit": parsed(filter, "breakdown_limit")?,
+            "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
+            "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
+            "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,
+        },
+        "compareFilter": {
+            "compare": truth(filter, "compare"), "compare_to": text(filter, "compare_to"),
+        },
+    }))
+}
+
+/// The events of the filters as series, in their order.
+fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
+    let list = |name: &str| match parsed(filter, name)? {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(list) => Ok(list),
+        _ => Err(refused(name, "Expected a JSON list of series.")),
+    };
+    if !list("actions")?.is_empty() {
+        return Err(refused("actions", "Actions are not available. Name the events instead."));
+    }
+    let mut events = list("events")?;
+    events.sort_by_key(|entity| entity.get("order").and_then(Value::as_u64).unwrap_or(0));
+    if events.is_empty() {
+        events.push(json!({"id": "$pageview", "name": "$pageview"}));
+    }
+    events.iter().map(entity).collect()
+}
+
+/// One entity as a series.
+fn entity(entity: &Value) -> Result<Value, NodeError> {
+    let Value::Object(fields) = entity else {
+        return Err(refused("events", "Expected a JSON list of series."));
+    };
+    if fields.get("type").and_then(Value::as_str) == Some("actions") {
+        return Err(refused("events", "Actions are not available. Name the events instead."));
+    }
+    let mut series = Filter::new();
+    series.insert("kind".to_owned(), json!("EventsNode"));
+    series.insert("event".to_owned(), fields.get("id").cloned().unwrap_or_default());
+    for name in [
+        "name",
+        "custom_name",
+        "math",
+        "math_property",
+        "math_property_type",
+        "math_group_type_index",
+        "math_hogql",
+        "properties",
+    ] {
+        if let Some(value) = fields.get(name) {
+            series.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(Value::Object(series))
+}
+
+/// A property may be a list of one, or the text of such a list.
+fn breakdown(filter: &Filter) -> Value {
+    match filter.get("breakdown") {
+        Some(Value::String(text)) if text.starts_with('[') => {
+            json::read(text.as_bytes()).unwrap_or_else(|_| Value::String(text.clone()))
+        }
+        Some(Value::String(text)) if text.is_empty() => Value::Null,
+        other => other.cloned().unwrap_or_default(),
+    }
+}
+
+/// The older form has `property` and `type`, as the newer one.
+fn breakdowns(filter: &Filter) -> Result<Value, NodeError> {
+    parsed(filter, "breakdowns")
+}
+
+/// A value, or the value that a text is as JSON; null if it is absent or empty.
+fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+    match filter.get(name) {
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
+        Some(Value::String(text)) => {
+            json::read(text.as_bytes()).map_err(|_| refused(name, "Expected JSON."))
+        }
+        other => Ok(other.cloned().unwrap_or_default()),
+    }
+}
+
+/// A text, if it is there and not empty.
+pub fn text(filter: &Filter, name: &str) -> Option<String> {
+    let text = filter.get(name)?.as_str()?;
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn truth(filter: &Filter, name: &str) -> bool {
+    match filter.get(name) {
+        Some(Value::Bool(truth)) => *truth,
+        Some(Value::String(text)) => matches!(text.to_lowercase().as_str(), "true" | "1" | "yes"),
+        Some(Value::Number(number)) => number.as_u64() == Some(1),
+        _ => false,
+    }
+}
+
+fn refused(field: &str, detail: impl Into<String>) -> NodeError {
+    NodeError { field: field.to_owned(), detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::trends_query;
+    use crate::insights::trends::Trends;
+
+    fn filter(value: Value) -> Map<String, Value> {
+        let Value::Object(filter) = value else { panic!("an object") };
+        filter
+    }
+
+    #[test]
+    fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {
+        let texts = filter(json!({
+            "events": "[{\"id\": \"b\", \"order\": 1}, {\"id\": \"a\", \"order\": 0, \"math\": \"dau\"}]",
+            "compare": "true", "breakdown": "[\"$browser\"]", "breakdown_limit": "5",
+            "properties": "[{\"key\": \"a\", \"value\": 1}]", "date_from": "-7d", "interval": "",
+        }));
+        let values = filter(json!({
+            "events": [{"id": "b", "order": 1}, {"id": "a", "order": 0, "math": "dau"}],
+            "compare": true, "breakdown": ["$browser"], "breakdown_limit": 5,
+            "properties": [{"key": "a", "value": 1}], "date_from": "-7d",
+        }));
+        let query = trends_query(&texts).unwrap();
+        assert_eq!(query, trends_query(&values).unwrap());
+        assert_eq!(query["series"][0]["event"], "a");
+        Trends::parse(&query).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused_by_its_name() {
+        for (filters, field) in [
+            (json!({"insight": "FUNNELS"}), "insight"),
+            (json!({"actions": [{"id": 1}]}), "actions"),
+            (json!({"events": "{"}), "events"),
+            (json!({"events": [4]}), "events"),
+            (json!({"events": [{"id": 1, "type": "actions"}]}), "events"),
+            (json!({"properties": "x"}), "properties"),
+        ] {
+            let error = trends_query(&filter(filters.clone())).unwrap_err();
+            assert_eq!(error.field, field, "{filters}");
+        }
+        let query = trends_query(&Map::new()).unwrap();
+        assert_eq!(query["series"][0]["event"], "$pageview", "the default");
+        Trends::parse(&query).unwrap();
+    }
+}
