@@ -316,8 +316,24 @@ impl Engine {
 
     /// The right to run one list or look-up; waits for it as long as a question may take.
     pub(super) async fn permit(&self) -> Result<Permit, QueryError> {
+        self.permit_for(Work::List).await
+    }
+
+    /// The right to run one query of a kind; waits for it as long as a query may take.
+    pub(super) async fn permit_for(&self, work: Work) -> Result<Permit, QueryError> {
         let limit = self.shared.settings.query_timeout;
-        self.shared.admission.permit(self.caller, Work::List, limit).await
+        self.shared.admission.permit(self.caller, work, limit).await
+    }
+
+    /// Does `work`, which may run several queries, within the time that one may take.
+    ///
+    /// # Errors
+    ///
+    /// It takes longer; dropping it ends its queries.
+    pub async fn within_time<T>(&self, work: impl Future<Output = T>) -> Result<T, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        let done = tokio::time::timeout(limit, work).await;
+        done.map_err(|_| QueryError::Timeout(limit))
     }
 
     /// The most rows of an answer.

@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::query::admission::Permit;
+use crate::query::admission::Work;
 use crate::query::engine::Engine;
 use crate::query::engine::Shared;
 use crate::query::error::QueryError;
@@ -61,6 +62,22 @@ impl Engine {
             batches.push(batch?);
         }
         Ok((answer.schema, batches))
+    }
+
+    /// The same in a slot of the kind that SQL takes: for what reads very many events, so that one slot is left
+    /// for lists.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn compute(&self, question: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
+        let permit = self.permit_for(Work::Sql).await?;
+        let mut answer = self.begin(question, permit);
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.next().await {
+            batches.push(batch?);
+        }
+        Ok(batches)
     }
 
     /// Begins to run `question`. Dropping the answer ends the query.

@@ -284,10 +284,11 @@ impl Asked {
         };
         let mut numbers: Vec<f64> = events.iter().filter_map(|event| event.number()).collect();
         numbers.sort_by(f64::total_cmp);
-        let quantile = |part: f64| {
-            let place = part * (numbers.len() as f64 - 1.0);
-            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
-            low + (high - low) * (place - place.floor())
+        let quantile = |percent: usize| {
+            let place = percent * (numbers.len() - 1);
+            let low = numbers[place / 100];
+            let high = numbers.get(place / 100 + 1).copied().unwrap_or(low);
+            low + (high - low) * (place % 100) as f64 / 100.0
         };
         match self.math {
             "total" => events.len() as f64,
@@ -302,8 +303,8 @@ impl Asked {
             "avg" => numbers.iter().sum::<f64>() / numbers.len() as f64,
             "min" => numbers[0],
             "max" => numbers[numbers.len() - 1],
-            "median" => quantile(0.5),
-            _ => quantile(0.9),
+            "median" => quantile(50),
+            _ => quantile(90),
         }
     }
 

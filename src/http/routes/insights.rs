@@ -20,6 +20,7 @@ use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::InsightError;
 use crate::insights::legacy;
@@ -32,6 +33,9 @@ use crate::query::people::Part;
 /// Parameters that say where the persons of a point are, not which insight it is.
 const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
 
+/// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
+const URLS_MAX_BYTES: usize = 4 << 20;
+
 /// `GET insights/trend/` and `POST`.
 pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
@@ -39,9 +43,17 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
     let settings = insight::settings(&asker.project);
     let query = legacy::trends_query(&filter).map_err(|error| invalid(&error))?;
     let trends = Trends::parse(&query).map_err(|error| invalid(&error))?;
-    let mut result = trends.answer(&app.engine, &settings).await.map_err(problem)?;
-    for series in &mut result {
-        add_urls(series, &filter, asker.project.id.0);
+    let result = app.engine.within_time(trends.answer(&app.engine, &settings)).await;
+    let mut result = result.map_err(query::problem)?.map_err(problem)?;
+    let points = result
+        .iter()
+        .filter_map(|series| series.get("days")?.as_array())
+        .map(|days| days.len().max(1));
+    let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
+    if points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES {
+        for series in &mut result {
+            add_urls(series, &filter, asker.project.id.0);
+        }
     }
     let body = json!({
         "result": result, "timezone": settings.timezone, "is_cached": false,
@@ -86,8 +98,8 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     let point = Point { day, breakdown, is_previous, ..Point::default() };
     let part = Part { offset: page.offset, limit: page.limit };
     let settings = insight::settings(&asker.project);
-    let found = trends.actors(&app.engine, &settings, &point, part).await;
-    let mut found = found.map_err(problem)?;
+    let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
+    let mut found = found.map_err(query::problem)?.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = insight::people(app, &asker.project, &found).await?;

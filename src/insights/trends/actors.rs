@@ -138,7 +138,7 @@ impl Trends {
         let actors = actors.select(vec![ident("person_id"), number])?;
         let order = vec![ident("number").sort(false, false), ident("person_id").sort(true, false)];
         let actors = actors.sort(order)?.limit(part.offset, Some(part.limit.saturating_add(1)))?;
-        let (_, batches) = engine.collect(actors).await?;
+        let batches = engine.compute(actors).await?;
         let actors = batches.iter().flat_map(|batch| {
             let numbers = batch.column_by_name("number");
             let numbers = numbers.and_then(|column| column.as_primitive_opt::<Float64Type>());

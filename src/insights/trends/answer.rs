@@ -45,8 +45,8 @@ use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::view::View;
 
-/// Most numbers of one answer.
-const NUMBERS_MAX: usize = 1_000_000;
+/// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
+const NUMBERS_MAX: usize = 100_000;
 
 /// Periods of a comparison, in their words.
 const PERIODS: [&str; 2] = ["current", "previous"];
@@ -83,6 +83,7 @@ impl Trends {
         for period in self.periods(engine, &view, owner).await? {
             periods.push(self.buckets(&period, owner)?);
         }
+        self.check_size(&periods)?;
         let mut lines = Vec::new();
         for (period, buckets) in periods.iter().enumerate() {
             for (at, series) in self.series.iter().enumerate() {
@@ -106,6 +107,25 @@ impl Trends {
             }
         }
         Ok(shown)
+    }
+
+    /// Refuses what has too long an answer.
+    fn check_size(&self, periods: &[Buckets]) -> Result<(), NodeError> {
+        let values = match &self.breakdown {
+            Breakdown::Nothing => 1,
+            Breakdown::Cohorts(cohorts) => cohorts.len(),
+            Breakdown::Properties { limit, .. } => limit + 2,
+        };
+        let numbers: usize = periods.iter().map(|buckets| self.width(buckets)).sum();
+        let lines = values.saturating_mul(self.series.len().max(self.formulas.len()));
+        if numbers.saturating_mul(lines) <= NUMBERS_MAX {
+            return Ok(());
+        }
+        let detail = format!(
+            "Series, values of the breakdown and intervals make more than {NUMBERS_MAX} numbers. \
+             Use longer intervals or a lower breakdown_limit."
+        );
+        Err(NodeError { field: "interval".to_owned(), detail })
     }
 
     /// The numbers that a series has.
@@ -223,11 +243,6 @@ impl Trends {
                 Ok(lines)
             }
             Breakdown::Properties { properties, limit, is_other_hidden } => {
-                if limit.saturating_mul(width) > NUMBERS_MAX {
-                    let detail = "There are too many values times intervals.".to_owned();
-                    let field = "breakdownFilter.breakdown_limit".to_owned();
-                    return Err(NodeError { field, detail }.into());
-                }
                 let plan = SeriesPlan { breakdown: properties, ..plan };
                 let values = plan.values().await?;
                 let (top, is_more) = top(engine, values.clone(), *limit).await?;
@@ -260,7 +275,7 @@ impl Trends {
         rows: DataFrame,
         width: usize,
     ) -> Result<HashMap<String, Vec<f64>>, InsightError> {
-        let (_, batches) = engine.collect(rows).await?;
+        let batches = engine.compute(rows).await?;
         let mut found: HashMap<String, Vec<f64>> = HashMap::new();
         for (value, bucket, number) in batches.iter().flat_map(rows_of) {
             let data = found.entry(value).or_insert_with(|| vec![0.0; width]);
@@ -340,7 +355,7 @@ impl Trends {
 async fn first_event(engine: &Engine, view: &View) -> Result<Option<UnixMicros>, QueryError> {
     let events = view.table("events").await?;
     let first = events.aggregate(Vec::new(), vec![min(ident("timestamp")).alias("first")])?;
-    let (_, batches) = engine.collect(first).await?;
+    let batches = engine.compute(first).await?;
     let time = |batch: &RecordBatch| {
         let times = batch.columns().first()?.as_primitive_opt::<TimestampMicrosecondType>()?;
         times.iter().next().flatten().map(UnixMicros)
@@ -359,7 +374,7 @@ pub(super) async fn top(
     let sums = sums.aggregate(vec![ident(BREAKDOWN)], vec![sum(ident(VALUE)).alias(VALUE)])?;
     let order = vec![ident(VALUE).sort(false, false), ident(BREAKDOWN).sort(true, false)];
     let sums = sums.sort(order)?.limit(0, Some(limit.saturating_add(1)))?;
-    let (_, batches) = engine.collect(sums).await?;
+    let batches = engine.compute(sums).await?;
     let mut top: Vec<String> = batches.iter().flat_map(|batch| texts(batch, BREAKDOWN)).collect();
     let is_more = top.len() > limit;
     top.truncate(limit);

@@ -71,7 +71,8 @@ pub(super) async fn answer(
     }
     let settings = settings(&asker.project);
     let trends = Trends::parse(node).map_err(|error| invalid(&error))?;
-    let results = trends.answer(&app.engine, &settings).await.map_err(problem)?;
+    let results = app.engine.within_time(trends.answer(&app.engine, &settings)).await;
+    let results = results.map_err(query::problem)?.map_err(problem)?;
     let body = json!({
         "results": results, "timezone": settings.timezone, "timings": [], "hasMore": false,
         "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
@@ -140,8 +141,9 @@ async fn actors(
         Ok((trends, point, part))
     };
     let (trends, point, part) = read().map_err(|error| invalid(&error))?;
-    let found = trends.actors(&app.engine, &settings(&asker.project), &point, part).await;
-    let mut found = found.map_err(problem)?;
+    let settings = settings(&asker.project);
+    let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
+    let mut found = found.map_err(query::problem)?.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = people(app, &asker.project, &found).await?;
