@@ -5,12 +5,11 @@
 
 use std::fmt;
 
-use arrow::array::timezone::Tz;
 use chrono::DateTime;
 use chrono::Duration;
-use chrono::LocalResult;
 use chrono::NaiveDateTime;
 use chrono::TimeZone;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 
@@ -66,14 +65,9 @@ impl From<Option<UnixMicros>> for Claimed {
 /// The instant at which the clocks of `zone` show `local`. A time that they skip is an hour later, one that
 /// they show twice is the first of both; `None` at the ends of the calendar.
 pub fn at_wall(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
-    let found = |found: DateTime<Tz>| Some(UnixMicros(found.timestamp_micros()));
-    match zone.from_local_datetime(&local) {
-        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => found(time),
-        LocalResult::None => {
-            let later = local.checked_add_signed(Duration::hours(1))?;
-            zone.from_local_datetime(&later).earliest().and_then(found)
-        }
-    }
+    let at = |local| zone.from_local_datetime(&local).earliest();
+    let later = || at(local.checked_add_signed(Duration::hours(1))?);
+    Some(UnixMicros(at(local).or_else(later)?.timestamp_micros()))
 }
 
 /// The instant to store an event under, and a warning for its sender.

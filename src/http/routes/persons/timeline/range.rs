@@ -5,7 +5,6 @@
 //! hours. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
 //! minute.
 
-use arrow::array::timezone::Tz;
 use chrono::Datelike;
 use chrono::Days;
 use chrono::Months;
@@ -14,6 +13,7 @@ use chrono::NaiveDateTime;
 use chrono::NaiveTime;
 use chrono::TimeDelta;
 use chrono::Timelike;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 use crate::error::Kind;
@@ -238,7 +238,7 @@ fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::timezone::Tz;
+    use chrono_tz::Tz;
 
     use super::Parameters;
     use super::Span;
