@@ -58,6 +58,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hyper_util", &["cli", "http"]),
     ("ipnetwork", &["config"]),
     ("maxminddb", &["geoip"]),
+    ("semver", &["event/predicate"]),
     ("sqlx", &["metadata"]),
     ("toml", &["config"]),
 ];
