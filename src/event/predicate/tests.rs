@@ -303,6 +303,9 @@ fn dates_are_instants_or_spans_before_now() {
         ("is_date_exact", "2026-01-02T01:00:00+01:00", json!("2026-01-02 00:00:00"), true),
         ("is_date_exact", "2026-01-02T01:00", json!("2026-01-02 01:00:00.0"), true),
         ("is_date_exact", "2026-01-02 01:00:00+0100", json!("2026-01-02"), true),
+        // The forms of events, as in PostHog.
+        ("is_date_exact", "1/2/2026 1:00 PM", json!("2026/01/02 13:00 GMT"), true),
+        ("is_date_after", "2026-01-02", json!("Fri, 02 Jan 2026 13:00:00 GMT"), true),
         ("is_date_before", "2026-01-02", json!(1_767_312_000), false),
         ("is_date_exact", "2026-01-02", json!(1_767_312_000), true),
         ("is_date_exact", "2026-01-02", json!("1767312000.0"), true),

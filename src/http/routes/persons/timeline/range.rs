@@ -19,7 +19,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::predicate::moment;
 use crate::event::predicate::moment::Unit;
-use crate::event::predicate::moment::Written;
+use crate::event::time::Written;
 use crate::event::time::at_wall;
 use crate::http::fields::refused;
 use crate::http::request::Request;
