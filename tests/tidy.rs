@@ -53,6 +53,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("datafusion_functions_json", &["query"]),
     ("fjall", &["identity"]),
     ("governor", &["http/throttle"]),
+    ("hex", &["http/conditional", "metadata/secrets"]),
     ("http_body_util", &["cli", "http"]),
     ("hyper", &["cli", "http"]),
     ("hyper_util", &["cli", "http"]),
