@@ -55,11 +55,13 @@ const DOORS: &[(&str, &[&str])] = &[
     ("datafusion_functions_json", &["insights", "query"]),
     ("fjall", &["identity"]),
     ("governor", &["http/throttle"]),
+    ("hex", &["http/conditional", "metadata/secrets"]),
     ("http_body_util", &["cli", "http"]),
     ("hyper", &["cli", "http"]),
     ("hyper_util", &["cli", "http"]),
     ("ipnetwork", &["config"]),
     ("maxminddb", &["geoip"]),
+    ("semver", &["event/predicate"]),
     ("sqlx", &["metadata"]),
     ("toml", &["config"]),
 ];

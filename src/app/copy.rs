@@ -28,7 +28,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
 use tempfile::TempDir;
 
 use crate::app::lock::DirectoryLock;
@@ -191,7 +190,7 @@ impl WorkingCopy {
 /// Locks a copy as in use, until the returned file is dropped.
 fn in_use(copy: &Path) -> io::Result<File> {
     let directory = File::open(copy)?;
-    rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    directory.try_lock()?;
     Ok(directory)
 }
 

@@ -3,6 +3,7 @@
 //! ([`ServerAddress`]).
 
 use std::fs::File;
+use std::fs::TryLockError;
 use std::io;
 use std::io::Read;
 use std::io::Seek;
@@ -10,7 +11,6 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::FlockOperation;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -64,12 +64,11 @@ impl DirectoryLock {
             .truncate(false)
             .mode(0o600)
             .open(directory.join(FILE_NAME))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => {
                 // Readers that find no lock file lock the directory instead, if the file system supports it.
                 let own = File::open(directory)?;
-                let locked = rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive);
-                if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+                if let Err(TryLockError::WouldBlock) = own.try_lock() {
                     return Ok(Holder::Unknown);
                 }
                 // The content is the outdated address of a previous server.
@@ -77,9 +76,9 @@ impl DirectoryLock {
                 Ok(Holder::Nobody(Self { file, _directory: Some(own) }))
             }
             // Readers hold it shared; the address in the file is of a server that has ended.
-            Err(rustix::io::Errno::WOULDBLOCK) if is_shared(&file) => Ok(Holder::Unknown),
-            Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
-            Err(error) => Err(error.into()),
+            Err(TryLockError::WouldBlock) if is_shared(&file) => Ok(Holder::Unknown),
+            Err(TryLockError::WouldBlock) => announced(&mut file),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
@@ -94,12 +93,12 @@ impl DirectoryLock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (File::open(directory)?, true),
             opened => (opened?, false),
         };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        match file.try_lock_shared() {
             Ok(()) => Ok(Holder::Nobody(Self { file, _directory: None })),
             // A process has created the lock file since.
-            Err(rustix::io::Errno::WOULDBLOCK) if is_directory => Ok(Holder::Unknown),
-            Err(rustix::io::Errno::WOULDBLOCK) => announced(&mut file),
-            Err(error) => Err(error.into()),
+            Err(TryLockError::WouldBlock) if is_directory => Ok(Holder::Unknown),
+            Err(TryLockError::WouldBlock) => announced(&mut file),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
@@ -117,7 +116,7 @@ impl DirectoryLock {
 
 /// Whether the lock can be taken shared, that is, no server holds it.
 fn is_shared(file: &File) -> bool {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
+    file.try_lock_shared().is_ok()
 }
 
 /// The server that holds the lock, if it has announced its address.

@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::BooleanArray;
+use arrow::array::BooleanBufferBuilder;
 use arrow::array::ByteView;
 use arrow::array::Float64Array;
 use arrow::array::Int64Array;
+use arrow::array::NullBufferBuilder;
 use arrow::array::StringViewArray;
 use arrow::array::TimestampMicrosecondArray;
 use arrow::array::make_view;
-use arrow::buffer::BooleanBuffer;
 use arrow::buffer::Buffer;
 use arrow::buffer::NullBuffer;
 use arrow::buffer::ScalarBuffer;
@@ -51,8 +52,8 @@ enum Column {
     Text(Text),
     Int(Vec<i64>),
     Time(Vec<i64>),
-    Double { values: Vec<f64>, valid: Bits },
-    Boolean { values: Bits, valid: Bits },
+    Double { values: Vec<f64>, valid: NullBufferBuilder },
+    Boolean { values: BooleanBufferBuilder, valid: NullBufferBuilder },
 }
 
 impl Columns {
@@ -161,30 +162,28 @@ impl Columns {
         let (rows, capacity) = (self.rows, self.capacity);
         let Some(column) = self.columns.get_mut(position) else { return };
         if let Column::Absent = column {
-            *column =
-                Column::Double { values: Vec::with_capacity(capacity), valid: Bits::default() };
+            let valid = NullBufferBuilder::new(capacity);
+            *column = Column::Double { values: Vec::with_capacity(capacity), valid };
         }
         if let Column::Double { values, valid } = column {
             values.resize(rows, 0.0);
             values.push(value);
-            valid.set(rows);
+            mark(valid, rows);
         }
     }
 
     /// Sets a boolean column of the row under construction.
     pub fn set_boolean(&mut self, position: usize, value: bool) {
-        let rows = self.rows;
+        let (rows, capacity) = (self.rows, self.capacity);
         let Some(column) = self.columns.get_mut(position) else { return };
         if let Column::Absent = column {
-            *column = Column::Boolean { values: Bits::default(), valid: Bits::default() };
+            let valid = NullBufferBuilder::new(capacity);
+            *column = Column::Boolean { values: BooleanBufferBuilder::new(capacity), valid };
         }
         if let Column::Boolean { values, valid } = column {
-            if value {
-                values.set(rows);
-            } else {
-                values.clear(rows);
-            }
-            valid.set(rows);
+            values.resize(rows);
+            values.append(value);
+            mark(valid, rows);
         }
     }
 
@@ -213,7 +212,7 @@ fn append(text: &mut Vec<u8>, bytes: &[u8]) -> Option<u128> {
 #[derive(Debug)]
 struct Text {
     views: Vec<u128>,
-    valid: Bits,
+    valid: NullBufferBuilder,
     recent: Recent,
 }
 
@@ -221,7 +220,7 @@ impl Text {
     fn set(&mut self, row: usize, view: u128) {
         self.views.resize(row, 0);
         self.views.push(view);
-        self.valid.set(row);
+        mark(&mut self.valid, row);
     }
 }
 
@@ -263,7 +262,8 @@ impl Column {
     fn as_text(&mut self, capacity: usize) -> Option<&mut Text> {
         if let Self::Absent = self {
             let views = Vec::with_capacity(capacity);
-            *self = Self::Text(Text { views, valid: Bits::default(), recent: Recent::default() });
+            let valid = NullBufferBuilder::new(capacity);
+            *self = Self::Text(Text { views, valid, recent: Recent::default() });
         }
         match self {
             Self::Text(text) => Some(text),
@@ -295,7 +295,7 @@ impl Column {
             Self::Absent => return None,
             Self::Text(Text { mut views, valid, .. }) => {
                 views.resize(rows, 0);
-                text_array(views, text, valid.into_nulls(rows))
+                text_array(views, text, nulls(valid, rows))
             }
             Self::Int(mut values) => {
                 values.resize(rows, 0);
@@ -307,10 +307,11 @@ impl Column {
             }
             Self::Double { mut values, valid } => {
                 values.resize(rows, 0.0);
-                Arc::new(Float64Array::new(ScalarBuffer::from(values), valid.into_nulls(rows)))
+                Arc::new(Float64Array::new(ScalarBuffer::from(values), nulls(valid, rows)))
             }
-            Self::Boolean { values, valid } => {
-                Arc::new(BooleanArray::new(values.into_buffer(rows), valid.into_nulls(rows)))
+            Self::Boolean { mut values, valid } => {
+                values.resize(rows);
+                Arc::new(BooleanArray::new(values.build(), nulls(valid, rows)))
             }
         })
     }
@@ -329,42 +330,23 @@ fn text_array(views: Vec<u128>, text: &Buffer, nulls: Option<NullBuffer>) -> Arr
     Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) })
 }
 
-/// A growing bitmap, least significant bit first, as Arrow has it. Bits never set are zero.
-#[derive(Debug, Default)]
-struct Bits(Vec<u8>);
+/// Marks `row` as not NULL, and the rows between it and the last one marked as NULL.
+fn mark(valid: &mut NullBufferBuilder, row: usize) {
+    valid.truncate(row);
+    pad(valid, row);
+    valid.append_non_null();
+}
 
-impl Bits {
-    fn set(&mut self, index: usize) {
-        if self.0.len() <= index / 8 {
-            self.0.resize(index / 8 + 1, 0);
-        }
-        if let Some(byte) = self.0.get_mut(index / 8) {
-            *byte |= 1 << (index % 8);
-        }
-    }
+/// Marks the rows from the last one marked to the end as NULL. `None` if there is no NULL.
+fn nulls(mut valid: NullBufferBuilder, rows: usize) -> Option<NullBuffer> {
+    pad(&mut valid, rows);
+    valid.build().filter(|nulls| nulls.null_count() > 0)
+}
 
-    fn clear(&mut self, index: usize) {
-        if let Some(byte) = self.0.get_mut(index / 8) {
-            *byte &= !(1 << (index % 8));
-        }
-    }
-
-    fn truncate(&mut self, bits: usize) {
-        self.0.truncate(bits.div_ceil(8));
-        // The last partial byte. It may be missing: bits at the end that were never set have no byte.
-        if let Some(last) = self.0.get_mut(bits / 8) {
-            *last &= (1 << (bits % 8)) - 1;
-        }
-    }
-
-    fn into_buffer(mut self, bits: usize) -> BooleanBuffer {
-        self.0.resize(bits.div_ceil(8), 0);
-        BooleanBuffer::new(Buffer::from_vec(self.0), 0, bits)
-    }
-
-    /// `None` if every bit is set: such a column has no NULL.
-    fn into_nulls(self, bits: usize) -> Option<NullBuffer> {
-        Some(NullBuffer::new(self.into_buffer(bits))).filter(|nulls| nulls.null_count() > 0)
+fn pad(valid: &mut NullBufferBuilder, rows: usize) {
+    // Without this condition a column without NULL would get a bitmap.
+    if valid.len() < rows {
+        valid.append_n_nulls(rows - valid.len());
     }
 }
 

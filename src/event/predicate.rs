@@ -21,6 +21,8 @@ pub mod version;
 use std::borrow::Cow;
 
 use fancy_regex::Regex;
+use semver::Version;
+use semver::VersionReq;
 use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
@@ -28,8 +30,6 @@ use thiserror::Error;
 use crate::clock::UnixMicros;
 use crate::event::predicate::moment::Moment;
 use crate::event::predicate::operator::Operator;
-use crate::event::predicate::version::Version;
-use crate::event::predicate::version::VersionRange;
 
 /// A predicate on one property of an event, a person or a group.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub enum Condition {
     /// The value, read as a semantic version, stands in this relation to the bound.
     Version(Relation, Version),
     /// The value, read as a semantic version, lies in the range.
-    VersionRange(VersionRange),
+    VersionRange(VersionReq),
     /// The value, read as a time, stands in this relation to the moment.
     Date(Relation, Moment),
     /// The filter's own value is invalid: undecided for every property value.
@@ -245,9 +245,9 @@ impl Condition {
                 Some((*low..=*high).contains(&actual))
             }
             Self::Version(relation, bound) => {
-                relation.holds(&Version::parse(&text_of(actual))?, bound)
+                relation.holds(&version::parse(&text_of(actual))?, bound)
             }
-            Self::VersionRange(range) => Some(range.contains(&Version::parse(&text_of(actual))?)),
+            Self::VersionRange(range) => Some(range.matches(&version::parse(&text_of(actual))?)),
             Self::Date(relation, moment) => {
                 relation.holds(&moment::time_of(actual, now)?, &moment.resolve(now)?)
             }

@@ -5,12 +5,17 @@
 
 use std::fmt;
 
-use arrow::array::timezone::Tz;
 use chrono::DateTime;
+use chrono::Datelike;
 use chrono::Duration;
-use chrono::LocalResult;
+use chrono::NaiveDate;
 use chrono::NaiveDateTime;
+use chrono::NaiveTime;
 use chrono::TimeZone;
+use chrono::format;
+use chrono::format::Parsed;
+use chrono::format::StrftimeItems;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 
@@ -18,7 +23,6 @@ use crate::clock::UnixMicros;
 mod tests;
 
 const SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * SECOND;
 
 /// How far ahead of the server an event may be. Source: `FUTURE_EVENT_HOURS_CUTOFF_MILLIS` in
 /// `PostHog`'s `timestamp.rs`; compared in whole milliseconds there, hence here.
@@ -31,6 +35,9 @@ const YEAR_10000: UnixMicros = UnixMicros(253_402_300_800 * SECOND);
 
 /// Longest text that is parsed as a timestamp; RFC 2822 with a comment is the longest form.
 const TEXT_MAX_BYTES: usize = 64;
+
+/// Formats of a time of day, in chrono's notation; longer ones first.
+const TIMES: [&str; 4] = ["%I:%M:%S%.f %p", "%I:%M %p", "%H:%M:%S%.f", "%H:%M"];
 
 /// What the sender claims about the time of an event. Source of the rule: `PostHog`'s `timestamp.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,14 +73,9 @@ impl From<Option<UnixMicros>> for Claimed {
 /// The instant at which the clocks of `zone` show `local`. A time that they skip is an hour later, one that
 /// they show twice is the first of both; `None` at the ends of the calendar.
 pub fn at_wall(local: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
-    let found = |found: DateTime<Tz>| Some(UnixMicros(found.timestamp_micros()));
-    match zone.from_local_datetime(&local) {
-        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => found(time),
-        LocalResult::None => {
-            let later = local.checked_add_signed(Duration::hours(1))?;
-            zone.from_local_datetime(&later).earliest().and_then(found)
-        }
-    }
+    let at = |local| zone.from_local_datetime(&local).earliest();
+    let later = || at(local.checked_add_signed(Duration::hours(1))?);
+    Some(UnixMicros(at(local).or_else(later)?.timestamp_micros()))
 }
 
 /// The instant to store an event under, and a warning for its sender.
@@ -133,14 +135,8 @@ pub fn parse_rfc3339(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// Parses a timestamp. Without a zone it is UTC; a date alone is its midnight; digits past the
-/// microsecond are cut off.
-///
-/// - RFC 3339, with `T`, `t` or a space, seconds and zone optional: `2026-11-21T08:00:00.123Z`,
-///   `2026-11-21 08:00`, `2026-11-21T08:00:00+03`, `... +0300`, `... UTC`, `... 5:30:00 PM`
-/// - dates: `2026-11-21`, `2026/11/21`, `11/21/2026` (month first), `11/21/26`, each with a time or not
-/// - RFC 2822: `Sat, 21 Nov 2026 08:00:00 +0000`
-/// - digits: see [`from_integer`]; at least nine of them, so that a year or an id is not taken for a time
+/// Parses a timestamp: what [`Written`] reads, in UTC if it has no zone, and digits as [`from_integer`]
+/// does; at least nine of them, so that a year or an id is not taken for a time.
 pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if let Some(time) = parse_common(text.as_bytes()) {
         return Some(time);
@@ -149,13 +145,82 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if text.len() > TEXT_MAX_BYTES {
         return None;
     }
-    if let Some(time) = parse_rfc3339(text) {
-        return Some(time);
+    parse_digits(text).or_else(|| Written::parse(text).map(Written::in_utc))
+}
+
+/// A date, or a date and time, as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// With an offset.
+    Instant(UnixMicros),
+    /// Without an offset: the time of the local clock.
+    Wall(NaiveDateTime),
+}
+
+impl Written {
+    /// Parses a date with or without a time. A date alone is its midnight; digits past the microsecond
+    /// are cut off.
+    ///
+    /// - RFC 3339, with `T`, `t` or a space, seconds and zone optional: `2026-11-21T08:00:00.123Z`,
+    ///   `2026-11-21 08:00`, `2026-11-21T08:00:00+03`, `... +0300`, `... UTC`, `... 5:30:00 PM`
+    /// - dates: `2026-11-21`, `2026/11/21`, `11/21/2026` (month first), `11/21/26` (1970 to 2069),
+    ///   each with a time or not
+    /// - RFC 2822: `Sat, 21 Nov 2026 08:00:00 +0000`
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.len() > TEXT_MAX_BYTES {
+            return None;
+        }
+        parse_rfc3339(text).map(Self::Instant).or_else(|| Self::parse_civil(text)).or_else(|| {
+            let time = DateTime::parse_from_rfc2822(text).ok()?;
+            Some(Self::Instant(UnixMicros(time.timestamp_micros())))
+        })
     }
-    parse_civil(text.as_bytes()).or_else(|| parse_digits(text)).or_else(|| {
-        let time = DateTime::parse_from_rfc2822(text).ok()?;
-        Some(UnixMicros(time.timestamp_micros()))
-    })
+
+    /// Dates with dashes or slashes, with or without a time, with or without a zone.
+    fn parse_civil(text: &str) -> Option<Self> {
+        let text = text.to_ascii_uppercase().replace(',', ".");
+        let end = text.find(|c: char| c == 'T' || c.is_whitespace()).unwrap_or(text.len());
+        let (date, rest) = text.split_at_checked(end)?;
+        let date = parse_date(date)?;
+        if rest.is_empty() {
+            return Some(Self::Wall(date.and_time(NaiveTime::MIN)));
+        }
+        let rest = rest.strip_prefix('T').unwrap_or(rest);
+        let parse = |form| NaiveTime::parse_and_remainder(rest, form).ok();
+        let (time, zone) = TIMES.into_iter().find_map(parse)?;
+        let wall = date.and_time(time);
+        let zone = match zone.trim() {
+            "" => return Some(Self::Wall(wall)),
+            "UTC" | "GMT" => "Z",
+            zone => zone,
+        };
+        let mut parsed = Parsed::new();
+        format::parse(&mut parsed, zone, StrftimeItems::new("%#z")).ok()?;
+        let time = wall.and_local_timezone(parsed.to_fixed_offset().ok()?).single()?;
+        Some(Self::Instant(UnixMicros(time.timestamp_micros())))
+    }
+
+    /// The instant, where the local clock shows UTC.
+    pub fn in_utc(self) -> UnixMicros {
+        match self {
+            Self::Instant(instant) => instant,
+            Self::Wall(wall) => UnixMicros::from(wall.and_utc()),
+        }
+    }
+}
+
+/// Parses a date. A year has four digits, because chrono would take any count; two only at the end.
+fn parse_date(text: &str) -> Option<NaiveDate> {
+    let is_separator = |c: char| !c.is_ascii_digit();
+    let (first, last) = (text.find(is_separator)?, text.rfind(is_separator)?);
+    let forms: &[&str] = match (first, text.len() - last - 1) {
+        (4, _) => &["%Y-%m-%d", "%Y/%m/%d"],
+        (_, 4) => &["%m/%d/%Y"],
+        (_, 2) => &["%m/%d/%y"],
+        _ => &[],
+    };
+    forms.iter().find_map(|form| NaiveDate::parse_from_str(text, form).ok())
 }
 
 /// Converts a JSON number to a time since 1970: seconds below 10^11 (year 5138), milliseconds below
@@ -196,179 +261,33 @@ fn parse_common(text: &[u8]) -> Option<UnixMicros> {
     let (month, day) = (two_digits(*o1, *o2)?, two_digits(*d1, *d2)?);
     let (hour, minute) = (two_digits(*h1, *h2)?, two_digits(*i1, *i2)?);
     let second = two_digits(*s1, *s2)?;
-    // A leap second is left to the slow path.
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let (fraction, zone) = match tail {
+    let (micros, zone) = match tail {
         [b'.', digits @ ..] => fraction_micros(digits)?,
         _ => (0, tail),
     };
     if !matches!(zone, b"Z" | b"+00:00") {
         return None;
     }
-    let seconds = hour * 3600 + minute * 60 + second;
-    Some(UnixMicros(days_since_1970(year, month, day)? * DAY + seconds * SECOND + fraction))
+    let date = NaiveDate::from_ymd_opt(year.cast_signed(), month, day)?;
+    // `None` for a leap second, which is left to the slow path.
+    let time = date.and_hms_micro_opt(hour, minute, second, micros)?;
+    Some(UnixMicros(time.and_utc().timestamp_micros()))
 }
 
-fn two_digits(tens: u8, ones: u8) -> Option<i64> {
+fn two_digits(tens: u8, ones: u8) -> Option<u32> {
     let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
-    (tens <= 9 && ones <= 9).then(|| i64::from(tens) * 10 + i64::from(ones))
+    (tens <= 9 && ones <= 9).then(|| u32::from(tens) * 10 + u32::from(ones))
 }
 
 /// Parses one to nine digits after a decimal point as microseconds; returns the rest too.
-fn fraction_micros(text: &[u8]) -> Option<(i64, &[u8])> {
+fn fraction_micros(text: &[u8]) -> Option<(u32, &[u8])> {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = text.split_at_checked(count)?;
     if !(1..=9).contains(&count) {
         return None;
     }
     let padded = digits.iter().chain(std::iter::repeat(&b'0')).take(6);
-    Some((padded.fold(0, |micros, digit| micros * 10 + i64::from(digit - b'0')), rest))
-}
-
-/// Days from 1970-01-01 to a day of the Gregorian calendar. Source: Howard Hinnant, "chrono-Compatible
-/// Low-Level Date Algorithms", `days_from_civil`.
-fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_in_month = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + i64::from(leap),
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=days_in_month).contains(&day) {
-        return None;
-    }
-    // Years begin in March, so that the leap day is the last.
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = (month + 9) % 12;
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    Some(era * 146_097 + day_of_era - 719_468)
-}
-
-/// Dates with dashes or slashes, with or without a time, with or without a zone.
-fn parse_civil(text: &[u8]) -> Option<UnixMicros> {
-    let mut cursor = Cursor(text);
-    let days = cursor.date()?;
-    if cursor.0.is_empty() {
-        return Some(UnixMicros(days * DAY));
-    }
-    if !cursor.take(b'T') && !cursor.take(b't') && !cursor.spaces() {
-        return None;
-    }
-    let micros = cursor.time_of_day()?;
-    let offset = cursor.zone()?;
-    cursor.0.is_empty().then_some(UnixMicros(days * DAY + micros - offset))
-}
-
-/// The rest of a text that is parsed from the left.
-struct Cursor<'text>(&'text [u8]);
-
-impl Cursor<'_> {
-    fn take(&mut self, byte: u8) -> bool {
-        let rest = self.0.strip_prefix(&[byte]);
-        self.0 = rest.unwrap_or(self.0);
-        rest.is_some()
-    }
-
-    fn take_word(&mut self, word: &[u8]) -> bool {
-        let Some((head, rest)) = self.0.split_at_checked(word.len()) else {
-            return false;
-        };
-        let found = head.eq_ignore_ascii_case(word);
-        if found {
-            self.0 = rest;
-        }
-        found
-    }
-
-    fn spaces(&mut self) -> bool {
-        let rest = self.0.trim_ascii_start();
-        let found = rest.len() < self.0.len();
-        self.0 = rest;
-        found
-    }
-
-    /// Parses at most `digits_max` digits; returns their count too.
-    fn number(&mut self, digits_max: usize) -> Option<(i64, usize)> {
-        let count = self.0.iter().take(digits_max).take_while(|byte| byte.is_ascii_digit()).count();
-        let (digits, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
-        (count > 0).then_some((value, count))
-    }
-
-    /// `y-m-d`, `y/m/d`, `m/d/y`.
-    fn date(&mut self) -> Option<i64> {
-        let (first, digits) = self.number(4)?;
-        let separator = if self.take(b'/') { b'/' } else { b'-' };
-        match (digits, separator) {
-            (4, b'-') if !self.take(b'-') => None,
-            (4, _) => {
-                let (month, _) = self.number(2)?;
-                let (day, _) = self.take(separator).then(|| self.number(2))??;
-                days_since_1970(first, month, day)
-            }
-            (1 | 2, b'/') => {
-                let (day, _) = self.number(2)?;
-                let (year, digits) = self.take(b'/').then(|| self.number(4))??;
-                let year = match digits {
-                    4 => year,
-                    // Two digits as in POSIX.
-                    2 if year < 69 => 2000 + year,
-                    2 => 1900 + year,
-                    _ => return None,
-                };
-                days_since_1970(year, first, day)
-            }
-            _ => None,
-        }
-    }
-
-    /// `h:m[:s[.f]] [AM|PM]`, as microseconds.
-    fn time_of_day(&mut self) -> Option<i64> {
-        let (mut hour, _) = self.number(2)?;
-        let (minute, _) = self.take(b':').then(|| self.number(2))??;
-        let (second, _) = if self.take(b':') { self.number(2)? } else { (0, 0) };
-        let mut fraction = 0;
-        if self.take(b'.') || self.take(b',') {
-            (fraction, self.0) = fraction_micros(self.0)?;
-        }
-        self.spaces();
-        let (morning, evening) = (self.take_word(b"AM"), self.take_word(b"PM"));
-        if morning || evening {
-            if !(1..=12).contains(&hour) {
-                return None;
-            }
-            hour = hour % 12 + if evening { 12 } else { 0 };
-            self.spaces();
-        }
-        if hour > 23 || minute > 59 || second > 60 {
-            return None;
-        }
-        Some((hour * 3600 + minute * 60 + second) * SECOND + fraction)
-    }
-
-    /// `Z`, `UTC`, `GMT`, `+h`, `+hh`, `+hhmm`, `+hh:mm`, or nothing, as microseconds east of UTC.
-    fn zone(&mut self) -> Option<i64> {
-        if self.0.is_empty() || [&b"Z"[..], b"UTC", b"GMT"].iter().any(|name| self.take_word(name))
-        {
-            return Some(0);
-        }
-        let sign = match (self.take(b'+'), self.take(b'-')) {
-            (true, false) => 1,
-            (false, true) => -1,
-            _ => return None,
-        };
-        let (hour, _) = self.number(2)?;
-        self.take(b':');
-        let (minute, _) = if self.0.is_empty() { (0, 0) } else { self.number(2)? };
-        let valid = hour <= 23 && minute <= 59;
-        valid.then_some(sign * (hour * 3600 + minute * 60) * SECOND)
-    }
+    Some((padded.fold(0, |micros, digit| micros * 10 + u32::from(digit - b'0')), rest))
 }
 
 /// Digits with an optional fraction.
@@ -409,15 +328,8 @@ pub fn partition_of(time: UnixMicros) -> Month {
     month_of(time).clamp(Month(FIRST_MONTH.0 - 1), Month(LAST_MONTH.0 + 1))
 }
 
-/// The month in UTC that `time` is in. Source: Howard Hinnant, `civil_from_days`.
+/// The month in UTC that `time` is in.
 fn month_of(time: UnixMicros) -> Month {
-    let days = time.0.div_euclid(DAY) + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March, in a year that begins in March; then back to January.
-    let month = (5 * day_of_year + 2) / 153 + 2;
-    let months = (era * 400 + year_of_era) * 12 + month;
-    Month(i32::try_from(months).unwrap_or(if months < 0 { i32::MIN } else { i32::MAX }))
+    let date = time.to_datetime();
+    Month(date.year() * 12 + date.month0().cast_signed())
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 
+use percent_encoding::percent_decode_str;
+
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -111,13 +113,7 @@ impl Rendering {
 
 /// A part of a path, percent-decoded.
 pub fn decode(part: &str) -> Cow<'_, str> {
-    if !part.contains('%') {
-        return Cow::Borrowed(part);
-    }
-    // The form decoder interprets `+` and `&`, which are plain characters in a path.
-    let form = format!("={}", part.replace('+', "%2B").replace('&', "%26"));
-    let value = form_urlencoded::parse(form.as_bytes()).next().map(|(_, value)| value.into_owned());
-    Cow::Owned(value.unwrap_or_default())
+    percent_decode_str(part).decode_utf8_lossy()
 }
 
 #[cfg(test)]
@@ -157,9 +153,13 @@ mod tests {
 
     #[test]
     fn parts_of_paths_are_decoded() {
-        for (part, decoded) in
-            [("7", "7"), ("%40current", "@current"), ("a+b%26c=d", "a+b&c=d"), ("%e2%82%ac", "€")]
-        {
+        for (part, decoded) in [
+            ("7", "7"),
+            ("%40current", "@current"),
+            ("a+b%26c=d", "a+b&c=d"),
+            ("%e2%82%ac", "€"),
+            ("%ff%4", "\u{fffd}%4"),
+        ] {
             assert_eq!(decode(part), decoded);
         }
     }

@@ -24,9 +24,7 @@ pub struct Tag {
 impl Tag {
     /// The tag of a response with this body.
     pub fn of(body: &[u8]) -> Self {
-        let digest: [u8; 20] = Sha1::digest(body).into();
-        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { text: format!("\"{digits}\""), is_weak: false }
+        Self { text: format!("\"{}\"", hex::encode(Sha1::digest(body))), is_weak: false }
     }
 
     /// The same as a weak tag.

@@ -7,6 +7,7 @@
 //! number and reason at intervals ([`Refusals`]).
 
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -431,8 +432,16 @@ impl SentBody {
             Body::Full(body) => Some(Ok(std::mem::take(body))),
             Body::Stream { pieces, .. } => ready!(pieces.as_mut().poll_next(context)),
         };
-        if let (Some(Ok(piece)), Body::Stream { left: Some(left), .. }) = (&piece, &mut self.body) {
-            *left = left.saturating_sub(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        match (&piece, &mut self.body) {
+            (Some(Ok(piece)), Body::Stream { left: Some(left), .. }) => {
+                *left = left.saturating_sub(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            }
+            // The stream ended before its announced length, such as a file that was cut meanwhile.
+            (None, Body::Stream { left: Some(1..), .. }) => {
+                let error = io::Error::from(io::ErrorKind::UnexpectedEof);
+                return Poll::Ready(Some(Err(error.into())));
+            }
+            _ => {}
         }
         Poll::Ready(piece)
     }
@@ -470,10 +479,7 @@ impl hyper::body::Body for SentBody {
     ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
         match ready!(self.poll_piece(context)) {
             None => {
-                // A stream that ends before its announced length was not sent whole.
-                if self.left().is_none_or(|left| left == 0) {
-                    self.record.ending = Ending::Answered;
-                }
+                self.record.ending = Ending::Answered;
                 Poll::Ready(None)
             }
             Some(Ok(piece)) => {

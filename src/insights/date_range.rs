@@ -5,7 +5,6 @@
 //! hours. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
 //! minute.
 
-use arrow::array::timezone::Tz;
 use chrono::Datelike;
 use chrono::Days;
 use chrono::Months;
@@ -14,11 +13,12 @@ use chrono::NaiveDateTime;
 use chrono::NaiveTime;
 use chrono::TimeDelta;
 use chrono::Timelike;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 use crate::event::predicate::moment;
 use crate::event::predicate::moment::Unit;
-use crate::event::predicate::moment::Written;
+use crate::event::time::Written;
 use crate::event::time::at_wall;
 
 /// Default start (PostHog's figure).
@@ -285,7 +285,7 @@ fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::timezone::Tz;
+    use chrono_tz::Tz;
 
     use super::Parameters;
     use super::Span;

@@ -2,9 +2,12 @@
 //! the random bytes.
 
 use std::fmt;
-use std::fmt::Write;
 
 use rand::CryptoRng;
+use rand::SeedableRng;
+use rand::distr::Alphanumeric;
+use rand::distr::SampleString;
+use rand::rngs::StdRng;
 use sha2::Digest;
 use sha2::Sha256;
 use uuid::Uuid;
@@ -20,7 +23,7 @@ const PERSONAL_PREFIX: &str = "phx_";
 /// Prefix of the secret key of a project, as in PostHog.
 const SECRET_PREFIX: &str = "phs_";
 
-/// Digits of a generated secret: 62^43 > 2^256, so 43 digits hold 32 bytes.
+/// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;
 
 /// Shortest and longest token in the settings, in bytes. It is public, but anyone who guesses it
@@ -47,22 +50,22 @@ impl Seed {
 
     /// A project token: `phc_` and 43 of `0-9A-Za-z`.
     pub(super) fn project_token(&self) -> String {
-        format!("{PROJECT_PREFIX}{}", base62(self.derive("project token")))
+        format!("{PROJECT_PREFIX}{}", self.letters("project token"))
     }
 
     /// The clear value of a personal key: `phx_` and 43 of `0-9A-Za-z`.
     pub(super) fn personal_key(&self) -> String {
-        format!("{PERSONAL_PREFIX}{}", base62(self.derive("personal key")))
+        format!("{PERSONAL_PREFIX}{}", self.letters("personal key"))
     }
 
     /// The clear value of a project's secret key: `phs_` and 43 of `0-9A-Za-z`.
     pub(super) fn secret_key(&self) -> String {
-        format!("{SECRET_PREFIX}{}", base62(self.derive("secret key")))
+        format!("{SECRET_PREFIX}{}", self.letters("secret key"))
     }
 
     /// A distinct id for a user: 43 of `0-9A-Za-z`.
     pub(super) fn distinct_id(&self) -> String {
-        base62(self.derive("distinct id"))
+        self.letters("distinct id")
     }
 
     /// A random (version 4) UUID, different for every `purpose`.
@@ -72,6 +75,11 @@ impl Seed {
             *to = from;
         }
         uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// [`DIGITS`] of `0-9A-Za-z`, independent for every `purpose`.
+    fn letters(&self, purpose: &str) -> String {
+        Alphanumeric.sample_string(&mut StdRng::from_seed(self.derive(purpose)), DIGITS)
     }
 
     /// Independent bytes for every `purpose`: none reveals another.
@@ -100,22 +108,13 @@ impl KeyHash {
 
     /// 64 lower-case hexadecimal digits.
     pub(super) fn to_hex(self) -> String {
-        self.0.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex::encode(self.0)
     }
 
     /// The inverse of [`KeyHash::to_hex`].
-    pub(super) fn from_hex(hex: &str) -> Option<Self> {
+    pub(super) fn from_hex(text: &str) -> Option<Self> {
         let mut hash = [0; 32];
-        if hex.len() != 64 || !hex.is_ascii() {
-            return None;
-        }
-        for (index, byte) in hash.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
-        }
+        hex::decode_to_slice(text, &mut hash).ok()?;
         Some(Self(hash))
     }
 }
@@ -161,59 +160,9 @@ pub(super) fn check_key(value: &str) -> Result<(), MetadataError> {
     Err(MetadataError::Setting { setting: "the personal API key", problem })
 }
 
-/// Encodes `bytes`, a number with the most significant byte first, as [`DIGITS`] digits of base 62.
-fn base62(bytes: [u8; 32]) -> String {
-    let mut number = bytes;
-    let mut digits: Vec<char> = (0..DIGITS).map(|_| digit(divide_by_62(&mut number))).collect();
-    digits.reverse();
-    digits.into_iter().collect()
-}
-
-/// Divides the number in place and returns the remainder.
-fn divide_by_62(number: &mut [u8; 32]) -> u8 {
-    let mut remainder = 0_u16;
-    for byte in number {
-        // At most 61 * 256 + 255, so the quotient fits a byte.
-        let value = remainder * 256 + u16::from(*byte);
-        *byte = u8::try_from(value / 62).unwrap_or(u8::MAX);
-        remainder = value % 62;
-    }
-    u8::try_from(remainder).unwrap_or(0)
-}
-
-fn digit(value: u8) -> char {
-    char::from(match value {
-        0..=9 => b'0' + value,
-        10..=35 => b'A' + (value - 10),
-        _ => b'a' + (value.min(61) - 36),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-    use rand::rngs::StdRng;
-
     use super::*;
-
-    /// Expectations from Python: `int.from_bytes` and repeated `divmod(n, 62)`.
-    #[test]
-    fn base62_is_that_of_the_whole_number() {
-        let mut counting = [0; 32];
-        for (byte, value) in counting.iter_mut().zip(0..) {
-            *byte = value;
-        }
-        let mut one = [0; 32];
-        one[31] = 62;
-        for (bytes, expected) in [
-            ([0; 32], "0000000000000000000000000000000000000000000"),
-            (one, "0000000000000000000000000000000000000000010"),
-            (counting, "003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf"),
-            ([255; 32], "yhjskwdA6OZ1AL1YmHWZWm8LLG7HjnuCA2j5rOw8Xp1"),
-        ] {
-            assert_eq!(base62(bytes), expected);
-        }
-    }
 
     #[test]
     fn generated_secrets_have_the_documented_shape() {
@@ -237,7 +186,9 @@ mod tests {
         let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(KeyHash::of("abc").to_hex(), hex);
         assert_eq!(KeyHash::from_hex(hex), Some(KeyHash::of("abc")));
-        for bad in ["", "ba", &hex.replace('b', "x"), &format!("{hex}00")] {
+        for bad in
+            ["", "ba", &hex.replace('b', "x"), &hex.replacen("ba", "+a", 1), &format!("{hex}00")]
+        {
             assert_eq!(KeyHash::from_hex(bad), None, "{bad}");
         }
     }

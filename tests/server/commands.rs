@@ -213,7 +213,7 @@ fn readers_keep_servers_out_and_not_each_other() {
     assert_eq!(server.capture(&events(0, 10, 10)).status, 200);
     server.kill();
     let lock = fs::File::open(server.data_dir().join("lock")).expect("the lock file");
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).expect("a lock");
+    lock.try_lock_shared().expect("a lock");
     assert_eq!(server.count("SELECT count(*) FROM events"), 10);
     let refused = server.weir(&["serve", "--listen", "127.0.0.1:0"]).output().expect("weir");
     assert!(!refused.status.success());
@@ -226,7 +226,7 @@ fn readers_keep_servers_out_and_not_each_other() {
     assert!(server.weir(&["keys", "list"]).output().expect("weir").status.success());
     // A server that has not said yet where it is.
     let lock = fs::File::open(server.data_dir().join("lock")).expect("the lock file");
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("a lock");
+    lock.try_lock().expect("a lock");
     let inspected = server.weir(&["inspect"]).output().expect("weir");
     let text = String::from_utf8_lossy(&inspected.stdout);
     assert!(text.contains("which another process has open"), "{text}");
@@ -234,7 +234,7 @@ fn readers_keep_servers_out_and_not_each_other() {
     // Where there is no lock file, as in a backup, the directory itself is locked.
     fs::remove_file(server.data_dir().join("lock")).expect("the lock file");
     let lock = fs::File::open(server.data_dir()).expect("the directory");
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).expect("a lock");
+    lock.try_lock_shared().expect("a lock");
     let refused = server.weir(&["serve", "--listen", "127.0.0.1:0"]).output().expect("weir");
     assert!(stderr(&refused).contains("in use by another process"), "{}", stderr(&refused));
     drop(lock);

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 
-use rustix::fs::FlockOperation;
-use rustix::fs::flock;
 use serde_json::Value;
 use serde_json::json;
 
@@ -72,7 +70,7 @@ fn the_directory_is_locked_until_the_flush_at_the_end_is_done() {
     }
     let lock = File::open(server.data_dir().join("lock")).expect("the lock file");
     server.begin_to_stop();
-    let free = || flock(&lock, FlockOperation::NonBlockingLockExclusive).ok();
+    let free = || lock.try_lock().ok();
     patiently(free).expect("the lock becomes free");
     assert!(server.stderr().contains("stopped"), "the lock was free before the end");
     server.wait_for_end();

@@ -5,17 +5,14 @@
 
 use std::time::Duration;
 
-use chrono::DateTime;
 use chrono::Days;
-use chrono::FixedOffset;
 use chrono::Months;
-use chrono::NaiveDate;
 use chrono::NaiveDateTime;
-use chrono::NaiveTime;
 use chrono::TimeDelta;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
+use crate::event::time::Written;
 
 /// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.
 const SPAN_LIMIT: u32 = 10_000;
@@ -77,7 +74,7 @@ impl Moment {
     /// Parses a date, a date and time, or a span. The sign of a span is ignored: `7d` and `-7d` are
     /// both in the past.
     pub fn parse(text: &str) -> Option<Self> {
-        span(text).or_else(|| instant(text).map(Self::At))
+        span(text).or_else(|| Written::parse(text).map(|date| Self::At(date.in_utc())))
     }
 
     /// The instant, as of `now`; `None` outside of the calendar.
@@ -88,40 +85,6 @@ impl Moment {
         };
         let then = unit.before(count, now.to_datetime().naive_utc())?;
         Some(UnixMicros::from(then.and_utc()))
-    }
-}
-
-/// A date, or a date and time, with or without an offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// With an offset.
-    Instant(UnixMicros),
-    /// Without an offset: local time.
-    Wall(NaiveDateTime),
-}
-
-impl Written {
-    /// Parses a date, or a date and time.
-    pub fn parse(text: &str) -> Option<Self> {
-        let instant = |time: DateTime<FixedOffset>| Self::Instant(UnixMicros::from(time.to_utc()));
-        if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-            return Some(instant(time));
-        }
-        if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-            return Some(Self::Wall(date.and_time(NaiveTime::MIN)));
-        }
-        for format in
-            ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
-        {
-            if let Ok(time) = NaiveDateTime::parse_from_str(text, format) {
-                return Some(Self::Wall(time));
-            }
-        }
-        // Offsets without a colon, as databases print them.
-        ["%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z"]
-            .into_iter()
-            .find_map(|format| DateTime::parse_from_str(text, format).ok())
-            .map(instant)
     }
 }
 
@@ -156,13 +119,6 @@ fn span(text: &str) -> Option<Moment> {
 pub fn count(digits: &str) -> Option<u32> {
     let is_count = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|count| is_count && *count < SPAN_LIMIT)
-}
-
-fn instant(text: &str) -> Option<UnixMicros> {
-    Written::parse(text).map(|written| match written {
-        Written::Instant(instant) => instant,
-        Written::Wall(time) => UnixMicros::from(time.and_utc()),
-    })
 }
 
 /// `None` for NaN and for values out of range.

@@ -1,6 +1,7 @@
 //! Filter operators by their wire names, and how each parses the value of a filter.
 
 use fancy_regex::RegexBuilder;
+use semver::VersionReq;
 use serde_json::Value;
 
 use crate::event::predicate::Condition;
@@ -15,8 +16,7 @@ use crate::event::predicate::is_true;
 use crate::event::predicate::moment::Moment;
 use crate::event::predicate::number_of;
 use crate::event::predicate::text_of;
-use crate::event::predicate::version::Version;
-use crate::event::predicate::version::VersionRange;
+use crate::event::predicate::version;
 
 /// Backtracking limit of a regular expression, so that no pattern of a project can block a thread. The
 /// figure is PostHog's (about 1 ms at worst).
@@ -153,9 +153,9 @@ impl Test {
             Operator::SemverGte => Self::Is(version(Relation::GreaterOrEqual, value)),
             Operator::SemverLt => Self::Is(version(Relation::Less, value)),
             Operator::SemverLte => Self::Is(version(Relation::LessOrEqual, value)),
-            Operator::SemverTilde => Self::Is(range(VersionRange::tilde(&text_of(value)))),
-            Operator::SemverCaret => Self::Is(range(VersionRange::caret(&text_of(value)))),
-            Operator::SemverWildcard => Self::Is(range(VersionRange::wildcard(&text_of(value)))),
+            Operator::SemverTilde => Self::Is(range(version::tilde(&text_of(value)))),
+            Operator::SemverCaret => Self::Is(range(version::caret(&text_of(value)))),
+            Operator::SemverWildcard => Self::Is(range(version::wildcard(&text_of(value)))),
             Operator::IsSet
             | Operator::IsNotSet
             | Operator::In
@@ -214,13 +214,13 @@ fn between(value: &Value) -> Condition {
 }
 
 fn version(relation: Relation, value: &Value) -> Condition {
-    match Version::parse(&text_of(value)) {
+    match version::parse(&text_of(value)) {
         Some(bound) => Condition::Version(relation, bound),
         None => Condition::Invalid(Invalid::Version),
     }
 }
 
-fn range(range: Option<VersionRange>) -> Condition {
+fn range(range: Option<VersionReq>) -> Condition {
     range.map_or(Condition::Invalid(Invalid::Version), Condition::VersionRange)
 }
 

@@ -51,6 +51,9 @@ fn reads_every_documented_form() {
         ("03/19/2012 10:11:59", "2012-03-19T10:11:59Z"),
         ("08/21/71", "1971-08-21T00:00:00Z"),
         ("8/1/26", "2026-08-01T00:00:00Z"),
+        ("1/1/70", "1970-01-01T00:00:00Z"),
+        ("12/31/69", "2069-12-31T00:00:00Z"),
+        ("2026-11-21t08:00:00,5", "2026-11-21T08:00:00.5Z"),
         // RFC 2822, section 3.3 and appendix A.
         ("Tue, 1 Jul 2003 10:52:37 +0200", "2003-07-01T08:52:37Z"),
         ("Wed, 02 Jun 2021 06:31:39 GMT", "2021-06-02T06:31:39Z"),
@@ -92,6 +95,9 @@ fn refuses_what_is_no_time() {
         "2026-11-21 13:00 PM",
         "2026-11/21",
         "2026/11-21",
+        "+202-01-01",
+        "1/2/926",
+        "2026- 1- 2",
         "31/01/2023",
         "1/2/3",
         "1-2-2023",
@@ -106,6 +112,26 @@ fn refuses_what_is_no_time() {
         assert_eq!(parse_timestamp(text), None, "{text}");
     }
     assert_eq!(parse_timestamp(&"1".repeat(1_000_000)), None);
+}
+
+#[test]
+fn dates_without_a_zone_are_local() {
+    let noon = Written::Instant(utc("2026-11-21T12:00:00Z"));
+    for (text, expected) in [
+        ("2026-11-21T12:00:00Z", Some(noon)),
+        (" 2026-11-21 13:00 +0100 ", Some(noon)),
+        ("11/21/2026 12:00 PM utc", Some(noon)),
+        (
+            "2026-11-21 12:00",
+            Some(Written::Wall(utc("2026-11-21T12:00:00Z").to_datetime().naive_utc())),
+        ),
+        ("2026-11-21", Some(Written::Wall(utc("2026-11-21T00:00:00Z").to_datetime().naive_utc()))),
+        ("Sat, 21 Nov 2026 12:00:00 GMT", Some(noon)),
+        ("2026-11-21 12:00 MEZ", None),
+        ("1795262400", None),
+    ] {
+        assert_eq!(Written::parse(text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::timezone::Tz;
+use chrono_tz::Tz;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
@@ -145,9 +145,7 @@ pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, P
 /// Reads a change of all fields except the name.
 fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
     let timezone = fields.text("timezone")?;
-    // Arrow also parses offsets, which have no daylight saving time and no name.
-    let is_named = |zone: &str| zone.starts_with(char::is_alphabetic) && zone.parse::<Tz>().is_ok();
-    if let Some(zone) = timezone.as_deref().filter(|zone| !is_named(zone)) {
+    if let Some(zone) = timezone.as_deref().filter(|zone| zone.parse::<Tz>().is_err()) {
         let detail = format!("\"{zone}\" is not a valid choice.");
         return Err(refused("timezone", "invalid_choice", detail));
     }

@@ -10,13 +10,12 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use bytes::BytesMut;
-use futures::Stream;
 use futures::TryStreamExt;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
+use tokio_util::io::ReaderStream;
 
 use crate::app::App;
 use crate::error::Kind;
@@ -142,34 +141,18 @@ impl Script {
         }))
     }
 
-    /// The response: `head`, then the file.
+    /// The response: `head`, then the file, as long as it was when it was opened.
     pub fn send(self, head: Bytes) -> Response {
         let length = self.len + u64::try_from(head.len()).unwrap_or(0);
         let head = futures::stream::iter((!head.is_empty()).then_some(Ok(head)));
-        let body = futures::StreamExt::chain(head, pieces(self.file, self.len).err_into());
+        let pieces = ReaderStream::with_capacity(self.file.take(self.len), PIECE_BYTES);
+        let body = futures::StreamExt::chain(head, pieces.err_into());
         Response::sized_stream(StatusCode::OK, self.content_type, length, body)
     }
 }
 
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// The first `len` bytes of `file`. If the file has become shorter, the response is broken off.
-fn pieces(file: File, len: u64) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    futures::stream::try_unfold((file, len), |(mut file, left)| async move {
-        if left == 0 {
-            return Ok(None);
-        }
-        let room = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        let mut piece = BytesMut::with_capacity(room);
-        let read = (&mut file).take(left).read_buf(&mut piece).await?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let left = left.saturating_sub(u64::try_from(read).unwrap_or(left));
-        Ok(Some((piece.freeze(), (file, left))))
-    })
 }
 
 #[cfg(test)]

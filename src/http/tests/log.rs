@@ -81,7 +81,7 @@ async fn every_request_has_one_line_in_the_log() {
         row("/panic", 500, 0, true, "the handler panicked: planted"),
         row("/stream", 200, 0, true, ""),
         row("/sized-stream", 200, 0, true, ""),
-        row("/short-stream", 200, 0, false, ""),
+        row("/short-stream", 200, 0, false, "unexpected end of file"),
         row("/broken-stream", 200, 0, false, "spilled"),
         row("/slow", 499, 0, false, ""),
     ];

@@ -1,25 +1,16 @@
 //! Property filters in release conditions: which kinds may be combined, and which values an
 //! operator accepts. Pure.
 
-use chrono::DateTime;
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::event::predicate::moment::Moment;
 use crate::metadata::flag_rules::Aggregation;
 use crate::metadata::flag_rules::Condition;
 use crate::metadata::flag_rules::Violation;
 
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.
 const VALUES_MAX: usize = 1000;
-
-/// End of the numbers in a relative date such as `-30d`, exclusive; PostHog's rule.
-const RELATIVE_DATE_END: u32 = 10_000;
-
-/// Formats of an absolute date besides RFC 3339. Read in the time zone of the project.
-const DATE_TIMES: [&str; 4] =
-    ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
 
 /// The value that an operator requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +113,7 @@ pub(super) fn check_value(property: &Map<String, Value>) -> Result<(), Violation
         }
         Some(Wants::Cohort) if kind != "cohort" => return unfit("cohort"),
         Some(Wants::Flag) if kind != "flag" => return unfit("flag"),
-        Some(Wants::Date) if !value.as_str().is_some_and(is_date) => {
+        Some(Wants::Date) if value.as_str().and_then(Moment::parse).is_none() => {
             let detail = format!("Invalid date value: {}", text(value));
             return Err(Violation::coded("invalid_date", detail));
         }
@@ -171,24 +162,6 @@ fn is_number(value: &Value) -> bool {
         other => other.as_f64(),
     };
     number.is_some_and(f64::is_finite)
-}
-
-/// Whether `text` is a relative date such as `-7d`, or an absolute one.
-fn is_date(text: &str) -> bool {
-    is_relative_date(text)
-        || DateTime::parse_from_rfc3339(text).is_ok()
-        || NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok()
-        || DATE_TIMES.iter().any(|form| NaiveDateTime::parse_from_str(text, form).is_ok())
-}
-
-fn is_relative_date(text: &str) -> bool {
-    let text = text.strip_prefix('-').unwrap_or(text);
-    let Some(number) = text.strip_suffix(['h', 'd', 'w', 'm', 'y']) else {
-        return false;
-    };
-    // `parse` alone would accept a sign.
-    number.bytes().all(|byte| byte.is_ascii_digit())
-        && number.parse::<u32>().is_ok_and(|number| number < RELATIVE_DATE_END)
 }
 
 /// A value inside a message: strings without quotes.

@@ -5,9 +5,9 @@
 //! week have English names, and Sunday is 0 and 7. If both kinds of days are restricted, either one
 //! is enough, as in every cron.
 
-use arrow::array::timezone::Tz;
 use chrono::Datelike;
 use chrono::NaiveDate;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 use crate::event::time::at_wall;

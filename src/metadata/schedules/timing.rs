@@ -1,8 +1,8 @@
 //! The times of a scheduled change: once or recurring. Pure.
 
-use arrow::array::timezone::Tz;
 use chrono::Datelike;
 use chrono::Months;
+use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 use crate::metadata::flag_rules::Violation;
@@ -142,7 +142,7 @@ impl Timing {
         }
         let next = match (&self.cron, self.interval) {
             (Some(cron), _) => {
-                let zone = zone.parse::<Tz>().or_else(|_| "UTC".parse()).ok()?;
+                let zone = zone.parse().unwrap_or(Tz::UTC);
                 Cron::parse(cron)?.next(now.max(self.scheduled_at), zone)
             }
             (None, Some(interval)) => interval.next(self.scheduled_at, now),

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use futures::stream;
 use hyper::StatusCode;
 use tokio::sync::mpsc::Sender;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::app::App;
 use crate::http::auth::Principal;
@@ -47,11 +47,7 @@ pub(super) async fn export(
             let _ = pieces.blocking_send(Err(Box::new(error)));
         }
     });
-    let pieces = written.await.map_err(query::problem)?;
-    let pieces = stream::unfold(pieces, |mut pieces| async {
-        let piece = pieces.recv().await?;
-        Some((piece, pieces))
-    });
+    let pieces = ReceiverStream::new(written.await.map_err(query::problem)?);
     Ok(Response::stream(StatusCode::OK, csv::MEDIA_TYPE, pieces))
 }
 
