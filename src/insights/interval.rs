@@ -8,7 +8,6 @@ use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::Int32Array;
-use arrow::array::timezone::Tz;
 use arrow::datatypes::DataType;
 use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
@@ -18,6 +17,7 @@ use chrono::Months;
 use chrono::NaiveDateTime;
 use chrono::NaiveTime;
 use chrono::Timelike;
+use chrono_tz::Tz;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::Volatility;
@@ -307,7 +307,7 @@ impl Buckets {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::timezone::Tz;
+    use chrono_tz::Tz;
 
     use super::BUCKETS_MAX;
     use super::Buckets;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
-use arrow::array::timezone::Tz;
 use arrow::datatypes::Float64Type;
 use arrow::datatypes::Int32Type;
 use arrow::datatypes::TimestampMicrosecondType;
+use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::min;
 use datafusion::functions_aggregate::expr_fn::sum;

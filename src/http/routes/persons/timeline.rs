@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 
-use arrow::array::timezone::Tz;
+use chrono_tz::Tz;
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
