@@ -37,7 +37,7 @@
 //!    events of spans ([`wire::otlp`]), the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
-//!    the server makes come from the seed and time of [`ingest::prepare::Received`].
+//!    the server makes come from the seed and time of [`ingest::request::Received`].
 //! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
 //! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up

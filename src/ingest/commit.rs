@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ingest::IngestError;
 use crate::ingest::budget::MemoryPermit;
 use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::error::IngestError;
 use crate::ingest::health::Health;
-use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;

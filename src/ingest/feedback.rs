@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::warnings::Kind;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;

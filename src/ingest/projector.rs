@@ -3,7 +3,8 @@
 //! sequence. It runs behind the acknowledgement. Queries wait for the sequence that they need
 //! ([`Identities::wait_applied`]), so they never see an older state.
 
-pub(super) mod recover;
+pub(super) mod log_again;
+mod recover;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::ingest::feedback::Feedback;
 use crate::ingest::feedback::Noted;
 use crate::ingest::health::Health;
 use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::projector::recover::LogAgain;
+use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;

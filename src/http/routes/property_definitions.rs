@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::auto_set::AUTO_SET;
 use crate::event::json;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::http::auth::Principal;
@@ -41,7 +42,6 @@ use crate::http::routes::property_definitions::body::DefinitionBody;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::ingest::normalize::auto_set::AUTO_SET;
 use crate::metadata::annotations::Notes;
 use crate::metadata::annotations::NotesPatch;
 use crate::metadata::properties::ValueType;

@@ -32,7 +32,7 @@ use crate::ingest::health::Health;
 use crate::ingest::holes::Holes;
 use crate::ingest::projector::Projection;
 use crate::ingest::projector::Projector;
-use crate::ingest::projector::recover::LogAgain;
+use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
