@@ -81,7 +81,7 @@ use crate::ingest::request::CaptureRequest;
 use crate::ingest::request::Received;
 use crate::ingest::reread::Rereader;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::disk::Disk;
 use crate::storage::progress::Progress;

@@ -68,7 +68,7 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;

@@ -2,7 +2,7 @@
 
 use crate::error::Kind;
 use crate::ingest::prepare::error::PrepareError;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::tasks::TaskError;
 use crate::wire::encoding::DecodeError;
 

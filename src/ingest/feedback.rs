@@ -22,7 +22,7 @@ use crate::ingest::prepared::Prepared;
 use crate::ingest::warnings::Kind;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::warnings::DayOfWarnings;
 use crate::metadata::warnings::SAMPLES_MAX;
 use crate::metadata::warnings::WarningSample;

@@ -14,8 +14,8 @@ use crate::flags::evaluate::Cohorts;
 use crate::flags::subject::Subject;
 use crate::identity::person::Person;
 use crate::identity::view::View;
-use crate::metadata::MetadataError;
 use crate::metadata::cohorts::CohortId;
+use crate::metadata::error::MetadataError;
 use crate::query::Engine;
 use crate::query::QueryError;
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::event_usage::EventUsage;
 use crate::query::Engine;
 

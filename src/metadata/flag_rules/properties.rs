@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::metadata::flag_rules::Aggregation;
 use crate::metadata::flag_rules::Condition;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::violation::Violation;
 
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.
 const VALUES_MAX: usize = 1000;
