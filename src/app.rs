@@ -47,6 +47,7 @@ use crate::identity::IdentityError;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::ingest::Engines;
+use crate::ingest::Foundations;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_keys;
 use crate::maintenance::Maintenance;
@@ -306,14 +307,14 @@ impl App {
         let window = config.ingest.dedup_window_events;
         let (files, runtime) = (store.clone(), runtimes.main.clone());
         let recent = move || runtime.block_on(recent_keys(&files, window));
-        let pipeline = Pipeline::start(
-            engines,
-            wal,
-            &config,
-            (&tasks, cpu.clone(), runtimes.main.clone()),
-            (clock.clone(), Arc::clone(&metrics)),
-            recent,
-        )?;
+        let foundations = Foundations {
+            tasks: &tasks,
+            cpu: cpu.clone(),
+            runtime: runtimes.main.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let pipeline = Pipeline::start(engines, wal, &config, foundations, recent)?;
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
@@ -514,7 +515,8 @@ pub async fn events_store(
     let app_id = directory::node_id(&config.storage.data_dir, &table.current())?;
     Ok(Store::new(
         table,
-        (events_layout(), partitioning),
+        events_layout(),
+        partitioning,
         app_id,
         config.storage.clone(),
         clock.clone(),

@@ -74,6 +74,7 @@ use crate::ingest::operation::Operation;
 use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::prepared::EventOutcome;
 use crate::ingest::projector::Projector;
+use crate::ingest::projector::Targets;
 use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -176,6 +177,21 @@ pub struct Engines {
     pub disk: Arc<dyn Disk>,
 }
 
+/// What the write path runs on.
+#[derive(Debug)]
+pub struct Foundations<'a> {
+    /// Its threads are tasks of these.
+    pub tasks: &'a Tasks,
+    /// Decodes bodies.
+    pub cpu: CpuPool,
+    /// Where threads wait for the metadata store.
+    pub runtime: Handle,
+    /// The time.
+    pub clock: Clock,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
+}
+
 impl Pipeline {
     /// Starts the threads of the write path: log, projector, and replay of the WAL. `recent` returns
     /// the keys of the newest events in files, to seed deduplication; it runs on the replay thread.
@@ -187,8 +203,7 @@ impl Pipeline {
         engines: Engines,
         wal: Wal,
         config: &Config,
-        (tasks, cpu, runtime): (&Tasks, CpuPool, Handle),
-        (clock, metrics): (Clock, Arc<Metrics>),
+        Foundations { tasks, cpu, runtime, clock, metrics }: Foundations<'_>,
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
     ) -> Result<Self, TaskError> {
         let Engines { metadata, store, identities, places, disk } = engines;
@@ -207,17 +222,17 @@ impl Pipeline {
         );
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = wal.files();
-        let warnings_go_to = (metadata.clone(), runtime.clone());
         let max_age = config.ingest.ingestion_warnings_max_age;
-        let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
+        let (warnings, handle) = (metadata.clone(), runtime.clone());
+        let feedback = feedback::start(tasks, warnings, handle, &clock, &metrics, max_age)?;
         let decoding = Arc::new(Decoding::new(config, places));
         let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
         let holes = Holes { identities: identities.clone(), metrics: Arc::clone(&metrics) };
         let log_again = LogAgain::new(&files, &rereader, &holes, &room, tasks.shutdown());
         let projector = Projector::new(
-            (derive_inbox, log_again),
-            (identities, metadata.clone()),
-            feedback.clone(),
+            derive_inbox,
+            log_again,
+            Targets { identities, metadata: metadata.clone(), feedback: feedback.clone() },
             runtime,
             clock.clone(),
             Arc::clone(&health),
@@ -235,7 +250,7 @@ impl Pipeline {
             holes,
         };
         tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
-        commit::keep_stock(tasks, (files.clone(), config), Arc::clone(&health))?;
+        commit::keep_stock(tasks, files.clone(), config, Arc::clone(&health))?;
         let log_thread = LogThread {
             wal,
             inbox,

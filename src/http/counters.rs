@@ -27,7 +27,8 @@ impl Counters {
     pub(super) fn count(
         &self,
         metrics: &Metrics,
-        (route, status): (&'static str, u16),
+        route: &'static str,
+        status: u16,
         duration: Duration,
     ) {
         let mut last = self.0.lock();

@@ -295,7 +295,7 @@ impl Drop for Record {
         self.activity.request_ends(now);
         let duration = now.saturating_sub(self.started);
         let metrics = &self.metrics;
-        self.activity.counters.count(metrics, (self.route, self.status), duration);
+        self.activity.counters.count(metrics, self.route, self.status, duration);
         let received_bytes = self.received.received_bytes();
         metrics.http_received_bytes.inc_by(received_bytes);
         metrics.http_sent_bytes.inc_by(self.sent_bytes);

@@ -403,8 +403,9 @@ impl Identities {
     /// The overrides as of the last applied record.
     pub fn overrides(&self) -> Overrides {
         let survivors = Arc::clone(&self.shared.survivors);
-        let read = (survivors.opening(), self.view());
-        Overrides::new(read, survivors, self.shared.splits.load_full())
+        // In this order.
+        let (opening, view) = (survivors.opening(), self.view());
+        Overrides::new(opening, view, survivors, self.shared.splits.load_full())
     }
 
     /// Loads the filter with all overrides, so that persons without one need no look-up, and the

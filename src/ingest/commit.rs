@@ -213,7 +213,8 @@ fn refuse_all(commits: Vec<Commit>, failed: LogFailed) {
 /// The operating system refuses the thread.
 pub(super) fn keep_stock(
     tasks: &Tasks,
-    (files, config): (WalFiles, &Config),
+    files: WalFiles,
+    config: &Config,
     health: Arc<Health>,
 ) -> Result<(), TaskError> {
     let segment_bytes = config.storage.wal_segment_max_bytes.as_u64();

@@ -176,8 +176,10 @@ impl Feedback {
 /// `max_age`.
 pub(super) fn start(
     tasks: &Tasks,
-    (metadata, runtime): (Metadata, Handle),
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    metadata: Metadata,
+    runtime: Handle,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
     max_age: Duration,
 ) -> Result<Feedback, TaskError> {
     let feedback = Feedback::new(Arc::clone(metrics));

@@ -84,9 +84,11 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Starts a batch; the events are read from `body`.
     pub(super) fn new(
         keys: &'r KeyTable,
-        (body, received): (&'r Buffer, &'r Received),
+        body: &'r Buffer,
+        received: &'r Received,
         project: &'r ProjectFacts,
-        (given_sent_at, is_historical): (Option<Value<'a>>, bool),
+        given_sent_at: Option<Value<'a>>,
+        is_historical: bool,
     ) -> Self {
         Self {
             keys,
@@ -372,7 +374,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.columns.unset(position);
         }
         let groups = self.groups(fields, &event)?;
-        self.properties(cursor, fields, (&event, groups))?;
+        self.properties(cursor, fields, &event, groups)?;
         self.person_ops(cursor, fields, &event);
         Ok(())
     }

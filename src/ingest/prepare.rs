@@ -65,7 +65,7 @@ impl Preparer {
         received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, PrepareError> {
-        self.with_scratch(|scratch| self.read(body, (received, None), project, scratch))
+        self.with_scratch(|scratch| self.read(body, received, None, project, scratch))
     }
 
     /// Prepares within `permit`, which grows with the contents of the body.
@@ -82,7 +82,7 @@ impl Preparer {
         permit: &mut MemoryPermit,
     ) -> Result<Prepared, PrepareError> {
         memory_estimate::allow_parsing(&body, permit)?;
-        self.with_scratch(|scratch| self.read(body, (received, Some(permit)), project, scratch))
+        self.with_scratch(|scratch| self.read(body, received, Some(permit), project, scratch))
     }
 
     /// The project whose token `body` contains; `project` finds it.
@@ -127,14 +127,15 @@ impl Preparer {
     fn read(
         &self,
         body: Vec<u8>,
-        (received, mut permit): (&Received, Option<&mut MemoryPermit>),
+        received: &Received,
+        mut permit: Option<&mut MemoryPermit>,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         let body = Buffer::from_vec(body);
-        match self.build(&body, (received, permit.as_deref_mut()), project, scratch) {
+        match self.build(&body, received, permit.as_deref_mut(), project, scratch) {
             Ok(prepared) => prepared,
-            Err(_) => self.read_damaged(body, (received, permit), project, scratch),
+            Err(_) => self.read_damaged(body, received, permit, project, scratch),
         }
     }
 
@@ -143,14 +144,15 @@ impl Preparer {
     fn read_damaged(
         &self,
         mut body: Buffer,
-        (received, mut permit): (&Received, Option<&mut MemoryPermit>),
+        received: &Received,
+        mut permit: Option<&mut MemoryPermit>,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Prepared, PrepareError> {
         if let Some(repaired) = repair(&body) {
             body = Buffer::from_vec(repaired);
-            let within = (received, permit.as_deref_mut());
-            if let Ok(prepared) = self.build(&body, within, project, scratch) {
+            let within = permit.as_deref_mut();
+            if let Ok(prepared) = self.build(&body, received, within, project, scratch) {
                 return prepared;
             }
         }
@@ -161,7 +163,7 @@ impl Preparer {
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
         let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
         let body = Buffer::from_vec(body);
-        let prepared = self.build(&body, (received, permit), project, scratch);
+        let prepared = self.build(&body, received, permit, project, scratch);
         let mut prepared = prepared.map_err(|_| PrepareError::Malformed)??;
         prepared.drops.add_all(Drop::Unreadable, unreadable);
         prepared.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
@@ -172,7 +174,8 @@ impl Preparer {
     fn build(
         &self,
         body: &Buffer,
-        (received, permit): (&Received, Option<&mut MemoryPermit>),
+        received: &Received,
+        permit: Option<&mut MemoryPermit>,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         scratch: &mut Scratch,
     ) -> Result<Result<Prepared, PrepareError>, simd_json::Error> {
@@ -187,9 +190,9 @@ impl Preparer {
                 )?;
             }
             let prepared = match &received.protocol {
-                Protocol::V0 { .. } => self.build_v0(root, (body, received), project),
+                Protocol::V0 { .. } => self.build_v0(root, body, received, project),
                 Protocol::V1 { sdk, .. } => {
-                    self.build_v1(root, (body, received), project, sdk.as_ref())
+                    self.build_v1(root, body, received, project, sdk.as_ref())
                 }
             }?;
             if is_new {
@@ -202,11 +205,12 @@ impl Preparer {
     fn build_v0(
         &self,
         root: Cursor<'_>,
-        request: (&Buffer, &Received),
+        body: &Buffer,
+        received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
     ) -> Result<Prepared, PrepareError> {
         let envelope = Envelope::read(root)?;
-        if envelope.is_malformed(request.1.is_engage()) {
+        if envelope.is_malformed(received.is_engage()) {
             return Err(PrepareError::BatchNotArray);
         }
         let events_max = envelope.events_max();
@@ -215,8 +219,8 @@ impl Preparer {
         }
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
         let project = project(token).ok_or(PrepareError::UnknownToken)?;
-        let around = (envelope.sent_at, envelope.is_historical);
-        let mut batch = Batch::new(&self.keys, request, &project, around);
+        let (sent_at, is_historical) = (envelope.sent_at, envelope.is_historical);
+        let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, is_historical);
         batch.reserve(events_max, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())
@@ -225,14 +229,15 @@ impl Preparer {
     fn build_v1(
         &self,
         root: Cursor<'_>,
-        request: (&Buffer, &Received),
+        body: &Buffer,
+        received: &Received,
         project: &dyn Fn(&str) -> Option<ProjectFacts>,
         sdk: Option<&Sdk>,
     ) -> Result<Prepared, PrepareError> {
         let envelope = capture_v1::Envelope::read(root)?;
         let project = project("").ok_or(PrepareError::UnknownToken)?;
-        let around = (None, envelope.is_historical);
-        let mut batch = Batch::new(&self.keys, request, &project, around);
+        let is_historical = envelope.is_historical;
+        let mut batch = Batch::new(&self.keys, body, received, &project, None, is_historical);
         let events = envelope.uuids.len();
         batch.reserve(events, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;

@@ -103,11 +103,22 @@ pub(super) struct Projector {
     quota_warned_at: HashMap<(ProjectId, Limit), Duration>,
 }
 
+/// What the projector writes to.
+#[derive(Debug)]
+pub(super) struct Targets {
+    /// Persons and groups.
+    pub(super) identities: Identities,
+    /// Definitions and the activity log.
+    pub(super) metadata: Metadata,
+    /// Warnings for senders.
+    pub(super) feedback: Feedback,
+}
+
 impl Projector {
     pub(super) fn new(
-        (inbox, log): (mpsc::Receiver<Projection>, LogAgain),
-        (identities, metadata): (Identities, Metadata),
-        feedback: Feedback,
+        inbox: mpsc::Receiver<Projection>,
+        log: LogAgain,
+        Targets { identities, metadata, feedback }: Targets,
         runtime: Handle,
         clock: Clock,
         health: Arc<Health>,

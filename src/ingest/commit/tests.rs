@@ -188,7 +188,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Option<Store> {
         name: |month| Month(month).to_string(),
     };
     let settings = Settings::parse_from(["weir"]).storage;
-    Some(Store::new(table, (layout, partitioning), "node/1".to_owned(), settings, clock.clone()))
+    Some(Store::new(table, layout, partitioning, "node/1".to_owned(), settings, clock.clone()))
 }
 
 /// As the replay thread, without metadata: publishes everything durable after `flushed`.

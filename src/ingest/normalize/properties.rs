@@ -31,9 +31,10 @@ impl<'a> Batch<'a, '_> {
         &mut self,
         cursor: Cursor<'a>,
         fields: &Fields<'a>,
-        (event, groups): (&Accepted<'a, '_>, GroupKeys),
+        event: &Accepted<'a, '_>,
+        groups: GroupKeys,
     ) -> Result<(), PrepareError> {
-        let rewrite = Rewrite::new(cursor.body(), fields, (event, groups));
+        let rewrite = Rewrite::new(cursor.body(), fields, event, groups);
         let view = match &fields.properties {
             Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
                 let sent = cursor.body().get(range.clone()).unwrap_or_default();
@@ -74,7 +75,8 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     fn new(
         body: &'a [u8],
         fields: &'w Fields<'a>,
-        (event, groups): (&Accepted<'a, '_>, GroupKeys),
+        event: &Accepted<'a, '_>,
+        groups: GroupKeys,
     ) -> Self {
         let inner = &fields.inner;
         let says_nothing = event.says_nothing();

@@ -149,7 +149,7 @@ impl<'a> Batch<'a, '_> {
             })?;
         }
         fields.inner.is_internal |= additions.is_internal;
-        self.inject((&event, &options, additions), &mut fields)?;
+        self.inject(&event, &options, additions, &mut fields)?;
         match self.accept(cursor, &fields, size)? {
             Some(reason) => Ok(self.dropped(reason, &event)),
             None => {
@@ -196,7 +196,9 @@ impl<'a> Batch<'a, '_> {
     /// Writes members of the envelope as properties, and sets their columns.
     fn inject(
         &mut self,
-        (event, options, additions): (&Event<'a>, &Options<'a>, &Additions),
+        event: &Event<'a>,
+        options: &Options<'a>,
+        additions: &Additions,
         fields: &mut Fields<'a>,
     ) -> Result<(), PrepareError> {
         self.injected.clear();

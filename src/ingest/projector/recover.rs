@@ -72,7 +72,7 @@ impl Projector {
             if !self.log.room.is_enough() {
                 continue;
             }
-            let Err(error) = self.derive_again(warned_through, (through, project)) else {
+            let Err(error) = self.derive_again(warned_through, through, project) else {
                 self.health.heal_identity();
                 tracing::info!(
                     through,
@@ -102,7 +102,8 @@ impl Projector {
     fn derive_again(
         &self,
         warned_through: u64,
-        (through, project): (u64, ProjectId),
+        through: u64,
+        project: ProjectId,
     ) -> Result<(), Failed> {
         self.identities.reopen()?;
         let applied = self.identities.applied_sequence();

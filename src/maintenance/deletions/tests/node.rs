@@ -301,7 +301,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {
     };
     let table = table.await.expect("the table");
     let settings = Settings::parse_from(["weir"]).storage;
-    Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock.clone())
+    Store::new(table, layout, partitioning, APP.to_owned(), settings, clock.clone())
 }
 
 fn copy(from: &Path, to: &Path) {
