@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
-use url::Url;
 
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::MetadataPolicy;
@@ -45,9 +44,10 @@ use crate::geoip::GeoIp;
 use crate::geoip::GeoIpError;
 use crate::geoip::Places;
 use crate::identity::IdentityError;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::ingest::Engines;
+use crate::ingest::Foundations;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_keys;
 use crate::maintenance::Maintenance;
@@ -58,24 +58,22 @@ use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::maintenance::usage;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::KeyId;
+use crate::metadata::error::MetadataError;
 use crate::query::admission::Caller;
 use crate::query::column_files::ColumnFiles;
 use crate::query::engine::Engine;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
-use crate::storage::checksums::CheckedStore;
-use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
-use crate::storage::durable::DurableStore;
 use crate::storage::parquet::Layout;
 use crate::storage::store::Partitioning;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
+use crate::storage::table_directory::TableDirectory;
 use crate::storage::wal::WalError;
 use crate::tasks::CpuPool;
 use crate::tasks::Pause;
@@ -309,14 +307,14 @@ impl App {
         let window = config.ingest.dedup_window_events;
         let (files, runtime) = (store.clone(), runtimes.main.clone());
         let recent = move || runtime.block_on(recent_keys(&files, window));
-        let pipeline = Pipeline::start(
-            engines,
-            wal,
-            &config,
-            (&tasks, cpu.clone(), runtimes.main.clone()),
-            (clock.clone(), Arc::clone(&metrics)),
-            recent,
-        )?;
+        let foundations = Foundations {
+            tasks: &tasks,
+            cpu: cpu.clone(),
+            runtime: runtimes.main.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let pipeline = Pipeline::start(engines, wal, &config, foundations, recent)?;
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
@@ -504,16 +502,11 @@ pub async fn events_store(
     clock: &Clock,
 ) -> Result<Store, OpenError> {
     let directory = tables_dir(config)?.join("events");
-    let objects = DurableStore::new(Arc::clone(disk), &directory);
     // Also creates the directory, and syncs its name, which a directory that was created here would lack.
-    objects.recover().map_err(OpenError::io(&directory))?;
+    let files = TableDirectory::recovered(Arc::clone(disk), &directory);
+    let files = files.map_err(OpenError::io(&directory))?.checked(EVENTS_PLACE);
     directory::check_table_log(&**disk, &directory)?;
-    let location = Url::from_directory_path(&directory).map_err(|()| OpenError::Io {
-        path: directory.clone(),
-        source: std::io::Error::other("the path has no URL"),
-    })?;
-    let objects = Arc::new(CheckedStore::new(Arc::new(objects), EVENTS_PLACE));
-    let table = DeltaTable::open_or_create(objects, location, events_spec(), clock.clone()).await?;
+    let table = files.open_or_create(events_spec(), clock.clone()).await?;
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,
         key: |time| partition_of(time).0,
@@ -522,7 +515,8 @@ pub async fn events_store(
     let app_id = directory::node_id(&config.storage.data_dir, &table.current())?;
     Ok(Store::new(
         table,
-        (events_layout(), partitioning),
+        events_layout(),
+        partitioning,
         app_id,
         config.storage.clone(),
         clock.clone(),

@@ -1,5 +1,6 @@
 //! The event data model: ids, columns, JSON values, schema, time, predicates. Pure; no request shapes.
 
+pub mod auto_set;
 pub mod columns;
 pub mod id;
 pub mod json;

@@ -44,6 +44,7 @@ pub mod change;
 pub mod change_feed;
 pub mod decide;
 pub mod deletions;
+pub mod limits;
 pub mod overrides;
 pub mod person;
 pub mod row;

@@ -17,6 +17,7 @@ pub mod dedup;
 pub mod definitions;
 mod disk_room;
 pub mod drops;
+pub mod error;
 pub mod feedback;
 pub mod health;
 mod holes;
@@ -25,17 +26,19 @@ mod memory_estimate;
 pub mod normalize;
 pub mod operation;
 pub mod prepare;
+pub mod prepared;
+pub mod project_facts;
 pub mod projector;
 pub mod publish;
 pub mod recent;
 pub mod replay;
 mod replay_throttle;
+pub mod request;
 mod reread;
 pub mod salvage;
 pub mod tape;
 pub mod warnings;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +51,6 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::error::Kind;
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
@@ -62,23 +64,25 @@ use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
 use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::error::IngestError;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
 use crate::ingest::holes::Holes;
 use crate::ingest::memory_estimate::expected_bytes;
 use crate::ingest::memory_estimate::is_plain;
 use crate::ingest::operation::Operation;
-use crate::ingest::prepare::EventOutcome;
-use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::Protocol;
-use crate::ingest::prepare::Received;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared::EventOutcome;
 use crate::ingest::projector::Projector;
-use crate::ingest::projector::recover::LogAgain;
+use crate::ingest::projector::Targets;
+use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
+use crate::ingest::request::CaptureRequest;
+use crate::ingest::request::Received;
 use crate::ingest::reread::Rereader;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::disk::Disk;
 use crate::storage::progress::Progress;
@@ -118,21 +122,6 @@ const INLINE_PLAIN_MAX_BYTES: u64 = 128 << 10;
 /// to it. A body that inflates to more than that limit is decoded again on the CPU pool.
 const INLINE_INFLATE_RATIO: u64 = 8;
 
-/// A request that carries events.
-#[derive(Clone, Debug)]
-pub struct CaptureRequest {
-    /// The body as it was received.
-    pub body: Bytes,
-    /// How it is encoded.
-    pub hints: Hints,
-    /// The client's address.
-    pub client_ip: Option<IpAddr>,
-    /// How the body is to be read.
-    pub protocol: Protocol,
-    /// The project's token, if a header contains it instead of the body.
-    pub token: Option<String>,
-}
-
 /// Result of an accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -144,43 +133,6 @@ pub struct Receipt {
     pub dropped: u64,
     /// Outcome of each event, in order; only for capture v1.
     pub outcomes: Vec<(Uuid, EventOutcome)>,
-}
-
-/// Why a request is rejected. Nothing of it is stored.
-#[derive(Debug, thiserror::Error)]
-pub enum IngestError {
-    /// The body cannot be decoded: compression, encoding or wrapping.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// The decoded body cannot be read as events.
-    #[error(transparent)]
-    Prepare(PrepareError),
-    /// A limit is reached; the condition passes without an operator.
-    #[error("{0}")]
-    Overloaded(&'static str),
-    /// The server accepts no events until an operator acts.
-    #[error("{0}")]
-    Unavailable(&'static str),
-    /// The metadata store failed.
-    #[error(transparent)]
-    Metadata(#[from] MetadataError),
-    /// A background task ended or panicked.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-}
-
-impl IngestError {
-    /// The class of the error: what the sender can do about it.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Decode(error) => error.kind(),
-            Self::Prepare(error) => error.kind(),
-            Self::Overloaded(_) => Kind::Overloaded,
-            Self::Unavailable(_) => Kind::Unavailable,
-            Self::Metadata(error) => error.kind(),
-            Self::Task(error) => error.kind(),
-        }
-    }
 }
 
 /// A cheap handle on the write path; clones share it.
@@ -225,6 +177,21 @@ pub struct Engines {
     pub disk: Arc<dyn Disk>,
 }
 
+/// What the write path runs on.
+#[derive(Debug)]
+pub struct Foundations<'a> {
+    /// Its threads are tasks of these.
+    pub tasks: &'a Tasks,
+    /// Decodes bodies.
+    pub cpu: CpuPool,
+    /// Where threads wait for the metadata store.
+    pub runtime: Handle,
+    /// The time.
+    pub clock: Clock,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
+}
+
 impl Pipeline {
     /// Starts the threads of the write path: log, projector, and replay of the WAL. `recent` returns
     /// the keys of the newest events in files, to seed deduplication; it runs on the replay thread.
@@ -236,8 +203,7 @@ impl Pipeline {
         engines: Engines,
         wal: Wal,
         config: &Config,
-        (tasks, cpu, runtime): (&Tasks, CpuPool, Handle),
-        (clock, metrics): (Clock, Arc<Metrics>),
+        Foundations { tasks, cpu, runtime, clock, metrics }: Foundations<'_>,
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
     ) -> Result<Self, TaskError> {
         let Engines { metadata, store, identities, places, disk } = engines;
@@ -256,17 +222,17 @@ impl Pipeline {
         );
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = wal.files();
-        let warnings_go_to = (metadata.clone(), runtime.clone());
         let max_age = config.ingest.ingestion_warnings_max_age;
-        let feedback = feedback::start(tasks, warnings_go_to, (&clock, &metrics), max_age)?;
+        let (warnings, handle) = (metadata.clone(), runtime.clone());
+        let feedback = feedback::start(tasks, warnings, handle, &clock, &metrics, max_age)?;
         let decoding = Arc::new(Decoding::new(config, places));
         let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
         let holes = Holes { identities: identities.clone(), metrics: Arc::clone(&metrics) };
         let log_again = LogAgain::new(&files, &rereader, &holes, &room, tasks.shutdown());
         let projector = Projector::new(
-            (derive_inbox, log_again),
-            (identities, metadata.clone()),
-            feedback.clone(),
+            derive_inbox,
+            log_again,
+            Targets { identities, metadata: metadata.clone(), feedback: feedback.clone() },
             runtime,
             clock.clone(),
             Arc::clone(&health),
@@ -284,7 +250,7 @@ impl Pipeline {
             holes,
         };
         tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
-        commit::keep_stock(tasks, (files.clone(), config), Arc::clone(&health))?;
+        commit::keep_stock(tasks, files.clone(), config, Arc::clone(&health))?;
         let log_thread = LogThread {
             wal,
             inbox,
@@ -384,7 +350,7 @@ impl Pipeline {
         let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
         let prepared = operation.replayed(&head).and_then(Operation::prepare).map_err(malformed)?;
         let mut permit = self.admit(&head).await?;
-        permit.cover_memory(memory_estimate::of_prepared(&prepared))?;
+        permit.cover_memory(prepared.held_bytes())?;
         self.log(Ready { head, body: Bytes::new(), prepared }, permit).await
     }
 

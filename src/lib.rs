@@ -37,7 +37,7 @@
 //!    events of spans ([`wire::otlp`]), the tape of
 //!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
 //!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
-//!    the server makes come from the seed and time of [`ingest::prepare::Received`].
+//!    the server makes come from the seed and time of [`ingest::request::Received`].
 //! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
 //! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
@@ -110,7 +110,7 @@
 //!
 //! | invariant | checked by |
 //! |---|---|
-//! | Modules use only lower ones; crates have one door each; files say what they are. | `tests/tidy.rs` |
+//! | Modules use only lower ones, and their files form no large circles; crates have one door each; files say what they are. | `tests/tidy.rs` |
 //! | What was answered with 200 is there after a crash; what was not is absent or whole. | `storage/wal/tests/crash.rs`, `storage/delta/tests/crash.rs` on a simulated disk; `tests/server/crash.rs` with `kill -9` |
 //! | Damage in the log is found, counted, and costs only what is damaged. | `storage/wal/tests/damage.rs` |
 //! | Damage in a data file is found whatever bit of it changes, and names the file. | `storage/checksums/tests.rs`; `tests/server/damage.rs`; PyArrow in `tests/server/sdk.rs` |

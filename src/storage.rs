@@ -15,4 +15,5 @@ pub mod progress;
 pub mod rows;
 pub mod sort;
 pub mod store;
+pub mod table_directory;
 pub mod wal;

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::app::OpenError;
 use crate::clock::Clock;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
 use crate::storage::disk::Disk;

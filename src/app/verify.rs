@@ -19,7 +19,6 @@ use futures::StreamExt;
 use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Handle;
-use url::Url;
 
 use crate::app::OpenError;
 use crate::app::directory::flushed;
@@ -38,6 +37,7 @@ use crate::storage::delta::TableVersion;
 use crate::storage::disk::OsDisk;
 use crate::storage::durable::DurableStore;
 use crate::storage::parquet::read_columns;
+use crate::storage::table_directory::TableDirectory;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::verify::verify as verify_log;
 
@@ -306,9 +306,9 @@ async fn opened(
     spec: TableSpec,
     clock: Clock,
 ) -> Result<Option<DeltaTable>, String> {
-    let location = Url::from_directory_path(directory).map_err(|()| "no URL".to_owned())?;
-    let table = DeltaTable::open_existing(Arc::new(objects.clone()), location, spec, clock).await;
-    table.map_err(|error| chain(&error))
+    let files = TableDirectory::over(Arc::new(objects.clone()), directory);
+    let files = files.map_err(|error| error.to_string())?;
+    files.open_existing(spec, clock).await.map_err(|error| chain(&error))
 }
 
 /// Reads a whole data file. Returns whether it has checksums.

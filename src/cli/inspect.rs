@@ -12,7 +12,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use anyhow::bail;
 use tokio::runtime::Runtime;
-use url::Url;
 
 use crate::app::events_spec;
 use crate::cli::inspect::parts::Parts;
@@ -20,7 +19,7 @@ use crate::clock::Clock;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::disk::OsDisk;
-use crate::storage::durable::DurableStore;
+use crate::storage::table_directory::TableDirectory;
 
 /// Options of `weir inspect`.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,8 +74,7 @@ async fn open_table(
     spec: TableSpec,
     clock: &Clock,
 ) -> anyhow::Result<Option<DeltaTable>> {
-    let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), directory));
-    let location = Url::from_directory_path(directory)
-        .map_err(|()| anyhow::anyhow!("{} has no URL", directory.display()))?;
-    Ok(DeltaTable::open_existing(objects, location, spec, clock.clone()).await?)
+    let files = TableDirectory::new(Arc::new(OsDisk), directory)
+        .with_context(|| format!("cannot use {}", directory.display()))?;
+    Ok(files.open_existing(spec, clock.clone()).await?)
 }

@@ -198,7 +198,7 @@ async fn serve(
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
-    let limits = http::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
+    let limits = http::limits::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
     let counted = (clock.clone(), Arc::clone(&metrics));
     let app = App::open(config, back.clone(), runtimes, counted, policy).await;

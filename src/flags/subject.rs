@@ -10,6 +10,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
+use crate::event::auto_set::AUTO_SET;
 use crate::event::predicate::Properties;
 use crate::flags::definition::Aggregation;
 use crate::flags::definition::Bucketing;
@@ -17,55 +18,6 @@ use crate::flags::definition::Definition;
 
 /// Most group types of a project. PostHog's limit, and the width of the events table.
 const GROUP_TYPES: usize = 5;
-
-/// Person properties whose first value ingestion keeps as `$initial_<name without $>`. For a person
-/// without a stored first value, the current value is used.
-const KEPT_FROM_THE_START: [&str; 44] = [
-    "$app_build",
-    "$app_name",
-    "$app_namespace",
-    "$app_version",
-    "$browser",
-    "$browser_version",
-    "$device_type",
-    "$current_url",
-    "$pathname",
-    "$os",
-    "$os_name",
-    "$os_version",
-    "$referring_domain",
-    "$referrer",
-    "$screen_height",
-    "$screen_width",
-    "$viewport_height",
-    "$viewport_width",
-    "$raw_user_agent",
-    "utm_source",
-    "utm_medium",
-    "utm_campaign",
-    "utm_content",
-    "utm_name",
-    "utm_term",
-    "gclid",
-    "gad_source",
-    "gclsrc",
-    "dclid",
-    "gbraid",
-    "wbraid",
-    "fbclid",
-    "msclkid",
-    "twclid",
-    "li_fat_id",
-    "mc_cid",
-    "igshid",
-    "ttclid",
-    "rdt_cid",
-    "irclid",
-    "_kx",
-    "epik",
-    "qclid",
-    "sccid",
-];
 
 /// The person and the groups of a request.
 #[derive(Debug)]
@@ -274,9 +226,9 @@ impl<'a> Subject<'a> {
 impl Properties for Subject<'_> {
     fn property(&self, key: &str) -> Option<&Value> {
         self.with_os_alias(key).or_else(|| {
-            let name = key.strip_prefix("$initial_")?;
-            let mut kept = KEPT_FROM_THE_START.iter();
-            let current = kept.find(|kept| kept.strip_prefix('$').unwrap_or(kept) == name)?;
+            // For a person without a stored first value, the current value is used.
+            let mut auto_sets = AUTO_SET.iter().filter(|_| key.starts_with("$initial_"));
+            let (current, _) = auto_sets.find(|(_, initial)| *initial == key)?;
             self.with_os_alias(current)
         })
     }

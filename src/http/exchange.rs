@@ -33,23 +33,23 @@ use hyper::header::CONTENT_TYPE;
 use hyper::header::HeaderValue;
 use hyper::header::ORIGIN;
 use hyper::http::request::Parts;
-use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::histogram::Histogram;
 
 use crate::clock::Clock;
 use crate::error::Kind;
-use crate::http::Front;
-use crate::http::Handler;
-use crate::http::Matched;
+use crate::http::activity::Activity;
+use crate::http::activity::stamp;
 use crate::http::budget::ANSWER_FREE_BYTES;
 use crate::http::budget::Budget;
 use crate::http::budget::Busy;
 use crate::http::budget::MemoryPermit;
 use crate::http::client_address::client_address;
-use crate::http::connection::Activity;
-use crate::http::connection::stamp;
 use crate::http::cors;
+use crate::http::front::Front;
+use crate::http::handler::Handler;
+use crate::http::handler::Matched;
+use crate::http::refusals::REFUSED;
+use crate::http::refusals::Refusals;
+use crate::http::refusals::log_refused;
 use crate::http::request::BodyTally;
 use crate::http::request::Request;
 use crate::http::request::RequestBody;
@@ -64,9 +64,6 @@ use crate::http::unsent::PIECE_MAX_BYTES;
 use crate::http::unsent::Unsent;
 use crate::http::unsent::with_permit;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::RequestLabels;
-use crate::telemetry::metrics::RouteLabels;
-use crate::telemetry::repeats::Repeats;
 
 /// Status logged for a client that hung up before its response had one; the number that nginx uses.
 const HUNG_UP: u16 = 499;
@@ -284,35 +281,6 @@ struct Record {
     ending: Ending,
 }
 
-/// Metrics of the last exchange of a connection. Most connections request one endpoint repeatedly, and
-/// finding the metrics in their maps costs more than counting.
-#[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<Option<Counted>>);
-
-#[derive(Debug)]
-struct Counted {
-    route: &'static str,
-    status: u16,
-    requests: Counter,
-    seconds: Histogram,
-}
-
-impl Counters {
-    fn count(&self, metrics: &Metrics, (route, status): (&'static str, u16), duration: Duration) {
-        let mut last = self.0.lock();
-        let same = last.take().filter(|last| last.status == status && last.route == route);
-        let counted = same.unwrap_or_else(|| Counted {
-            route,
-            status,
-            requests: metrics.http_requests.get_or_create(&RequestLabels { route, status }).clone(),
-            seconds: metrics.http_request_seconds.get_or_create(&RouteLabels { route }).clone(),
-        });
-        counted.requests.inc();
-        counted.seconds.observe(duration.as_secs_f64());
-        *last = Some(counted);
-    }
-}
-
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -328,7 +296,7 @@ impl Drop for Record {
         self.activity.request_ends(now);
         let duration = now.saturating_sub(self.started);
         let metrics = &self.metrics;
-        self.activity.counters.count(metrics, (self.route, self.status), duration);
+        self.activity.counters.count(metrics, self.route, self.status, duration);
         let received_bytes = self.received.received_bytes();
         metrics.http_received_bytes.inc_by(received_bytes);
         metrics.http_sent_bytes.inc_by(self.sent_bytes);
@@ -340,28 +308,6 @@ impl Drop for Record {
             }
         }
     }
-}
-
-/// Requests refused for overload, by route and cause.
-pub(super) type Refusals = Repeats<(&'static str, Box<str>)>;
-
-/// The status of overload.
-const REFUSED: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
-
-/// Logs the refused requests that are not in a log line yet.
-pub(super) fn log_refusals(refusals: &Refusals, now: Duration) {
-    refusals.take(now).iter().for_each(|(why, refused)| log_refused(why, *refused));
-}
-
-fn log_refused((route, cause): &(&'static str, Box<str>), refused: u64) {
-    tracing::warn!(
-        target: "weir::http",
-        route = *route,
-        status = REFUSED,
-        cause = &**cause,
-        refused,
-        "requests refused"
-    );
 }
 
 impl Record {

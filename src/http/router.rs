@@ -9,13 +9,13 @@ use hyper::Method;
 use hyper::header::ACCEPT_ENCODING;
 
 use crate::app::App;
-use crate::http::Handler;
-use crate::http::Matched;
 use crate::http::auth;
 use crate::http::call::Answer;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::gzip::compressed;
+use crate::http::handler::Handler;
+use crate::http::handler::Matched;
 use crate::http::public;
 use crate::http::public::Public;
 use crate::http::request::Request;

@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
-use crate::http::Handler;
-use crate::http::Limits;
-use crate::http::Matched;
+use crate::http::handler::Handler;
+use crate::http::handler::Matched;
+use crate::http::limits::Limits;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;

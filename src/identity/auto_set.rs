@@ -13,10 +13,8 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use serde_json::Value;
 
+use crate::event::auto_set::Names;
 use crate::event::json;
-
-/// Keys of a property: the one for `$set`, and the one for `$set_once`.
-pub type Names = (&'static str, &'static str);
 
 /// Digests kept of one person. Few kinds of events carry different auto-set properties of one person.
 const SETTLED_MAX: usize = 4;

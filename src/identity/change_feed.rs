@@ -9,83 +9,28 @@
 //! the last one; if not, the changes of that batch stay for the next call. New persons are not
 //! recorded: they have the next numbers.
 
-use parking_lot::Mutex;
+pub(super) mod registry;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::bitmap::Bitmap;
-use crate::identity::codec::Point;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
-
-/// The recorded changes of all open feeds.
-#[derive(Default)]
-pub(super) struct ChangeFeeds {
-    registry: Mutex<Registry>,
-}
-
-#[derive(Default)]
-struct Registry {
-    last_id: u64,
-    feeds: Vec<OpenFeed>,
-}
-
-struct OpenFeed {
-    id: u64,
-    project: ProjectId,
-    /// Persons changed by batches that have been committed.
-    committed: Bitmap,
-    has_committed: bool,
-    /// Persons changed by the last recorded batch.
-    latest: Vec<i64>,
-    /// The state after that batch.
-    point: Point,
-}
-
-impl OpenFeed {
-    fn commit_latest(&mut self) {
-        self.has_committed |= !self.latest.is_empty();
-        for number in self.latest.drain(..) {
-            self.committed.insert(usize::try_from(number).unwrap_or(0));
-        }
-    }
-}
-
-impl ChangeFeeds {
-    /// Whether any feed is open. Only the writer may call it.
-    pub(super) fn is_watched(&self) -> bool {
-        !self.registry.lock().feeds.is_empty()
-    }
-
-    /// Records the rows that the batch leading to `point` changes. The writer calls it before the
-    /// commit.
-    pub(super) fn note(&self, point: Point, changed: &[(ProjectId, i64)]) {
-        for feed in &mut self.registry.lock().feeds {
-            feed.commit_latest();
-            feed.point = point;
-            let own = changed.iter().filter(|(project, _)| *project == feed.project);
-            feed.latest.extend(own.map(|(_, number)| *number));
-        }
-    }
-
-    /// Opens a feed. Must not run between the record of a batch and its commit.
-    pub(super) fn register(&self, project: ProjectId) -> u64 {
-        let mut registry = self.registry.lock();
-        registry.last_id += 1;
-        let (id, committed) = (registry.last_id, Bitmap::default());
-        let point = Point::default();
-        let feed =
-            OpenFeed { id, project, committed, has_committed: false, latest: Vec::new(), point };
-        registry.feeds.push(feed);
-        id
-    }
-}
 
 /// A change feed: the persons of a project that changed since the previous call. Opened by
 /// [`Identities::watch`]; closed when it is dropped.
 pub struct ChangeFeed {
     identities: Identities,
     id: u64,
+}
+
+impl Identities {
+    /// Opens a change feed of the persons of a project, starting at the returned view. Waits for a
+    /// running [`Identities::apply`].
+    pub fn watch(&self, project: ProjectId) -> (ChangeFeed, View) {
+        let (id, view) = self.register_feed(project);
+        (ChangeFeed { identities: self.clone(), id }, view)
+    }
 }
 
 impl std::fmt::Debug for ChangeFeed {
@@ -95,10 +40,6 @@ impl std::fmt::Debug for ChangeFeed {
 }
 
 impl ChangeFeed {
-    pub(super) fn new(identities: Identities, id: u64) -> Self {
-        Self { identities, id }
-    }
-
     /// A current view, without the changes up to it.
     pub fn view(&self) -> View {
         self.identities.view()
@@ -111,24 +52,12 @@ impl ChangeFeed {
     ///
     /// If the database fails; no change is lost then.
     pub fn changes(&mut self) -> Result<(View, Bitmap), IdentityError> {
-        let mut registry = self.identities.feed().registry.lock();
-        let view = self.identities.view();
-        let point = view.counters()?.point();
-        let Some(own) = registry.feeds.iter_mut().find(|feed| feed.id == self.id) else {
-            return Ok((view, Bitmap::default()));
-        };
-        if own.point <= point {
-            own.commit_latest();
-        }
-        let has_changes = std::mem::take(&mut own.has_committed);
-        let changed =
-            if has_changes { std::mem::take(&mut own.committed) } else { Bitmap::default() };
-        Ok((view, changed))
+        self.identities.feed().changes(self.id, || self.identities.view())
     }
 }
 
 impl Drop for ChangeFeed {
     fn drop(&mut self) {
-        self.identities.feed().registry.lock().feeds.retain(|feed| feed.id != self.id);
+        self.identities.feed().unregister(self.id);
     }
 }

@@ -13,9 +13,9 @@ use crate::identity::cache::Decoded;
 use crate::identity::codec;
 use crate::identity::codec::Counters;
 use crate::identity::deletions::Deletions;
+use crate::identity::limits::Limits;
 use crate::identity::overrides::Splits;
 use crate::identity::reading::Reading;
-use crate::identity::store::Limits;
 use crate::identity::tables::Tables;
 use crate::identity::view::View;
 

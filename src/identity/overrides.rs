@@ -66,7 +66,8 @@ pub struct Overrides {
 impl Overrides {
     /// As of `view`. `opening` was read before the view was taken, and `splits` must be no older.
     pub(super) fn new(
-        (opening, view): (Opening, View),
+        opening: Opening,
+        view: View,
         survivors: Arc<Survivors>,
         splits: Arc<Splits>,
     ) -> Self {

@@ -22,12 +22,12 @@ use crate::identity::IdentityError;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
 use crate::identity::change::Warning;
-use crate::identity::change_feed::ChangeFeed;
-use crate::identity::change_feed::ChangeFeeds;
+use crate::identity::change_feed::registry::ChangeFeeds;
 use crate::identity::codec;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Deletions;
 use crate::identity::hurry::Hurry;
+use crate::identity::limits::Limits;
 use crate::identity::loaded::GroupTypes;
 use crate::identity::loaded::Loaded;
 use crate::identity::loaded::Open;
@@ -49,41 +49,6 @@ const OVERRIDES_AT_ONCE: u64 = 10_000;
 /// How long [`Identities::reopen`] waits for readers, and its polling interval.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
-
-/// Memory of the caches, in bytes. They grow only as they are used. The write buffers of the
-/// database come on top: 34 MiB, briefly twice that.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Known distinct ids, and the digests of the auto-set properties of their persons; about 256
-    /// bytes for each id.
-    pub ids_bytes: u64,
-    /// Decoded persons, half for updates, half for flags.
-    pub rows_bytes: u64,
-    /// Blocks of the database's files.
-    pub blocks_bytes: u64,
-    /// Overrides of merged persons; an eighth is a filter of persons with an override.
-    pub overrides_bytes: u64,
-    /// The write set of one batch and the batch itself. Records that need more are applied in
-    /// parts. Not part of the caches: used only while records are applied.
-    pub part_bytes: u64,
-}
-
-/// [`Limits::part_bytes`] of a server: some ten thousand new persons, applied in about 0.1 s.
-const PART_BYTES: u64 = 32 << 20;
-
-impl Limits {
-    /// Divides `bytes` among the caches, and adds as much again for overrides, because a query over
-    /// all events looks up the person of each. Known ids get most: every event looks up one.
-    pub fn within(bytes: u64) -> Self {
-        Self {
-            ids_bytes: bytes / 2,
-            rows_bytes: bytes / 4,
-            blocks_bytes: bytes / 4,
-            overrides_bytes: bytes,
-            part_bytes: PART_BYTES,
-        }
-    }
-}
 
 /// The result of [`Identities::apply`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -425,13 +390,12 @@ impl Identities {
         open.as_ref().map_or_else(View::closed, |open| open.view())
     }
 
-    /// Opens a change feed of the persons of a project, starting at the returned view. Waits for a
-    /// running [`Identities::apply`].
-    pub fn watch(&self, project: ProjectId) -> (ChangeFeed, View) {
+    /// Registers a change feed of the persons of a project, which starts at the returned view.
+    pub(super) fn register_feed(&self, project: ProjectId) -> (u64, View) {
         // While no batch is being applied, all recorded changes are committed.
         let _writer = self.shared.writer.lock();
         let id = self.shared.feed.register(project);
-        (ChangeFeed::new(self.clone(), id), self.view())
+        (id, self.view())
     }
 
     pub(super) fn feed(&self) -> &ChangeFeeds {
@@ -441,8 +405,9 @@ impl Identities {
     /// The overrides as of the last applied record.
     pub fn overrides(&self) -> Overrides {
         let survivors = Arc::clone(&self.shared.survivors);
-        let read = (survivors.opening(), self.view());
-        Overrides::new(read, survivors, self.shared.splits.load_full())
+        // In this order.
+        let (opening, view) = (survivors.opening(), self.view());
+        Overrides::new(opening, view, survivors, self.shared.splits.load_full())
     }
 
     /// Loads the filter with all overrides, so that persons without one need no look-up, and the

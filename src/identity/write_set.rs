@@ -167,6 +167,11 @@ fn only_auto_set(kind: &OpKind) -> Option<&AutoSet> {
 }
 
 impl<'s> WriteSet<'s> {
+    /// Adds to the memory estimate.
+    fn grow(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     pub(super) fn new(
         view: View,
         caches: &'s Caches,

@@ -19,10 +19,10 @@ use crate::identity::change::PersonDone;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
+use crate::metadata::activity::Forgotten;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
-use crate::metadata::erasure::Forgotten;
 use crate::storage::wal::Sequence;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
@@ -172,9 +172,9 @@ mod tests {
     use crate::identity::change::Extent;
     use crate::identity::change::PersonDone;
     use crate::metadata::accounts::UserId;
+    use crate::metadata::activity::Forgotten;
     use crate::metadata::activity::Scope;
     use crate::metadata::activity::Verb;
-    use crate::metadata::erasure::Forgotten;
     use crate::storage::wal::Sequence;
 
     fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {

@@ -6,12 +6,13 @@
 
 use std::ops::Range;
 
+use crate::clock::UnixMicros;
 use crate::ingest::definitions::collect::Slots;
-use crate::ingest::normalize::v1::Decided;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
+use crate::ingest::warnings::Kind;
 
 /// The members of the body besides its events.
 #[derive(Debug, Default)]
@@ -189,6 +190,17 @@ pub(super) struct Fields<'a> {
     pub(super) inner: Inner<'a>,
     /// Decisions that capture v1 has made already.
     pub(super) decided: Option<Decided>,
+}
+
+/// Decisions of v1 about an event, made before the rules that all events share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    /// The timestamp.
+    pub(super) at: UnixMicros,
+    /// The warning for the sender about the timestamp.
+    pub(super) warning: Option<Kind>,
+    /// Whether it has no effect on persons, whatever its properties contain.
+    pub(super) personless: bool,
 }
 
 /// The properties that have a meaning to the server.

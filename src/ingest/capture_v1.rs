@@ -11,29 +11,10 @@ use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::ingest::capture::take;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::BatchError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
-
-/// Why all events of a body are rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BatchError {
-    /// A member is missing, or has the wrong type.
-    #[error("{0}")]
-    Shape(&'static str),
-    /// `created_at` is not a valid time.
-    #[error("created_at is not valid RFC 3339")]
-    CreatedAt,
-    /// An event has no uuid.
-    #[error("event submitted without a uuid")]
-    MissingUuid,
-    /// The uuid of an event is not valid.
-    #[error("event submitted with an invalid uuid")]
-    InvalidUuid,
-    /// Two events have the same uuid.
-    #[error("duplicate event uuid: {0}")]
-    DuplicateUuid(Uuid),
-}
 
 /// The members of the body besides its events.
 #[derive(Debug)]

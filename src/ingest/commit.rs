@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ingest::IngestError;
 use crate::ingest::budget::MemoryPermit;
 use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::error::IngestError;
 use crate::ingest::health::Health;
-use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
@@ -213,7 +213,8 @@ fn refuse_all(commits: Vec<Commit>, failed: LogFailed) {
 /// The operating system refuses the thread.
 pub(super) fn keep_stock(
     tasks: &Tasks,
-    (files, config): (WalFiles, &Config),
+    files: WalFiles,
+    config: &Config,
     health: Arc<Health>,
 ) -> Result<(), TaskError> {
     let segment_bytes = config.storage.wal_segment_max_bytes.as_u64();

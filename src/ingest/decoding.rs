@@ -7,16 +7,15 @@ use parking_lot::Mutex;
 use crate::config::Config;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
-use crate::ingest::CaptureRequest;
-use crate::ingest::IngestError;
 use crate::ingest::budget::MemoryPermit;
+use crate::ingest::error::IngestError;
 use crate::ingest::log_record::LogRecord;
-use crate::ingest::memory_estimate;
-use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
-use crate::ingest::prepare::ProjectFacts;
-use crate::ingest::prepare::Protocol;
-use crate::ingest::prepare::Received;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
+use crate::ingest::request::CaptureRequest;
+use crate::ingest::request::Protocol;
+use crate::ingest::request::Received;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
 use crate::wire::encoding::DecodeError;
@@ -163,7 +162,7 @@ impl Decoding {
         let decoded = decoded.into_vec();
         let plain_bytes = u64::try_from(decoded.len()).unwrap_or(u64::MAX);
         let mut prepared = self.preparer.prepare_within(decoded, received, &project, permit)?;
-        permit.settle(plain_bytes, memory_estimate::of_prepared(&prepared))?;
+        permit.settle(plain_bytes, prepared.held_bytes())?;
         let log_record = LogRecord {
             project: prepared.project,
             received: received.clone(),
@@ -190,8 +189,8 @@ mod tests {
     use super::UNPACKED_FREELY_BYTES;
     use crate::config::Config;
     use crate::geoip::Places;
-    use crate::ingest::IngestError;
     use crate::ingest::budget::Budget;
+    use crate::ingest::error::IngestError;
     use crate::wire::encoding::hints::Hints;
     use crate::wire::encoding::hints::PathKind;
 

@@ -18,11 +18,11 @@ use tokio::runtime::Handle;
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::warnings::Kind;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::warnings::DayOfWarnings;
 use crate::metadata::warnings::SAMPLES_MAX;
 use crate::metadata::warnings::WarningSample;
@@ -176,8 +176,10 @@ impl Feedback {
 /// `max_age`.
 pub(super) fn start(
     tasks: &Tasks,
-    (metadata, runtime): (Metadata, Handle),
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    metadata: Metadata,
+    runtime: Handle,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
     max_age: Duration,
 ) -> Result<Feedback, TaskError> {
     let feedback = Feedback::new(Arc::clone(metrics));

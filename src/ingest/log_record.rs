@@ -27,8 +27,8 @@ use bytes::Bytes;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::geoip::Place;
-use crate::ingest::prepare::Protocol;
-use crate::ingest::prepare::Received;
+use crate::ingest::request::Protocol;
+use crate::ingest::request::Received;
 use crate::wire::capture_v1::Sdk;
 use crate::wire::encoding::hints::Hints;
 
@@ -241,8 +241,8 @@ mod tests {
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
     use crate::geoip::Place;
-    use crate::ingest::prepare::Protocol;
-    use crate::ingest::prepare::Received;
+    use crate::ingest::request::Protocol;
+    use crate::ingest::request::Received;
     use crate::wire::capture_v1::Sdk;
     use crate::wire::encoding::hints::Hints;
 

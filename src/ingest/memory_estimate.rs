@@ -9,7 +9,6 @@ use hashbrown::HashSet;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::id::EventKey;
 use crate::identity::auto_set::AutoSet;
 use crate::identity::auto_set::AutoSetProperty;
 use crate::identity::change::GroupChange;
@@ -18,8 +17,7 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::ingest::budget::MemoryPermit;
-use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Census;
 
 /// Assumed inflate ratio of a compressed body until it is decoded: JSON of SDKs gets 5 to 15 times
@@ -152,12 +150,6 @@ fn nodes_at_most(text: &[u8]) -> usize {
 pub(super) fn is_said(key: &str) -> bool {
     key.starts_with('$')
         && matches!(key, "$set" | "$set_once" | "$unset" | "$group_set" | "$groups")
-}
-
-/// Memory that a prepared body holds until it is published.
-pub(super) fn of_prepared(prepared: &Prepared) -> u64 {
-    let keys = prepared.keys.capacity() * size_of::<EventKey>();
-    to_u64(prepared.said_bytes + prepared.memory_bytes + keys)
 }
 
 /// Memory of the ops on persons and groups, without the text of the request that they refer to.

@@ -1,15 +1,17 @@
 //! Normalization of one event: names, ids, time, properties, and its effects on persons.
 //!
 //! [`Batch::event`] is the whole path of one event from the tape to the columns; read it first.
-//! The parts: `keys` (properties with a meaning), `names`, `event_id`, `moment` (time), `elements`,
-//! `auto_set` (event properties that become person properties), `properties` (the stored JSON),
-//! `persons`, `groups`, `place` (the address, and its GeoIP properties), and `v1`, the entry for
-//! capture v1. `property_replay` rebuilds the properties of persons from stored events.
+//! The parts: `batch` (the state), `keys` (properties with a meaning), `names`, `event_id`, `moment`
+//! (time), `elements`, `auto_set` (event properties that become person properties), `properties` (the
+//! stored JSON), `persons`, `groups`, `addresses` and `place` (the address, and its GeoIP properties),
+//! and `v1`, the entry for capture v1. `property_replay` rebuilds the properties of persons from stored events.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
 
-pub mod auto_set;
+mod addresses;
+mod auto_set;
+pub(super) mod batch;
 mod elements;
 mod event_id;
 mod groups;
@@ -22,31 +24,33 @@ mod properties;
 pub mod property_replay;
 pub(super) mod v1;
 
-use std::ops::Range;
-
 use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::event::columns::Columns;
 use crate::event::columns::View;
 use crate::event::id::EventKey;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
-use crate::identity::change::Op;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Inner;
 use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
 use crate::ingest::definitions::collect::Collector;
-use crate::ingest::definitions::collect::Slots;
 use crate::ingest::definitions::collect::bit;
 use crate::ingest::definitions::collect::slots;
 use crate::ingest::drops::Drop;
 use crate::ingest::drops::Drops;
+use crate::ingest::memory_estimate;
+use crate::ingest::normalize::addresses::Address;
+use crate::ingest::normalize::addresses::Addresses;
 use crate::ingest::normalize::auto_set::Lifts;
+use crate::ingest::normalize::batch::Accepted;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::FLAG_CALLED;
+use crate::ingest::normalize::batch::Member;
 use crate::ingest::normalize::keys::KeyTable;
 use crate::ingest::normalize::keys::KeyUse;
 use crate::ingest::normalize::keys::Memo;
@@ -54,15 +58,11 @@ use crate::ingest::normalize::moment::sent_at;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::cut;
 use crate::ingest::normalize::names::event_name;
-use crate::ingest::normalize::persons::Person;
-use crate::ingest::normalize::place::Address;
-use crate::ingest::normalize::place::Addresses;
-use crate::ingest::normalize::properties::Member;
-use crate::ingest::prepare::Built;
-use crate::ingest::prepare::COLUMNS;
-use crate::ingest::prepare::PrepareError;
-use crate::ingest::prepare::ProjectFacts;
-use crate::ingest::prepare::Received;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
+use crate::ingest::request::Received;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Key;
 use crate::ingest::tape::Value;
@@ -74,52 +74,21 @@ use crate::ingest::warnings::Warnings;
 /// events, and capacity for each in every column would be gigabytes.
 const RESERVE_MAX_ROWS: usize = 1 << 14;
 
-/// The event by which an SDK reports that it called a flag.
-const FLAG_CALLED: &str = "$feature_flag_called";
+/// Number of columns of the `events` table.
+const COLUMNS: usize = column::HISTORICAL_MIGRATION + 1;
 
 /// Length of a person's id as text.
 const PERSON_ID_BYTES: usize = 36;
-
-/// Hasher of the tables here: fast, and seeded per table against crafted collisions.
-type Hasher = foldhash::fast::RandomState;
-
-/// The rows of one body, under construction.
-#[derive(Debug)]
-pub(super) struct Batch<'a, 'r> {
-    keys: &'r KeyTable,
-    body: &'r Buffer,
-    received: &'r Received,
-    project: &'r ProjectFacts,
-    sent_at: Option<UnixMicros>,
-    addresses: Addresses,
-    columns: Columns,
-    keys_of_events: Vec<EventKey>,
-    ops: Vec<Op>,
-    memo: Memo<'a>,
-    definitions: Collector<'a>,
-    persons: HashMap<&'a str, Person, Hasher>,
-    unknown_group_types: Vec<String>,
-    drops: Drops,
-    warnings: Warnings,
-    /// Promoted properties for which a type mismatch was reported.
-    mismatched: Slots,
-    has_groups: bool,
-    is_historical: bool,
-    /// Properties of the current event that have a meaning, in the order of the body.
-    members: Vec<Member>,
-    /// The properties among them that are auto-set on the person.
-    auto_sets: Lifts<'a>,
-    /// Members that are added to the properties of the current event: JSON without braces.
-    injected: Vec<u8>,
-}
 
 impl<'a, 'r> Batch<'a, 'r> {
     /// Starts a batch; the events are read from `body`.
     pub(super) fn new(
         keys: &'r KeyTable,
-        (body, received): (&'r Buffer, &'r Received),
+        body: &'r Buffer,
+        received: &'r Received,
         project: &'r ProjectFacts,
-        (given_sent_at, is_historical): (Option<Value<'a>>, bool),
+        given_sent_at: Option<Value<'a>>,
+        is_historical: bool,
     ) -> Self {
         Self {
             keys,
@@ -405,7 +374,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.columns.unset(position);
         }
         let groups = self.groups(fields, &event)?;
-        self.properties(cursor, fields, (&event, groups))?;
+        self.properties(cursor, fields, &event, groups)?;
         self.person_ops(cursor, fields, &event);
         Ok(())
     }
@@ -474,46 +443,35 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Built {
+    /// The rows of the body with what is derived from them.
+    pub(super) fn finish(mut self) -> Prepared {
         // The identity store numbers group types in the order in which it sees them. This op gives it
         // the project's order before the first event with a group, so that both always agree.
         if self.has_groups {
             self.ops.insert(0, self.group_types_op());
         }
-        Built {
+        let (rows, observed) = (self.columns.rows(), self.definitions.finish());
+        let columns = self.columns.finish();
+        Prepared {
             project: self.project.id,
-            columns: self.columns,
+            rows,
+            memory_bytes: prepared::memory_bytes(&columns),
+            said_bytes: self.body.len()
+                + memory_estimate::of_ops(&self.ops)
+                + observed.memory_bytes(),
+            columns,
             keys: self.keys_of_events,
             ops: self.ops,
             received_at: self.received.at,
-            observed: self.definitions.finish(),
+            observed,
             unknown_group_types: self.unknown_group_types,
             drops: self.drops,
             outcomes: Vec::new(),
             warnings: self.warnings,
             places: self.addresses.places(),
             anonymize_ips: self.project.anonymize_ips,
+            by: None,
         }
-    }
-}
-
-/// An event that is stored.
-#[derive(Debug)]
-struct Accepted<'a, 'e> {
-    name: &'e str,
-    distinct_id: &'e DistinctId<'a>,
-    timestamp: UnixMicros,
-    event_id: Uuid,
-    personless: bool,
-    /// Range of the value of `$os` in the body, if it is added to the properties.
-    os: Option<Range<usize>>,
-    address: Address,
-}
-
-impl Accepted<'_, '_> {
-    /// Whether its effects on its person are ignored.
-    fn says_nothing(&self) -> bool {
-        self.personless || self.name == "$groupidentify"
     }
 }
 

@@ -28,7 +28,7 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::ingest::log_record::UnknownRecord;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepared::Prepared;
 use crate::metadata::accounts::UserId;
 
 /// First byte of the record.

@@ -3,7 +3,8 @@
 //! sequence. It runs behind the acknowledgement. Queries wait for the sequence that they need
 //! ([`Identities::wait_applied`]), so they never see an older state.
 
-pub(super) mod recover;
+pub(super) mod log_again;
+mod recover;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::ingest::feedback::Feedback;
 use crate::ingest::feedback::Noted;
 use crate::ingest::health::Health;
 use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::projector::recover::LogAgain;
+use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::warnings::Sample;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
@@ -102,11 +103,22 @@ pub(super) struct Projector {
     quota_warned_at: HashMap<(ProjectId, Limit), Duration>,
 }
 
+/// What the projector writes to.
+#[derive(Debug)]
+pub(super) struct Targets {
+    /// Persons and groups.
+    pub(super) identities: Identities,
+    /// Definitions and the activity log.
+    pub(super) metadata: Metadata,
+    /// Warnings for senders.
+    pub(super) feedback: Feedback,
+}
+
 impl Projector {
     pub(super) fn new(
-        (inbox, log): (mpsc::Receiver<Projection>, LogAgain),
-        (identities, metadata): (Identities, Metadata),
-        feedback: Feedback,
+        inbox: mpsc::Receiver<Projection>,
+        log: LogAgain,
+        Targets { identities, metadata, feedback }: Targets,
         runtime: Handle,
         clock: Clock,
         health: Arc<Health>,

@@ -20,7 +20,7 @@ use crate::identity::change::Record;
 use crate::ingest::backlog::Backlog;
 use crate::ingest::dedup::Window;
 use crate::ingest::health::Health;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::projector::Projection;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;

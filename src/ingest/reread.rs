@@ -7,8 +7,8 @@ use crate::geoip::Places;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::log_record::LogRecord;
 use crate::ingest::operation::Operation;
-use crate::ingest::prepare::Prepared;
-use crate::ingest::prepare::ProjectFacts;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
 use crate::metadata::Metadata;
 
 /// Decodes and prepares log records again.

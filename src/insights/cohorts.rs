@@ -6,8 +6,8 @@ use crate::evaluation::membership::membership;
 use crate::event::id::ProjectId;
 use crate::flags::cohorts::Members;
 use crate::insights::audience;
-use crate::metadata::MetadataError;
 use crate::metadata::cohorts::CohortId;
+use crate::metadata::error::MetadataError;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 

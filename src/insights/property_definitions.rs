@@ -15,8 +15,8 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::event::auto_set::AUTO_SET;
 use crate::event::id::ProjectId;
-use crate::ingest::normalize::auto_set::AUTO_SET;
 use crate::metadata::annotations::Notes;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;

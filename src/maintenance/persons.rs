@@ -22,7 +22,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use url::Url;
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -40,11 +39,11 @@ use crate::storage::delta::EditKind;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
 use crate::storage::disk::Disk;
-use crate::storage::durable::DurableStore;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
 use crate::storage::store::StoreError;
+use crate::storage::table_directory::TableDirectory;
 use crate::tasks::Shutdown;
 
 /// The columns, as published in `schemas/arrow/persons.v1.json`: existing columns stay, and a new column is
@@ -248,12 +247,8 @@ impl PersonsTable {
 
     fn open(&self) -> Result<DeltaTable, PersonsError> {
         let failed = |source| PersonsError::Io { path: self.directory.clone(), source };
-        let objects = DurableStore::new(Arc::clone(&self.disk), &self.directory);
-        objects.recover().map_err(failed)?;
-        let location = Url::from_directory_path(&self.directory)
-            .map_err(|()| failed(std::io::Error::other("the path has no URL")))?;
-        let (spec, clock) = (spec(), self.clock.clone());
-        let table = DeltaTable::open_or_create(Arc::new(objects), location, spec, clock);
+        let files = TableDirectory::recovered(Arc::clone(&self.disk), &self.directory);
+        let table = files.map_err(failed)?.open_or_create(spec(), self.clock.clone());
         Ok(self.runtime.block_on(table)?)
     }
 

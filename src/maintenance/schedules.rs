@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::schedules::Outcome;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;

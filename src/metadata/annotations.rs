@@ -10,11 +10,11 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::definitions::EventDefinition;
 use crate::metadata::disk;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::error::MetadataError;
+use crate::metadata::violation::Violation;
 
 /// The annotations of one definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

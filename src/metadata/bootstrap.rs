@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
@@ -16,6 +15,7 @@ use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::rows;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::FIRST_KEY_LABEL;
 use crate::metadata::members::Level;
 use crate::metadata::members::Organization;

@@ -4,7 +4,6 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::annotations;
 use crate::metadata::annotations::Edit;
@@ -12,6 +11,7 @@ use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions;
 use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::EventDefinition;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::tags::TagChange;
 
 /// The change to make to each definition.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 
 /// Kinds of definitions, each with its own quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

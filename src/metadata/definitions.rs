@@ -13,7 +13,6 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::accounts::check_text;
@@ -31,14 +30,16 @@ use crate::metadata::definition_quota::Limit;
 use crate::metadata::definition_quota::OverQuota;
 use crate::metadata::definition_quota::Room;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flag_calls;
 use crate::metadata::flag_calls::FlagCalled;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::properties;
 use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertySeen;
 use crate::metadata::record_times;
 use crate::metadata::record_times::RecordTime;
+use crate::metadata::tags::normal_tags;
+use crate::metadata::violation::Violation;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const DEFINITION_NAMESPACE: Uuid = Uuid::from_u128(0x6f1d0c9e_5a47_4b3f_9c55_2f7de0b7a8d4);
@@ -371,18 +372,6 @@ impl Write {
         }
         Ok((definition, notes))
     }
-}
-
-/// Normalises labels as PostHog does: trimmed, lower case, each once, none empty.
-pub(super) fn normal_tags(tags: Vec<String>) -> Vec<String> {
-    let mut normal: Vec<String> = Vec::with_capacity(tags.len());
-    for tag in tags {
-        let tag = tag.trim().to_lowercase();
-        if !tag.is_empty() && !normal.contains(&tag) {
-            normal.push(tag);
-        }
-    }
-    normal
 }
 
 /// The ids to try for a definition of this name, in order.

@@ -25,11 +25,10 @@ use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::sqlite::SqliteSynchronous;
 use uuid::Uuid;
 
-use crate::error::Kind;
 use crate::event::json;
 use crate::event::json::FromJson;
-use crate::metadata::MetadataError;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::error::MetadataError;
+use crate::metadata::violation::Violation;
 
 /// How long a statement waits for a lock that another process holds. Writes of the server take
 /// milliseconds; this is for a command line tool that writes while the server runs.
@@ -111,28 +110,6 @@ fn pool(connections: u32) -> SqlitePoolOptions {
 /// A number that changes when another connection commits.
 pub(super) async fn data_version(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
     Ok(sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await?)
-}
-
-/// The class of a database error. Codes: <https://www.sqlite.org/rescode.html>.
-pub(super) fn kind(error: &sqlx::Error) -> Kind {
-    match error {
-        sqlx::Error::PoolTimedOut => Kind::Overloaded,
-        sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
-            Kind::Unavailable
-        }
-        sqlx::Error::Database(error) => {
-            let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
-            // The low byte is the primary code; the rest details it.
-            match code & 0xff {
-                // SQLITE_BUSY, SQLITE_LOCKED.
-                5 | 6 => Kind::Overloaded,
-                // SQLITE_PERM, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB.
-                3 | 8 | 10 | 11 | 13 | 14 | 26 => Kind::Unavailable,
-                _ => Kind::Internal,
-            }
-        }
-        _ => Kind::Internal,
-    }
 }
 
 /// Checks that the tables and indexes of the file `path` are consistent. SQLite has no checksums: a

@@ -4,8 +4,6 @@
 //!
 //! Source of the rules and of the error texts: PostHog's API for early access features.
 
-use std::sync::Arc;
-
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -13,24 +11,15 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
-use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
-use crate::metadata::accounts::check_text;
 use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::flag_rules::Violation;
-use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::NewFlag;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::secrets::Seed;
+use crate::metadata::violation::Violation;
 
+mod operations;
 pub(super) mod rows;
 
 /// Longest name and URL, in characters; the column widths of PostHog.
@@ -162,125 +151,6 @@ pub struct FeatureEditor {
     pub may_write_flags: bool,
 }
 
-impl Metadata {
-    /// Creates a feature with the flag `flag`, or with a new one, whose key is made from the name.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a project or user; [`MetadataError::Rejected`] for
-    /// an invalid text, a flag that does not exist, has a feature, is for groups or has variants,
-    /// and as [`Metadata::create_flag`] and [`Metadata::update_flag`]; [`MetadataError::Forbidden`]
-    /// if the flag must be written and the caller may not.
-    pub async fn create_feature(
-        &self,
-        project: ProjectId,
-        by: FeatureEditor,
-        (flag, new): (Option<FlagId>, FeaturePatch),
-        seed: &Seed,
-    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-        let name = new.name.unwrap_or_default();
-        let documentation_url = new.documentation_url.unwrap_or_default();
-        check_text("name", &name, NAME_MAX_CHARS)?;
-        check_url(&documentation_url)?;
-        let mut write = self.begin().await?;
-        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        write.user(by.user)?;
-        let stage = new.stage.unwrap_or(Stage::Draft);
-        let flag = match flag {
-            Some(id) => {
-                let flag = write.free_flag(project, id)?;
-                if stage.is_active() {
-                    write.change_enrollment(by, &flag, Enrollment::Open).await?;
-                }
-                id
-            }
-            None => write.add_flag_of(project, by, &name, stage).await?,
-        };
-        let feature = EarlyAccessFeature {
-            id: seed.uuid("early access feature"),
-            project,
-            flag,
-            name,
-            description: new.description.unwrap_or_default(),
-            stage,
-            documentation_url,
-            payload: payload_of(new.payload),
-            created_by: Some(by.user),
-            created_at: self.now(),
-        };
-        rows::insert(write.connection(), &feature).await?;
-        write.log(project, Some(by.user), feature.change(Verb::Created, Vec::new())).await?;
-        write.save_feature(feature).await
-    }
-
-    /// Changes a feature, and its flag if the stage requires it.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a feature in the project, others as
-    /// [`Metadata::create_feature`].
-    pub async fn update_feature(
-        &self,
-        project: ProjectId,
-        by: FeatureEditor,
-        id: Uuid,
-        patch: FeaturePatch,
-    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-        let mut write = self.begin().await?;
-        let before = write.feature(project, id)?;
-        let mut feature = EarlyAccessFeature::clone(&before);
-        feature.name = patch.name.unwrap_or(feature.name);
-        feature.description = patch.description.unwrap_or(feature.description);
-        feature.stage = patch.stage.unwrap_or(feature.stage);
-        feature.documentation_url = patch.documentation_url.unwrap_or(feature.documentation_url);
-        feature.payload = patch.payload.map_or(feature.payload, |given| payload_of(Some(given)));
-        check_text("name", &feature.name, NAME_MAX_CHARS)?;
-        check_url(&feature.documentation_url)?;
-        if let Some(stage) = patch.stage
-            && let Some(enrollment) = enrollment(before.stage, stage, patch.rollout_to_all)
-        {
-            let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
-            let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
-            write.change_enrollment(by, &flag, enrollment).await?;
-        }
-        rows::update(write.connection(), &feature).await?;
-        let fields = diff(Scope::EarlyAccessFeature, &before.logged(), &feature.logged());
-        if !fields.is_empty() {
-            let change = feature.change(Verb::Updated, fields);
-            write.log(project, Some(by.user), change).await?;
-        }
-        write.save_feature(feature).await
-    }
-
-    /// Permanently removes a feature, and ends enrolment in its flag.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a feature in the project,
-    /// [`MetadataError::Forbidden`] if the flag may not be written.
-    pub async fn delete_feature(
-        &self,
-        project: ProjectId,
-        by: FeatureEditor,
-        id: Uuid,
-    ) -> Result<(), MetadataError> {
-        let mut write = self.begin().await?;
-        let feature = write.feature(project, id)?;
-        let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
-        let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
-        write.change_enrollment(by, &flag, Enrollment::Closed).await?;
-        rows::delete(write.connection(), id).await?;
-        write.log(project, Some(by.user), feature.change(Verb::Deleted, Vec::new())).await?;
-        let flag = write.read_flag(project, feature.flag).await?;
-        write
-            .commit_with(|next| {
-                next.remove_feature(&feature);
-                next.put_flag(flag);
-            })
-            .await
-    }
-}
-
 /// The change of the flag of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Enrollment {
@@ -315,105 +185,6 @@ impl Enrollment {
             map.insert("groups".to_owned(), all);
         }
         filters
-    }
-}
-
-impl Write {
-    fn feature(
-        &self,
-        project: ProjectId,
-        id: Uuid,
-    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-        let found = self.base.features(project).iter().find(|feature| feature.id == id);
-        found.cloned().ok_or(MetadataError::NotFound("early access feature"))
-    }
-
-    /// A flag that may become that of a feature.
-    fn free_flag(&self, project: ProjectId, id: FlagId) -> Result<Arc<StoredFlag>, Violation> {
-        let found = self.base.flags(project).iter().find(|flag| flag.id == id);
-        let missing = || Violation::general("Feature Flag with this ID does not exist");
-        let flag = found.ok_or_else(missing)?;
-        let filters = &flag.filters;
-        let is_for_groups =
-            filters.get("aggregation_group_type_index").is_some_and(|index| !index.is_null());
-        let variants = filters.pointer("/multivariate/variants").and_then(Value::as_array);
-        let refused = |detail: String| Err(Violation::general(detail));
-        if self.base.feature_of(flag).is_some() {
-            let key = &flag.key;
-            return refused(format!(
-                "Linked feature flag {key} already has a feature attached to it."
-            ));
-        }
-        if is_for_groups {
-            let detail = "Group-based feature flags are not supported for Early Access Features.";
-            return refused(detail.to_owned());
-        }
-        if variants.is_some_and(|variants| !variants.is_empty()) {
-            let detail = "Multivariate feature flags are not supported for Early Access Features.";
-            return refused(detail.to_owned());
-        }
-        Ok(Arc::clone(flag))
-    }
-
-    /// Creates the flag of a feature. Only users who enrol have it.
-    async fn add_flag_of(
-        &mut self,
-        project: ProjectId,
-        by: FeatureEditor,
-        name: &str,
-        stage: Stage,
-    ) -> Result<FlagId, MetadataError> {
-        if !by.may_write_flags {
-            return Err(MetadataError::Forbidden(NO_FLAG_SCOPE));
-        }
-        let nobody = json!({"properties": [], "rollout_percentage": 0, "variant": null});
-        let mut filters = json!({"groups": [nobody]});
-        if stage.is_active() {
-            filters = Enrollment::Open.of(&filters);
-        }
-        let new = NewFlag {
-            key: slug(name),
-            name: format!("Feature Flag for Early Access Feature {name}"),
-            filters: Some(filters),
-            ..NewFlag::default()
-        };
-        self.add_flag(project, by.user, new).await
-    }
-
-    async fn change_enrollment(
-        &mut self,
-        by: FeatureEditor,
-        flag: &StoredFlag,
-        enrollment: Enrollment,
-    ) -> Result<(), MetadataError> {
-        if !by.may_write_flags {
-            return Err(MetadataError::Forbidden(NO_FLAG_SCOPE));
-        }
-        self.check_editor(by.user, flag).map_err(|error| match error {
-            MetadataError::Forbidden(_) => MetadataError::Forbidden(NO_EDITOR),
-            other => other,
-        })?;
-        let filters = Some(enrollment.of(&flag.filters));
-        if filters.as_ref() == Some(&flag.filters) {
-            return Ok(());
-        }
-        let patch = FlagPatch { filters, ..FlagPatch::default() };
-        self.change_flag(by.user, flag, patch, None).await
-    }
-
-    /// Commits a feature that was written in this transaction, with its flag.
-    async fn save_feature(
-        mut self,
-        feature: EarlyAccessFeature,
-    ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-        let feature = Arc::new(feature);
-        let flag = self.read_flag(feature.project, feature.flag).await?;
-        self.commit_with(|next| {
-            next.put_flag(flag);
-            next.put_feature(Arc::clone(&feature));
-        })
-        .await?;
-        Ok(feature)
     }
 }
 

@@ -8,19 +8,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
+use crate::metadata::activity::Forgotten;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::StoredCohort;
-
-/// A deleted person.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forgotten {
-    /// Its uuids: its own, and those of persons that were merged into it.
-    pub uuids: Vec<Uuid>,
-    /// Its distinct ids.
-    pub distinct_ids: Vec<String>,
-}
+use crate::metadata::error::MetadataError;
 
 /// The cohorts of a project after members were removed.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 
 /// Days that are stored and counted, today included (PostHog's figure).
 pub const USAGE_DAYS: i64 = 30;

@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 
 /// An SDK reported a call of a flag.

@@ -5,28 +5,24 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use serde_json::json;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
-use crate::metadata::Write;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
 use crate::metadata::disk;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::members::Level;
-use crate::metadata::roles::CAN_EDIT;
-use crate::metadata::roles::check_level;
-use crate::metadata::snapshot::Snapshot;
+
+mod operations;
+
+/// `feature_flags_access_level` of a role that may view flags.
+pub const CAN_VIEW: i64 = 21;
+
+/// `feature_flags_access_level` of a role that may change every flag.
+pub const CAN_EDIT: i64 = 37;
 
 /// The one kind of object that has a default.
 const FEATURE_FLAGS: &str = "feature flags";
@@ -48,7 +44,7 @@ pub struct ResourceAccess {
     pub resource: String,
     /// [`CAN_VIEW`] or [`CAN_EDIT`].
     ///
-    /// [`CAN_VIEW`]: crate::metadata::roles::CAN_VIEW
+    /// [`CAN_VIEW`]: crate::metadata::flag_rights::CAN_VIEW
     pub access_level: i64,
     /// The user who set it.
     pub created_by: Option<i64>,
@@ -108,178 +104,6 @@ impl FlagRights {
     /// Whether `user` may change `flag` without a role for this flag.
     fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
         self.may_edit_all(user) || flag.created_by == Some(user.id)
-    }
-}
-
-impl Snapshot {
-    /// Whether a user may change a flag.
-    pub fn may_edit(&self, user: &User, flag: &StoredFlag) -> bool {
-        let rights = self.flag_rights();
-        let granted = rights.granted.get(&user.id);
-        rights.may_grant(user, flag) || granted.is_some_and(|flags| flags.contains(&flag.id))
-    }
-
-    /// Whether a user may grant roles the right to change a flag.
-    pub fn may_grant(&self, user: &User, flag: &StoredFlag) -> bool {
-        self.flag_rights().may_grant(user, flag)
-    }
-}
-
-impl Metadata {
-    /// The defaults of an organization.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Database`].
-    pub async fn resource_accesses(
-        &self,
-        organization: Uuid,
-    ) -> Result<Vec<ResourceAccess>, MetadataError> {
-        let select = "SELECT * FROM resource_access WHERE organization = $1 ORDER BY id";
-        let select = sqlx::query_as(select).bind(organization.to_string());
-        Ok(select.fetch_all(self.shared.db.readers()).await?)
-    }
-
-    /// Sets the default of the organization of `by` for a kind of object.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Rejected`] for another kind than flags, an unknown level, or if there is a
-    /// default already.
-    pub async fn add_resource_access(
-        &self,
-        by: UserId,
-        resource: &str,
-        access_level: i64,
-    ) -> Result<ResourceAccess, MetadataError> {
-        if resource != FEATURE_FLAGS {
-            let detail = format!("\"{resource}\" is not a valid choice.");
-            return Err(Violation::choice("resource", detail).into());
-        }
-        check_level("access_level", access_level)?;
-        let mut write = self.begin().await?;
-        let organization = write.user(by)?.organization;
-        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM resource_access";
-        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now().0);
-        let access = ResourceAccess {
-            id,
-            organization: organization.to_string(),
-            resource: resource.to_owned(),
-            access_level,
-            created_by: Some(by.0),
-            created_at: now,
-            updated_at: now,
-        };
-        let insert = "INSERT INTO resource_access
-             (id, organization, resource, access_level, created_by, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let insert = sqlx::query(insert).bind(id).bind(&access.organization).bind(resource);
-        let insert = insert.bind(access_level).bind(access.created_by).bind(now).bind(now);
-        let inserted = insert.execute(write.connection()).await;
-        inserted.map_err(|error| {
-            let detail = "This resource access already exists.";
-            disk::unless_taken(error.into(), || Violation::unique("resource", detail))
-        })?;
-        write.log_default(by, (None, Some(access_level))).await?;
-        write.commit_rights().await?;
-        Ok(access)
-    }
-
-    /// Changes a default of the organization of `by`.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without it, [`MetadataError::Rejected`] for an unknown level.
-    pub async fn change_resource_access(
-        &self,
-        by: UserId,
-        id: i64,
-        access_level: i64,
-    ) -> Result<ResourceAccess, MetadataError> {
-        check_level("access_level", access_level)?;
-        let mut write = self.begin().await?;
-        let organization = write.user(by)?.organization;
-        let before = set_level(write.connection(), organization).await?;
-        let update = "UPDATE resource_access SET access_level = $1, updated_at = $2
-             WHERE id = $3 AND organization = $4 RETURNING *";
-        let update = sqlx::query_as(update).bind(access_level).bind(self.now().0).bind(id);
-        let update = update.bind(organization.to_string());
-        let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
-        let access = access.ok_or(MetadataError::NotFound("resource access"))?;
-        write.log_default(by, (before, Some(access_level))).await?;
-        write.commit_rights().await?;
-        Ok(access)
-    }
-
-    /// Removes a default of the organization of `by`.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without it.
-    pub async fn remove_resource_access(&self, by: UserId, id: i64) -> Result<(), MetadataError> {
-        let mut write = self.begin().await?;
-        let organization = write.user(by)?.organization;
-        let before = set_level(write.connection(), organization).await?;
-        let delete = "DELETE FROM resource_access WHERE id = $1 AND organization = $2";
-        let delete = sqlx::query(delete).bind(id).bind(organization.to_string());
-        if delete.execute(write.connection()).await?.rows_affected() == 0 {
-            return Err(MetadataError::NotFound("resource access"));
-        }
-        write.log_default(by, (before, None)).await?;
-        write.commit_rights().await
-    }
-}
-
-impl Write {
-    /// Checks that the user may change the flag.
-    pub(super) fn check_editor(
-        &self,
-        user: UserId,
-        flag: &StoredFlag,
-    ) -> Result<(), MetadataError> {
-        let user = self.user(user)?;
-        match self.base.may_edit(user, flag) {
-            true => Ok(()),
-            false => Err(MetadataError::Forbidden(NO_EDITOR)),
-        }
-    }
-
-    /// Checks that the user may change every flag, and so the settings of all.
-    pub(super) fn check_editor_of_all(&self, user: UserId) -> Result<(), MetadataError> {
-        let user = self.user(user)?;
-        match self.base.flag_rights().may_edit_all(user) {
-            true => Ok(()),
-            false => Err(MetadataError::Forbidden(NO_EDITOR_OF_ALL)),
-        }
-    }
-
-    /// Logs a change of the default of the organization of `by`.
-    async fn log_default(
-        &mut self,
-        by: UserId,
-        (before, after): (Option<i64>, Option<i64>),
-    ) -> Result<(), MetadataError> {
-        let organization = self.user(by)?.organization;
-        let fields =
-            |level: Option<i64>| activity::fields(json!({"feature_flags_access_level": level}));
-        let fields = diff(Scope::Organization, &fields(before), &fields(after));
-        if fields.is_empty() {
-            return Ok(());
-        }
-        let name = self.base.organization(organization).map(|own| own.name.clone());
-        let (item, name) = (organization.to_string(), name.unwrap_or_default());
-        let verb = Verb::Updated;
-        let change = Change { scope: Scope::Organization, item, verb, name, fields };
-        self.log_everywhere(by, change).await
-    }
-
-    /// Commits changes that affect the rights to flags.
-    pub(super) async fn commit_rights(mut self) -> Result<(), MetadataError> {
-        let rights = FlagRights::load(self.connection()).await?;
-        if rights == *self.base.flag_rights() {
-            return self.commit_unseen().await;
-        }
-        self.commit_with(|next| next.put_flag_rights(rights)).await
     }
 }
 

@@ -11,12 +11,12 @@ use serde_json::json;
 use crate::event::id::ProjectId;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::error::MetadataError;
 
 /// Display names of the groups of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]

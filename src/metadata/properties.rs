@@ -13,12 +13,12 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::definition_quota::Bounded;
 use crate::metadata::definition_quota::Limit;
 use crate::metadata::definition_quota::OverQuota;
 use crate::metadata::definition_quota::Room;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14_f2e9_7b06);

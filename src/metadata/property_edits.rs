@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity;
 use crate::metadata::activity::Change;
@@ -22,12 +21,13 @@ use crate::metadata::annotations;
 use crate::metadata::annotations::Edit;
 use crate::metadata::annotations::Notes;
 use crate::metadata::annotations::NotesPatch;
-use crate::metadata::definitions::normal_tags;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::properties;
 use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::PropertyRow;
 use crate::metadata::properties::ValueType;
+use crate::metadata::tags::normal_tags;
 
 /// Changes to a property definition; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 
 const MINUTE_MICROS: i64 = 60_000_000;
 

@@ -12,7 +12,6 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
@@ -23,21 +22,18 @@ use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flag_rights;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::flag_rights::CAN_EDIT;
+use crate::metadata::flag_rights::CAN_VIEW;
 pub use crate::metadata::roles::accesses::RoleAccess;
 use crate::metadata::secrets::Seed;
+use crate::metadata::violation::Violation;
 
 mod accesses;
 
 /// Longest name, in characters; PostHog's column width.
 const NAME_MAX_CHARS: usize = 200;
-
-/// `feature_flags_access_level` of a role that may view flags.
-pub const CAN_VIEW: i64 = 21;
-
-/// `feature_flags_access_level` of a role that may change every flag.
-pub const CAN_EDIT: i64 = 37;
 
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -361,9 +357,9 @@ pub fn shown(micros: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::CAN_EDIT;
-    use super::CAN_VIEW;
     use super::check;
+    use crate::metadata::flag_rights::CAN_EDIT;
+    use crate::metadata::flag_rights::CAN_VIEW;
 
     #[test]
     fn levels_are_two() {

@@ -16,16 +16,16 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::schedules::operation::Operation;
 pub use crate::metadata::schedules::timing::Interval;
 pub use crate::metadata::schedules::timing::Timing;
+use crate::metadata::violation::Violation;
 
 mod cron;
 mod operation;

@@ -12,7 +12,7 @@ use sha2::Digest;
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 
 /// Prefix of a project token, as in PostHog.
 const PROJECT_PREFIX: &str = "phc_";

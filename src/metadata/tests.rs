@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use serde_json::json;
 
 use super::*;
+use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::bootstrap::FirstStart;

@@ -12,8 +12,8 @@ use sqlx::SqliteConnection;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 
 /// Samples kept of one kind on one day.
 pub const SAMPLES_MAX: usize = 5;

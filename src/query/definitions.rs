@@ -27,8 +27,8 @@ use tokio::sync::mpsc::Sender;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::definitions::EventDefinition;
+use crate::metadata::error::MetadataError;
 use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::ValueType;
 use crate::metadata::warnings::DayOfWarnings;

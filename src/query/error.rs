@@ -6,7 +6,7 @@ use datafusion::error::DataFusionError;
 
 use crate::error::Kind;
 use crate::identity::IdentityError;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::query::damage;
 /// Why a question is not answered.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use datafusion::logical_expr::Operator;
 use parking_lot::Mutex;
 
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::event_usage::EventUsage;
 use crate::query::engine::Engine;
 

@@ -168,7 +168,8 @@ impl Store {
     /// A store over an open table. `app_id` names this node in the table's transactions.
     pub fn new(
         table: DeltaTable,
-        (layout, partitioning): (Layout, Partitioning),
+        layout: Layout,
+        partitioning: Partitioning,
         app_id: String,
         settings: StorageConfig,
         clock: Clock,

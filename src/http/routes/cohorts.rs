@@ -29,13 +29,13 @@ use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::insights;
 use crate::insights::audience;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot;
 use crate::query::people::InCohort;
 

@@ -6,7 +6,7 @@ use hyper::header::HeaderValue;
 use crate::error::Kind;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::ingest::IngestError;
+use crate::ingest::error::IngestError;
 use crate::telemetry::metrics::Metrics;
 
 /// `/_liveness`: the process responds. Does not check disks: a restart would not repair them.
@@ -37,7 +37,7 @@ mod tests {
     use super::liveness;
     use super::metrics;
     use super::readiness;
-    use crate::ingest::IngestError;
+    use crate::ingest::error::IngestError;
     use crate::telemetry::metrics::Metrics;
 
     #[test]

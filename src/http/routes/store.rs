@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 
 /// Runs `write` to its end even if the client disconnects. The caller maps the errors.
 pub(super) async fn attempt<T: Send + 'static>(
@@ -43,7 +43,7 @@ pub(super) fn problem(error: MetadataError) -> Problem {
 mod tests {
     use super::problem;
     use crate::http::response::Response;
-    use crate::metadata::MetadataError;
+    use crate::metadata::error::MetadataError;
     use crate::metadata::flag_rules;
 
     #[test]

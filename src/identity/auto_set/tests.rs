@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::AutoSet;
 use super::AutoSetProperty;
-use super::Names;
 use super::SETTLED_MAX;
 use super::Settled;
+use crate::event::auto_set::Names;
 use crate::identity::decide::is_noise;
 
 /// As ingest builds it: keys, whether they are set and set once, value.

@@ -11,7 +11,6 @@ use crate::identity::change::Done;
 use crate::identity::change::PersonDone;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
-use crate::identity::write_set::WriteSet;
 
 /// An item of a batch: 64 bytes, its key on the heap, and both once more in a write buffer.
 const ITEM_BYTES: u64 = 256;
@@ -65,11 +64,4 @@ pub(super) fn effect(done: &Done) -> u64 {
         Done::Group { properties, .. } => of_difference(properties),
     };
     ENTRY_BYTES.saturating_add(bytes)
-}
-
-impl WriteSet<'_> {
-    /// Adds to the memory estimate.
-    pub(super) fn grow(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
 }

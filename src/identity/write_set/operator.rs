@@ -50,7 +50,7 @@ impl WriteSet<'_> {
         let after = self.find_person(project, number)?;
         let properties = Difference::between(&person.properties, &after.properties);
         if !properties.is_none() {
-            self.has_effect((project, op), to_person(&person, PersonDone::Changed(properties)));
+            self.has_effect(project, op, to_person(&person, PersonDone::Changed(properties)));
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl WriteSet<'_> {
             self.grow(memory_estimate::group(key, &group));
             self.groups.insert(place, group);
             let done = Done::Group { type_index, key: key.clone(), is_new: *is_new, properties };
-            self.has_effect((project, op), done);
+            self.has_effect(project, op, done);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl WriteSet<'_> {
         let ids = self.ids_of(project, number)?;
         let deleted_ids = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
         let done = PersonDone::Deleted { extent, distinct_ids: deleted_ids.collect() };
-        self.has_effect((project, op), to_person(&before, done));
+        self.has_effect(project, op, to_person(&before, done));
         drop(before);
         if extent.has_events() {
             self.mark(project, op, (uuid, ids.into_values().collect()));
@@ -168,7 +168,7 @@ impl WriteSet<'_> {
     }
 
     /// Records the effect of an operation.
-    pub(super) fn has_effect(&mut self, (project, op): (ProjectId, &Op), done: Done) {
+    pub(super) fn has_effect(&mut self, project: ProjectId, op: &Op, done: Done) {
         let (sequence, at) = (self.sequence(), op.timestamp);
         let progress = &mut self.counters.progress;
         let place = progress.effects;

@@ -75,7 +75,7 @@ impl WriteSet<'_> {
             person.version = version;
             person.changed_sequence = sequence;
         }
-        self.has_effect((project, op), to_person(&before, done));
+        self.has_effect(project, op, to_person(&before, done));
         Ok(())
     }
 

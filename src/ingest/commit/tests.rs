@@ -49,16 +49,16 @@ use crate::ingest::dedup::Window;
 use crate::ingest::disk_room::DiskRoom;
 use crate::ingest::health::Health;
 use crate::ingest::log_record::LogRecord;
-use crate::ingest::prepare::Prepared;
 use crate::ingest::prepare::Preparer;
-use crate::ingest::prepare::ProjectFacts;
-use crate::ingest::prepare::Protocol;
-use crate::ingest::prepare::Received;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
 use crate::ingest::projector::Projection;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::recent::recent_keys;
+use crate::ingest::request::Protocol;
+use crate::ingest::request::Received;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::disk::Disk;
@@ -188,7 +188,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Option<Store> {
         name: |month| Month(month).to_string(),
     };
     let settings = Settings::parse_from(["weir"]).storage;
-    Some(Store::new(table, (layout, partitioning), "node/1".to_owned(), settings, clock.clone()))
+    Some(Store::new(table, layout, partitioning, "node/1".to_owned(), settings, clock.clone()))
 }
 
 /// As the replay thread, without metadata: publishes everything durable after `flushed`.

@@ -12,9 +12,10 @@ use crate::event::id::ProjectId;
 use crate::geoip::Places;
 use crate::ingest::budget::Budget;
 use crate::ingest::prepare::Preparer;
-use crate::ingest::prepare::ProjectFacts;
-use crate::ingest::prepare::Protocol;
-use crate::ingest::prepare::Received;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
+use crate::ingest::request::Protocol;
+use crate::ingest::request::Received;
 use crate::ingest::tape::Scratch;
 
 const MIB: u64 = 1 << 20;
@@ -139,7 +140,7 @@ fn a_usual_batch_takes_what_its_bytes_stand_for() {
             is_small,
             "{events}: only large ones are looked at"
         );
-        let taken = of_prepared(&usual);
+        let taken = usual.held_bytes();
         let length = to_u64(body.len());
         // A few events have columns with spare capacity.
         assert!(taken < 8 * length + (64 << 10), "{events}: {taken} for {length}");
@@ -171,7 +172,7 @@ fn large_bodies_make_room_before_they_are_read() {
     let budget = Budget::new(100 * MIB);
     let mut permit = budget.admit(expected_bytes(large.as_bytes())).unwrap();
     let taken = prepared(&large, Some(&mut permit)).unwrap();
-    assert!(of_prepared(&taken) > 90 * MIB);
+    assert!(taken.held_bytes() > 90 * MIB);
     assert!(permit.bytes() > 24 * MIB, "{}", permit.bytes());
     // Other requests hold what it needs; alone it would have fitted.
     drop(permit);

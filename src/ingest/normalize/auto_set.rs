@@ -10,65 +10,15 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 
+use crate::event::auto_set::AUTO_SET;
 use crate::identity::auto_set::AutoSet;
 use crate::identity::auto_set::AutoSetProperty;
-use crate::identity::auto_set::Names;
-use crate::identity::decide::is_noise;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Raw;
 use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
-
-/// Name of each property, and name of its first value: `$initial_` and the name without its `$`.
-/// Each has one bit of a `u64`.
-pub const AUTO_SET: &[Names; 44] = &[
-    ("$os", "$initial_os"),
-    ("$os_name", "$initial_os_name"),
-    ("$os_version", "$initial_os_version"),
-    ("$app_build", "$initial_app_build"),
-    ("$app_name", "$initial_app_name"),
-    ("$app_namespace", "$initial_app_namespace"),
-    ("$app_version", "$initial_app_version"),
-    ("$browser", "$initial_browser"),
-    ("$browser_version", "$initial_browser_version"),
-    ("$device_type", "$initial_device_type"),
-    ("$current_url", "$initial_current_url"),
-    ("$pathname", "$initial_pathname"),
-    ("$referring_domain", "$initial_referring_domain"),
-    ("$referrer", "$initial_referrer"),
-    ("$screen_height", "$initial_screen_height"),
-    ("$screen_width", "$initial_screen_width"),
-    ("$viewport_height", "$initial_viewport_height"),
-    ("$viewport_width", "$initial_viewport_width"),
-    ("$raw_user_agent", "$initial_raw_user_agent"),
-    ("utm_source", "$initial_utm_source"),
-    ("utm_medium", "$initial_utm_medium"),
-    ("utm_campaign", "$initial_utm_campaign"),
-    ("utm_content", "$initial_utm_content"),
-    ("utm_name", "$initial_utm_name"),
-    ("utm_term", "$initial_utm_term"),
-    ("gclid", "$initial_gclid"),
-    ("gad_source", "$initial_gad_source"),
-    ("gclsrc", "$initial_gclsrc"),
-    ("dclid", "$initial_dclid"),
-    ("gbraid", "$initial_gbraid"),
-    ("wbraid", "$initial_wbraid"),
-    ("fbclid", "$initial_fbclid"),
-    ("msclkid", "$initial_msclkid"),
-    ("twclid", "$initial_twclid"),
-    ("li_fat_id", "$initial_li_fat_id"),
-    ("mc_cid", "$initial_mc_cid"),
-    ("igshid", "$initial_igshid"),
-    ("ttclid", "$initial_ttclid"),
-    ("rdt_cid", "$initial_rdt_cid"),
-    ("irclid", "$initial_irclid"),
-    ("_kx", "$initial__kx"),
-    ("epik", "$initial_epik"),
-    ("qclid", "$initial_qclid"),
-    ("sccid", "$initial_sccid"),
-];
 
 /// Positions in [`AUTO_SET`] that have rules of their own.
 const OS: usize = 0;
@@ -205,12 +155,6 @@ impl<'a> Lifts<'a> {
     }
 }
 
-/// Bits of the properties whose new values alone do not justify a write.
-pub(super) fn noise() -> u64 {
-    let noise = AUTO_SET.iter().enumerate().filter(|(_, (key, _))| is_noise(key));
-    noise.fold(0, |bits, (index, _)| bits | 1 << index)
-}
-
 /// Bits of those keys of an object for which `index` returns a number.
 fn bits(raw: &Raw<'_>, index: impl Fn(&str) -> Option<usize>) -> u64 {
     let mut bits = 0;
@@ -227,17 +171,13 @@ fn bits(raw: &Raw<'_>, index: impl Fn(&str) -> Option<usize>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::AUTO_SET;
     use super::OS;
     use super::OS_NAME;
     use super::OS_VERSION;
+    use crate::event::auto_set::AUTO_SET;
 
     #[test]
-    fn initial_names_follow_from_the_names() {
-        for (key, initial) in AUTO_SET {
-            assert_eq!(*initial, format!("$initial_{}", key.replacen('$', "", 1)));
-        }
-        assert!(AUTO_SET.len() <= 64, "one bit each");
+    fn positions_are_those_of_the_list() {
         let names = [OS, OS_NAME, OS_VERSION].map(|index| AUTO_SET[index].0);
         assert_eq!(names, ["$os", "$os_name", "$os_version"]);
     }

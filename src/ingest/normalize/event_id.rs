@@ -5,8 +5,8 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::event::schema::column;
 use crate::ingest::capture::Fields;
-use crate::ingest::normalize::Batch;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Value;
 
 impl<'a> Batch<'a, '_> {

@@ -1,7 +1,5 @@
 //! Groups: the groups of an event, and the group update of `$groupidentify`.
 
-use std::ops::Range;
-
 use uuid::Uuid;
 
 use crate::event::schema::GROUP_TYPES_MAX;
@@ -11,18 +9,16 @@ use crate::identity::change::OpKind;
 use crate::identity::decide::group::is_group_name;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::take;
-use crate::ingest::normalize::Accepted;
-use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::batch::Accepted;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::GroupKeys;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::names::GroupKey;
 use crate::ingest::normalize::properties::object;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
-
-/// Ranges of the keys of an event's groups in the body, by index of the group type.
-pub(super) type GroupKeys = [Option<Range<usize>>; GROUP_TYPES_MAX];
 
 impl<'a> Batch<'a, '_> {
     /// `$groups`: an object of group type to key; the type's index chooses the column.

@@ -5,17 +5,19 @@ use std::hash::BuildHasher;
 use hashbrown::HashMap;
 use hashbrown::HashTable;
 
+use crate::event::auto_set::AUTO_SET;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::TEXT_OF_SCALARS;
 use crate::event::schema::column;
 use crate::geoip;
+use crate::identity::decide::is_noise;
 use crate::ingest::capture::Meaning;
 use crate::ingest::definitions::collect::SLOTS;
 use crate::ingest::definitions::collect::Track;
-use crate::ingest::normalize::Hasher;
-use crate::ingest::normalize::auto_set::AUTO_SET;
-use crate::ingest::normalize::auto_set::noise;
+
+/// Hasher of the tables here: fast, and seeded per table against crafted collisions.
+pub(super) type Hasher = foldhash::fast::RandomState;
 
 /// Keys that get no definition: they change persons or groups, or have a column instead. Source: the
 /// list of PostHog's service for property definitions, and the properties that its ingestion removes
@@ -129,6 +131,12 @@ impl KeyTable {
     pub(super) fn hasher(&self) -> &Hasher {
         self.uses.hasher()
     }
+}
+
+/// Bits of the properties whose new values alone do not justify a write.
+fn noise() -> u64 {
+    let noise = AUTO_SET.iter().enumerate().filter(|(_, (key, _))| is_noise(key));
+    noise.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 /// Limit of keys of one body that [`Memo`] keeps; further ones are looked up each time.

@@ -6,8 +6,8 @@ use crate::event::time::Claim;
 use crate::event::time::Claimed;
 use crate::event::time::TimeWarning;
 use crate::ingest::capture::Fields;
-use crate::ingest::normalize::Batch;
-use crate::ingest::prepare::Received;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::request::Received;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
 

@@ -9,26 +9,17 @@ use crate::identity::change::OpKind;
 use crate::identity::change::Update;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Raw;
-use crate::ingest::normalize::Accepted;
-use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::FLAG_CALLED;
+use crate::ingest::normalize::batch::Accepted;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::FLAG_CALLED;
+use crate::ingest::normalize::batch::Person;
 use crate::ingest::normalize::names::DistinctId;
 use crate::ingest::normalize::properties::names;
 use crate::ingest::normalize::properties::object;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
-
-/// What this batch has already recorded for a distinct id.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Person {
-    id: View,
-    touched: bool,
-    personless: bool,
-    /// See `place::Addresses`.
-    pub(super) place_epoch: u32,
-}
 
 impl<'a> Batch<'a, '_> {
     pub(super) fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {

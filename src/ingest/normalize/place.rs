@@ -10,10 +10,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use arrow::buffer::Buffer;
-use hashbrown::HashMap;
 use serde_json::Value as Json;
 
-use crate::event::columns::View;
+use crate::event::auto_set::AUTO_SET;
 use crate::event::schema::PropertyType;
 use crate::event::schema::column;
 use crate::geoip::NAMES;
@@ -22,13 +21,13 @@ use crate::identity::auto_set::AutoSet;
 use crate::identity::auto_set::AutoSetProperty;
 use crate::identity::decide::is_noise;
 use crate::ingest::capture::Fields;
-use crate::ingest::normalize::Accepted;
-use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::FLAG_CALLED;
-use crate::ingest::normalize::Hasher;
-use crate::ingest::normalize::auto_set::AUTO_SET;
+use crate::ingest::normalize::addresses::Address;
+use crate::ingest::normalize::addresses::Located;
+use crate::ingest::normalize::batch::Accepted;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::FLAG_CALLED;
 use crate::ingest::normalize::names::DistinctId;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 
 /// The address of the server's own events; short enough to be stored inline in a view.
@@ -40,50 +39,6 @@ const PLACES_MAX: usize = 1024;
 
 // The numbers of all auto-set properties are below 64.
 const _: () = assert!(AUTO_SET.len() + NAMES.len() <= 64, "too many auto_set properties");
-
-/// The addresses of one body.
-#[derive(Debug, Default)]
-pub(super) struct Addresses {
-    /// The client's address, as text and as a value of a column.
-    client: Option<(Rc<str>, View)>,
-    places: HashMap<IpAddr, Option<Rc<Located>>, Hasher>,
-    /// The place that was last recorded for a person.
-    last_recorded: Option<Rc<Located>>,
-    /// `Person::place_epoch` of persons at `last_recorded`. Incremented when a person may have left.
-    epoch: u32,
-}
-
-impl Addresses {
-    /// The places that were found, for the log record.
-    pub(super) fn places(self) -> Vec<(IpAddr, Place)> {
-        let found = self.places.into_iter();
-        found.filter_map(|(address, place)| Some((address, place?.place.clone()))).collect()
-    }
-}
-
-/// What happens to the address of one event.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Address {
-    /// The value of `$ip` to add; it needs no escapes.
-    pub(super) added: Option<Rc<str>>,
-    /// Whether `$ip` is removed.
-    pub(super) goes: bool,
-    /// The place, if it is known and not disabled.
-    pub(super) place: Option<Rc<Located>>,
-}
-
-/// What every event at one place gets.
-#[derive(Debug)]
-pub(super) struct Located {
-    place: Place,
-    /// Members for the properties, separated by commas.
-    pub(super) event: Vec<u8>,
-    /// Auto-set properties of the person: null for unknown parts, so that no part of a previous place
-    /// remains.
-    pub(super) auto_set: Option<AutoSet>,
-    /// Values of the properties that have columns.
-    columns: Vec<(usize, View)>,
-}
 
 impl Accepted<'_, '_> {
     /// The place, if the event sets it on its person too.

@@ -15,21 +15,14 @@ use crate::event::schema::column;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
-use crate::ingest::normalize::Accepted;
-use crate::ingest::normalize::Batch;
-use crate::ingest::normalize::groups::GroupKeys;
-use crate::ingest::normalize::place::Address;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::normalize::addresses::Address;
+use crate::ingest::normalize::batch::Accepted;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::GroupKeys;
+use crate::ingest::normalize::batch::Member;
+use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
-
-/// A property in the body that may be removed: from the key's quote to the value's end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
-    pub(super) meaning: Meaning,
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
 
 impl<'a> Batch<'a, '_> {
     /// Sets the properties column: to the object as it was sent, unless members are to be removed or
@@ -38,9 +31,10 @@ impl<'a> Batch<'a, '_> {
         &mut self,
         cursor: Cursor<'a>,
         fields: &Fields<'a>,
-        (event, groups): (&Accepted<'a, '_>, GroupKeys),
+        event: &Accepted<'a, '_>,
+        groups: GroupKeys,
     ) -> Result<(), PrepareError> {
-        let rewrite = Rewrite::new(cursor.body(), fields, (event, groups));
+        let rewrite = Rewrite::new(cursor.body(), fields, event, groups);
         let view = match &fields.properties {
             Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
                 let sent = cursor.body().get(range.clone()).unwrap_or_default();
@@ -81,7 +75,8 @@ impl<'w, 'a> Rewrite<'w, 'a> {
     fn new(
         body: &'a [u8],
         fields: &'w Fields<'a>,
-        (event, groups): (&Accepted<'a, '_>, GroupKeys),
+        event: &Accepted<'a, '_>,
+        groups: GroupKeys,
     ) -> Self {
         let inner = &fields.inner;
         let says_nothing = event.says_nothing();

@@ -11,13 +11,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
+use crate::event::auto_set::AUTO_SET;
 use crate::geoip;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::person::Person;
-use crate::ingest::normalize::auto_set::AUTO_SET;
 use crate::ingest::normalize::auto_set::is_of_server;
 use crate::ingest::normalize::persons::occasion;
 

@@ -12,18 +12,19 @@ use crate::event::schema::column;
 use crate::event::time;
 use crate::event::time::Claim;
 use crate::event::time::Claimed;
+use crate::ingest::capture::Decided;
 use crate::ingest::capture::Fields;
 use crate::ingest::capture::Meaning;
 use crate::ingest::capture::Raw;
 use crate::ingest::capture_v1::Event;
 use crate::ingest::capture_v1::Options;
 use crate::ingest::drops::Drop;
-use crate::ingest::normalize::Batch;
+use crate::ingest::normalize::batch::Batch;
+use crate::ingest::normalize::batch::Member;
 use crate::ingest::normalize::moment;
 use crate::ingest::normalize::names::cut;
-use crate::ingest::normalize::properties::Member;
-use crate::ingest::prepare::EventOutcome;
-use crate::ingest::prepare::PrepareError;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared::EventOutcome;
 use crate::ingest::tape::Cursor;
 use crate::ingest::tape::Value;
 use crate::ingest::warnings::Kind;
@@ -58,17 +59,6 @@ const PLACEHOLDER_IDS: [&str; 20] = [
 ];
 
 const PROFILE: &str = "$process_person_profile";
-
-/// Decisions of v1 about an event, made before the rules that all events share.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::ingest) struct Decided {
-    /// The timestamp.
-    pub(super) at: UnixMicros,
-    /// The warning for the sender about the timestamp.
-    pub(super) warning: Option<Kind>,
-    /// Whether it has no effect on persons, whatever its properties contain.
-    pub(super) personless: bool,
-}
 
 /// Additions to every event of a body.
 #[derive(Debug, Default)]
@@ -159,7 +149,7 @@ impl<'a> Batch<'a, '_> {
             })?;
         }
         fields.inner.is_internal |= additions.is_internal;
-        self.inject((&event, &options, additions), &mut fields)?;
+        self.inject(&event, &options, additions, &mut fields)?;
         match self.accept(cursor, &fields, size)? {
             Some(reason) => Ok(self.dropped(reason, &event)),
             None => {
@@ -206,7 +196,9 @@ impl<'a> Batch<'a, '_> {
     /// Writes members of the envelope as properties, and sets their columns.
     fn inject(
         &mut self,
-        (event, options, additions): (&Event<'a>, &Options<'a>, &Additions),
+        event: &Event<'a>,
+        options: &Options<'a>,
+        additions: &Additions,
         fields: &mut Fields<'a>,
     ) -> Result<(), PrepareError> {
         self.injected.clear();

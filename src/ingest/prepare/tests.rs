@@ -12,18 +12,18 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::Drop;
-use super::PrepareError;
-use super::Prepared;
 use super::Preparer;
-use super::ProjectFacts;
-use super::Protocol;
-use super::Received;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::geoip::Places;
 use crate::identity::change::OpKind;
+use crate::ingest::prepare::error::PrepareError;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
+use crate::ingest::request::Protocol;
+use crate::ingest::request::Received;
 
 mod auto_set;
 mod bodies;

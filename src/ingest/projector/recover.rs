@@ -11,51 +11,18 @@ use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::change::Effect;
 use crate::identity::change::Record;
-use crate::ingest::disk_room::DiskRoom;
-use crate::ingest::holes::Holes;
-use crate::ingest::prepare::Prepared;
+use crate::ingest::prepared::Prepared;
 use crate::ingest::projector::Projector;
-use crate::ingest::reread::Rereader;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
-use crate::storage::wal::files::WalFiles;
 use crate::storage::wal::reader::Item;
 use crate::tasks::Pause;
-use crate::tasks::Shutdown;
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Time between two log lines about failing attempts.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
-
-/// What the projector needs to apply the log again.
-#[derive(Debug)]
-pub(in crate::ingest) struct LogAgain {
-    pub(in crate::ingest) files: WalFiles,
-    pub(in crate::ingest) rereader: Rereader,
-    pub(in crate::ingest) holes: Holes,
-    pub(in crate::ingest) room: DiskRoom,
-    pub(in crate::ingest) shutdown: Shutdown,
-}
-
-impl LogAgain {
-    pub(in crate::ingest) fn new(
-        files: &WalFiles,
-        rereader: &Rereader,
-        holes: &Holes,
-        room: &DiskRoom,
-        shutdown: &Shutdown,
-    ) -> Self {
-        Self {
-            files: files.clone(),
-            rereader: rereader.clone(),
-            holes: holes.clone(),
-            room: room.clone(),
-            shutdown: shutdown.clone(),
-        }
-    }
-}
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +72,7 @@ impl Projector {
             if !self.log.room.is_enough() {
                 continue;
             }
-            let Err(error) = self.derive_again(warned_through, (through, project)) else {
+            let Err(error) = self.derive_again(warned_through, through, project) else {
                 self.health.heal_identity();
                 tracing::info!(
                     through,
@@ -135,7 +102,8 @@ impl Projector {
     fn derive_again(
         &self,
         warned_through: u64,
-        (through, project): (u64, ProjectId),
+        through: u64,
+        project: ProjectId,
     ) -> Result<(), Failed> {
         self.identities.reopen()?;
         let applied = self.identities.applied_sequence();

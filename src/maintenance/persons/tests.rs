@@ -23,7 +23,7 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
-use crate::identity::store::Limits;
+use crate::identity::limits::Limits;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
 use crate::metadata::bootstrap::FirstStart;

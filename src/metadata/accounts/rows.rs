@@ -7,13 +7,13 @@ use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::Level;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;

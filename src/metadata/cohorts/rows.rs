@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 
 /// The id for the next cohort.
 pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {

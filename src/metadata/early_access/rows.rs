@@ -5,11 +5,11 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
 use crate::metadata::early_access::EarlyAccessFeature;
 use crate::metadata::early_access::Stage;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 
 const TABLE: &str = "early_access_features";

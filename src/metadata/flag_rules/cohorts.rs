@@ -11,8 +11,8 @@ use crate::event::predicate::Matching;
 use crate::flags::cohorts::Rule;
 use crate::flags::cohorts::RuleError;
 use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::violation::Violation;
 
 /// The error code of a flag whose cohorts need events.
 const BEHAVIORAL: &str = "behavioral_cohort_found";

@@ -7,9 +7,9 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::violation::Violation;
 
 /// Names of flags that an error lists; of further ones it gives the number.
 const NAMED_MAX: usize = 5;

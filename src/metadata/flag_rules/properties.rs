@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event::predicate::moment::Moment;
 use crate::metadata::flag_rules::Aggregation;
 use crate::metadata::flag_rules::Condition;
-use crate::metadata::flag_rules::Violation;
+use crate::metadata::violation::Violation;
 
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.
 const VALUES_MAX: usize = 1000;

@@ -5,14 +5,14 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::time::parse_timestamp;
-use crate::metadata::MetadataError;
-use crate::metadata::definitions::normal_tags;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flag_rules;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::flags::plain::PlainFields;
 use crate::metadata::snapshot::Snapshot;
+use crate::metadata::tags::normal_tags;
+use crate::metadata::violation::Violation;
 
 /// Resolves a patch that was made for another version than the stored one, as PostHog does. Fields
 /// that the client leaves as it saw them are removed from the patch, so that they do not undo
@@ -141,7 +141,7 @@ mod tests {
 
     use super::settle;
     use crate::clock::UnixMicros;
-    use crate::metadata::MetadataError;
+    use crate::metadata::error::MetadataError;
     use crate::metadata::flags::FlagPatch;
     use crate::metadata::flags::Seen;
     use crate::metadata::flags::StoredFlag;

@@ -10,7 +10,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::json::FromJson;
-use crate::metadata::definitions::normal_tags;
+use crate::metadata::tags::normal_tags;
 
 /// Declares the fields, and what walks them.
 macro_rules! plain_fields {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
-use crate::metadata::definitions::normal_tags;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::flags::plain::PlainPatch;
+use crate::metadata::tags::normal_tags;
 
 /// Why a flag is skipped; PostHog's words. One text for both cases, so that it does not reveal
 /// which ids exist.

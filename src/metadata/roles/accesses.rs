@@ -5,13 +5,13 @@ use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
-use crate::metadata::MetadataError;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::roles::Role;
 

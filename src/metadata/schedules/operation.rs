@@ -5,9 +5,9 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::metadata::flag_rules::FILTERS_MAX_BYTES;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::violation::Violation;
 
 /// The parsed payload of a change.
 #[derive(Clone, Debug, PartialEq)]

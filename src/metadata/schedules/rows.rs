@@ -8,9 +8,9 @@ use sqlx::sqlite::SqliteArguments;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::MetadataError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::disk;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::schedules::Interval;
 use crate::metadata::schedules::ScheduleId;

@@ -5,9 +5,9 @@ use chrono::Months;
 use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
-use crate::metadata::flag_rules::Violation;
 use crate::metadata::schedules::cron::Cron;
 use crate::metadata::schedules::operation::Operation;
+use crate::metadata::violation::Violation;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 

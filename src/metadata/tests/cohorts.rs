@@ -9,11 +9,11 @@ use crate::event::predicate::Matching;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
+use crate::metadata::activity::Forgotten;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
-use crate::metadata::erasure::Forgotten;
 use crate::metadata::hash_keys::NewHashKey;
 
 fn new_cohort(name: &str, value: Value) -> NewCohort {

@@ -21,8 +21,8 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
 

@@ -164,7 +164,7 @@ fn cost(metadata: &ParquetMetaData, page_bytes: impl Fn(&str) -> usize) -> ReadC
         for (position, (chunk, worst)) in group.columns().iter().zip(&mut columns).enumerate() {
             let pages = offsets.and_then(|offsets| offsets.get(position));
             let page_bytes = usize_size(page_bytes(chunk.column_descr().name()));
-            let cost = column_cost(chunk, rows, (pages, page_bytes));
+            let cost = column_cost(chunk, rows, pages, page_bytes);
             worst.pages_bytes = worst.pages_bytes.max(cost.pages_bytes);
             worst.row_bytes = worst.row_bytes.max(cost.row_bytes);
         }
@@ -178,7 +178,8 @@ fn cost(metadata: &ParquetMetaData, page_bytes: impl Fn(&str) -> usize) -> ReadC
 fn column_cost(
     chunk: &ColumnChunkMetaData,
     rows: u64,
-    (pages, page_bytes): (Option<&OffsetIndexMetaData>, u64),
+    pages: Option<&OffsetIndexMetaData>,
+    page_bytes: u64,
 ) -> ReadCost {
     let whole = size(chunk.uncompressed_size());
     let packed = size(chunk.compressed_size()).max(1);

@@ -60,7 +60,7 @@ async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
     let name = |day| format!("2026-{}", 11 + day);
     let partitioning = Partitioning { time_column: 1, key: days, name };
     let settings = Defaults::parse_from(["weir"]).storage;
-    Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock)
+    Store::new(table, layout, partitioning, APP.to_owned(), settings, clock)
 }
 
 /// Makes one row visible, whose id is the sequence of its record.

@@ -77,7 +77,8 @@ impl WalFiles {
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         segments: Vec<Segment>,
-        (durable_elsewhere, end): (Sequence, Sequence),
+        durable_elsewhere: Sequence,
+        end: Sequence,
     ) -> Self {
         let list = Mutex::new(List { segments, durable_elsewhere, end });
         Self {

@@ -76,7 +76,7 @@ impl Wal {
         let (segments, recovered) = recovery::recover(&*disk, &settings.dir, elsewhere)?;
         let end = recovered.last;
         let wal = Self {
-            files: WalFiles::new(disk, settings.dir, segments, (elsewhere.durable, end)),
+            files: WalFiles::new(disk, settings.dir, segments, elsewhere.durable, end),
             segment_max_bytes: settings.segment_max_bytes,
             salt,
             active: None,

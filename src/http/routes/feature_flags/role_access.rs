@@ -19,7 +19,7 @@ use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::roles;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::roles::RoleAccess;

@@ -23,7 +23,7 @@ use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::shown;
 use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::store::problem;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flag_rights::NO_EDITOR;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;

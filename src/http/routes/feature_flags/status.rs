@@ -19,7 +19,7 @@ use crate::http::response::Response;
 use crate::http::routes::feature_flags::flag_id;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
-use crate::metadata::MetadataError;
+use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 

@@ -22,8 +22,8 @@ use crate::config::Config;
 use crate::geoip::Places;
 use crate::identity::IdentityError;
 use crate::identity::change::Record;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::ingest::decoding::Decoding;
 use crate::ingest::dedup::Window;
 use crate::ingest::disk_room::DiskRoom;
@@ -32,7 +32,8 @@ use crate::ingest::health::Health;
 use crate::ingest::holes::Holes;
 use crate::ingest::projector::Projection;
 use crate::ingest::projector::Projector;
-use crate::ingest::projector::recover::LogAgain;
+use crate::ingest::projector::Targets;
+use crate::ingest::projector::log_again::LogAgain;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -209,9 +210,13 @@ fn a_hole_does_not_keep_persons_from_following() {
         let again = LogAgain::new(&wal.files(), rereader, holes, &room, &Shutdown::new());
         let (_derivations, inbox) = mpsc::channel(1);
         let projector = Projector::new(
-            (inbox, again),
-            (holes.identities.clone(), rereader.metadata.clone()),
-            Feedback::new(Arc::clone(&holes.metrics)),
+            inbox,
+            again,
+            Targets {
+                identities: holes.identities.clone(),
+                metadata: rereader.metadata.clone(),
+                feedback: Feedback::new(Arc::clone(&holes.metrics)),
+            },
             runtime.handle().clone(),
             Clock::test(NOW),
             Arc::clone(health),

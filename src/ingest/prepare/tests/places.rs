@@ -6,10 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
-use super::super::Prepared;
 use super::super::Preparer;
-use super::super::ProjectFacts;
-use super::super::Received;
 use super::cell;
 use super::received;
 use crate::event::id::ProjectId;
@@ -19,6 +16,9 @@ use crate::geoip::tests::example;
 use crate::geoip::tests::file;
 use crate::identity::auto_set::AutoSet;
 use crate::identity::change::OpKind;
+use crate::ingest::prepared::Prepared;
+use crate::ingest::project_facts::ProjectFacts;
+use crate::ingest::request::Received;
 
 /// An address in Oxford, by the example database, and one in Japan.
 const OXFORD: &str = "81.2.69.142";

@@ -8,8 +8,8 @@ use serde_json::Map;
 
 use super::*;
 use crate::identity::change::Record;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::ingest::normalize::property_replay;
 use crate::ingest::normalize::property_replay::PropertyReplay;
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::ingest::budget::Budget;
-use crate::ingest::capture_v1::BatchError;
-use crate::ingest::prepare::EventOutcome;
+use crate::ingest::prepare::error::BatchError;
+use crate::ingest::prepared::EventOutcome;
 use crate::wire::capture_v1::Sdk;
 
 const ID: [&str; 3] = [

@@ -40,8 +40,8 @@ use crate::event::schema::events_schema;
 use crate::event::time::Month;
 use crate::event::time::partition_of;
 use crate::identity::change::Record;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
-use crate::identity::store::Limits;
 use crate::identity::view::Flow;
 use crate::maintenance::deletions::Erased;
 use crate::maintenance::deletions::tests::PROJECTS;
@@ -301,7 +301,7 @@ async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {
     };
     let table = table.await.expect("the table");
     let settings = Settings::parse_from(["weir"]).storage;
-    Store::new(table, (layout, partitioning), APP.to_owned(), settings, clock.clone())
+    Store::new(table, layout, partitioning, APP.to_owned(), settings, clock.clone())
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -1,0 +1,53 @@
+//! Why a request is rejected: [`IngestError`], the error of the whole write path.
+
+use crate::error::Kind;
+use crate::ingest::prepare::error::PrepareError;
+use crate::metadata::error::MetadataError;
+use crate::tasks::TaskError;
+use crate::wire::encoding::DecodeError;
+
+/// Why a request is rejected. Nothing of it is stored.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The body cannot be decoded: compression, encoding or wrapping.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The decoded body cannot be read as events.
+    #[error(transparent)]
+    Prepare(PrepareError),
+    /// A limit is reached; the condition passes without an operator.
+    #[error("{0}")]
+    Overloaded(&'static str),
+    /// The server accepts no events until an operator acts.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// The metadata store failed.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A background task ended or panicked.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+impl IngestError {
+    /// The class of the error: what the sender can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Decode(error) => error.kind(),
+            Self::Prepare(error) => error.kind(),
+            Self::Overloaded(_) => Kind::Overloaded,
+            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Metadata(error) => error.kind(),
+            Self::Task(error) => error.kind(),
+        }
+    }
+}
+
+impl From<PrepareError> for IngestError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Crowded => Self::Overloaded("too many bytes are in flight"),
+            error => Self::Prepare(error),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Operations on accounts: projects and personal keys are created, changed and revoked.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::accounts::CreatedKey;
+use crate::metadata::accounts::Grant;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::LABEL_MAX_CHARS;
+use crate::metadata::accounts::PROJECT_NAME_MAX_CHARS;
+use crate::metadata::accounts::PersonalKey;
+use crate::metadata::accounts::Project;
+use crate::metadata::accounts::ProjectPatch;
+use crate::metadata::accounts::User;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::check_text;
+use crate::metadata::accounts::rows;
+use crate::metadata::error::MetadataError;
+use crate::metadata::secrets;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::secrets::Seed;
+
+impl Metadata {
+    /// Creates a project in the organization of `user`, with a generated token and the values of `patch`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Rejected`] for a blank or
+    /// long name, and as [`Metadata::update_project`].
+    pub async fn create_project(
+        &self,
+        user: UserId,
+        name: &str,
+        patch: ProjectPatch,
+        seed: &Seed,
+    ) -> Result<Arc<Project>, MetadataError> {
+        check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
+        patch.check()?;
+        let mut write = self.begin().await?;
+        let organization = write.user(user)?.organization;
+        let project = patch.applied(Project {
+            id: ProjectId(rows::next_project(write.connection()).await?),
+            organization,
+            name: name.to_owned(),
+            token: seed.project_token(),
+            timezone: "UTC".to_owned(),
+            person_display_name_properties: None,
+            anonymize_ips: false,
+            week_start_day: 0,
+            test_account_filters: Value::Array(Vec::new()),
+            created_at: self.now(),
+        });
+        rows::insert_project(write.connection(), &project).await?;
+        let project = Arc::new(project);
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
+        Ok(project)
+    }
+
+    /// Changes a project.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project, [`MetadataError::Rejected`] for a blank
+    /// or long name, and for another first day of weeks.
+    pub async fn update_project(
+        &self,
+        id: ProjectId,
+        patch: ProjectPatch,
+    ) -> Result<Arc<Project>, MetadataError> {
+        patch.check()?;
+        let mut write = self.begin().await?;
+        let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
+        let project = patch.applied(stored.as_ref().clone());
+        rows::update_project(write.connection(), &project).await?;
+        let project = Arc::new(project);
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
+        Ok(project)
+    }
+
+    /// Replaces the token of a project. The old one becomes invalid: requests of SDKs that still
+    /// send it are rejected.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project.
+    pub async fn rotate_token(
+        &self,
+        id: ProjectId,
+        seed: &Seed,
+    ) -> Result<Arc<Project>, MetadataError> {
+        let mut write = self.begin().await?;
+        let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
+        let token = seed.project_token();
+        let project = Arc::new(Project { token, ..stored.as_ref().clone() });
+        rows::update_project(write.connection(), &project).await?;
+        write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
+        Ok(project)
+    }
+
+    /// Creates a personal key for `user`. Without scopes it has full access.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Rejected`] for a blank or
+    /// long label.
+    pub async fn create_key(
+        &self,
+        user: UserId,
+        label: &str,
+        grant: impl Into<Grant>,
+        seed: &Seed,
+    ) -> Result<CreatedKey, MetadataError> {
+        let grant = grant.into();
+        check_text("label", label, LABEL_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        let user = Arc::clone(write.user(user)?);
+        let id = KeyId(rows::next_key(write.connection()).await?);
+        let made = self.make_key(id, &user, label, grant, seed);
+        rows::insert_key(write.connection(), &made.key).await?;
+        write.commit_with(|next| next.put_key(Arc::clone(&made.key))).await?;
+        Ok(made)
+    }
+
+    /// Builds a key that is not stored yet.
+    pub(in crate::metadata) fn make_key(
+        &self,
+        id: KeyId,
+        user: &Arc<User>,
+        label: &str,
+        grant: Grant,
+        seed: &Seed,
+    ) -> CreatedKey {
+        let value = seed.personal_key();
+        let label = label.to_owned();
+        let Grant { scopes, projects } = grant;
+        let key = PersonalKey { label, scopes, projects, ..self.full_key(id, user, &value) };
+        CreatedKey { key: Arc::new(key), value }
+    }
+
+    /// A key with full access and without a label, not used yet.
+    pub(in crate::metadata) fn full_key(
+        &self,
+        id: KeyId,
+        user: &Arc<User>,
+        value: &str,
+    ) -> PersonalKey {
+        PersonalKey {
+            id,
+            user: Arc::clone(user),
+            label: String::new(),
+            hash: KeyHash::of(value),
+            mask: secrets::mask(value),
+            scopes: None,
+            projects: None,
+            is_fixed: false,
+            created_at: self.now(),
+            last_used_at: None,
+        }
+    }
+
+    /// Changes the label of a key.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if there is no such key, [`MetadataError::Rejected`] for a blank
+    /// or long label.
+    pub async fn relabel_key(
+        &self,
+        id: KeyId,
+        label: &str,
+    ) -> Result<Arc<PersonalKey>, MetadataError> {
+        check_text("label", label, LABEL_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        let stored = write.base.keys().find(|key| key.id == id).cloned();
+        let stored = stored.ok_or(MetadataError::NotFound("key"))?;
+        let key = Arc::new(PersonalKey { label: label.to_owned(), ..stored.as_ref().clone() });
+        rows::label_key(write.connection(), &key).await?;
+        write.commit_with(|next| next.put_key(Arc::clone(&key))).await?;
+        Ok(key)
+    }
+
+    /// All valid keys, by id.
+    pub fn list_keys(&self) -> Vec<Arc<PersonalKey>> {
+        let mut keys: Vec<_> = self.snapshot().keys().cloned().collect();
+        keys.sort_by_key(|key| key.id);
+        keys
+    }
+
+    /// Revokes a key permanently.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] if there is no such key, or it was revoked before.
+    pub async fn revoke_key(&self, id: KeyId) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let hash = match write.base.keys().find(|key| key.id == id) {
+            Some(key) => key.hash,
+            None => return Err(MetadataError::NotFound("key")),
+        };
+        rows::revoke_key(write.connection(), id, self.now()).await?;
+        write.commit_with(|next| next.remove_key(hash)).await
+    }
+
+    /// Stores that `key` was used now, unless a use within the last hour is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`]; it may be ignored.
+    pub async fn record_key_use(&self, key: &PersonalKey) -> Result<(), MetadataError> {
+        let now = self.now();
+        if key.is_use_noted(now) {
+            return Ok(());
+        }
+        let mut write = self.begin().await?;
+        // Another request may have stored it while this one waited for the gate.
+        let stored = match write.base.key(key.hash) {
+            Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
+            _ => return Ok(()),
+        };
+        rows::touch_key(write.connection(), stored.id, now).await?;
+        write
+            .commit_with(|next| {
+                next.put_key(Arc::new(PersonalKey { last_used_at: Some(now), ..stored }))
+            })
+            .await
+    }
+}

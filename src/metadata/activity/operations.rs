@@ -1,0 +1,142 @@
+//! Writes and reads the activity log.
+
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sqlx::QueryBuilder;
+use sqlx::Sqlite;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Asked;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Elsewhere;
+use crate::metadata::activity::Entry;
+use crate::metadata::activity::EntryPage;
+use crate::metadata::activity::Forgotten;
+use crate::metadata::activity::NAMESPACE;
+use crate::metadata::activity::Row;
+use crate::metadata::activity::insert;
+use crate::metadata::activity::next_position;
+use crate::metadata::erasure::Left;
+use crate::metadata::error::MetadataError;
+
+impl Write {
+    /// Logs a change of this transaction.
+    pub(in crate::metadata) async fn log(
+        &mut self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+    ) -> Result<(), MetadataError> {
+        self.log_triggered(project, user, change, None).await
+    }
+
+    /// Logs a change of an object of the organization of `user`, in each of its projects: the log
+    /// is read by project.
+    pub(in crate::metadata) async fn log_everywhere(
+        &mut self,
+        user: UserId,
+        change: Change,
+    ) -> Result<(), MetadataError> {
+        let (base, organization) = (Arc::clone(&self.base), self.user(user)?.organization);
+        for project in base.projects().filter(|project| project.organization == organization) {
+            self.log(project.id, Some(user), change.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs a change of this transaction that a job made in the name of `user`; `trigger` is
+    /// `{"job_type", "job_id", "payload"}`.
+    pub(in crate::metadata) async fn log_triggered(
+        &mut self,
+        project: ProjectId,
+        user: Option<UserId>,
+        change: Change,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
+        let at = self.shared.clock.now();
+        let position = next_position(self.connection()).await?;
+        let id = Uuid::new_v5(&NAMESPACE, position.to_string().as_bytes());
+        let change = Elsewhere { id, project, user, at, change, forgotten: None };
+        insert(self.connection(), position, &change, trigger).await?;
+        Ok(())
+    }
+}
+
+impl Metadata {
+    /// Logs changes outside of the metadata store, all or none, and erases the persons that they
+    /// delete (`erasure`). Changes that are logged already are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], also for a project that does not exist.
+    pub async fn record_activity(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let mut forgotten: BTreeMap<ProjectId, Vec<&Forgotten>> = BTreeMap::new();
+        for change in changes {
+            let position = next_position(write.connection()).await?;
+            let is_new = insert(write.connection(), position, change, None).await?;
+            if let Some(person) = change.forgotten.as_ref().filter(|_| is_new) {
+                forgotten.entry(change.project).or_default().push(person);
+            }
+        }
+        let mut left = Vec::new();
+        for (project, persons) in forgotten {
+            left.push(write.forget(project, &persons).await?);
+        }
+        if left.iter().all(Left::is_as_before) {
+            return write.commit_unseen().await;
+        }
+        let cohorts = left.into_iter().flat_map(Left::cohorts);
+        write.commit_with(|next| cohorts.for_each(|cohort| next.put_cohort(cohort))).await
+    }
+
+    /// The objects of those of the entries `ids` that exist.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn items_logged(&self, ids: &[Uuid]) -> Result<HashSet<String>, MetadataError> {
+        let mut select = QueryBuilder::<Sqlite>::new("SELECT item FROM activity WHERE id IN (");
+        let mut listed = select.separated(", ");
+        for id in ids {
+            listed.push_bind(id.to_string());
+        }
+        select.push(")");
+        let items = select.build_query_scalar().persistent(false);
+        let items: Vec<String> = items.fetch_all(self.shared.db.readers()).await?;
+        Ok(items.into_iter().collect())
+    }
+
+    /// The entries of a project, newest first: the `limit` after the first `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn activity(
+        &self,
+        project: ProjectId,
+        asked: &Asked,
+        limit: usize,
+        offset: usize,
+    ) -> Result<EntryPage, MetadataError> {
+        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut count = asked.select("COUNT(*)", project);
+        let count: i64 =
+            count.build_query_scalar().persistent(false).fetch_one(&mut *connection).await?;
+        let mut select = asked.select("*", project);
+        select.push(" ORDER BY position DESC LIMIT ");
+        select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        select.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
+        let select = select.build_query_as::<Row>().persistent(false);
+        let rows = select.fetch_all(&mut *connection).await?;
+        let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
+        Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
+    }
+}

@@ -1,0 +1,311 @@
+//! Operations on cohorts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::event::id::ProjectId;
+use crate::event::predicate::Matching;
+use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Rule;
+use crate::flags::cohorts::RuleError;
+use crate::metadata::Metadata;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::accounts::check_length;
+use crate::metadata::accounts::check_text;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
+use crate::metadata::cohorts::CohortId;
+use crate::metadata::cohorts::CohortPatch;
+use crate::metadata::cohorts::DESCRIPTION_MAX_CHARS;
+use crate::metadata::cohorts::MEMBERS_MAX;
+use crate::metadata::cohorts::NAME_MAX_CHARS;
+use crate::metadata::cohorts::NewCohort;
+use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::cohorts::rows;
+use crate::metadata::error::MetadataError;
+use crate::metadata::flag_rules;
+use crate::metadata::snapshot::Snapshot;
+use crate::metadata::violation::Violation;
+
+impl Metadata {
+    /// Creates a cohort.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] for
+    /// an invalid name, rule or list.
+    pub async fn create_cohort(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        new: NewCohort,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        check_text("name", &new.name, NAME_MAX_CHARS)?;
+        check_length("description", &new.description, DESCRIPTION_MAX_CHARS)?;
+        let mut write = self.begin().await?;
+        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        write.user(user)?;
+        let filters = match new.filters {
+            Some(filters) if !new.is_static => filters,
+            _ => json!({"properties": {}}),
+        };
+        let live = write.base.cohorts(project);
+        check_filters(&filters, None, live)?;
+        let members: BTreeSet<Uuid> = new.members.into_iter().collect();
+        check_members(members.len())?;
+        let cohort = StoredCohort {
+            id: CohortId(rows::next_id(write.connection()).await?),
+            project,
+            name: new.name,
+            description: new.description,
+            filters,
+            is_static: new.is_static,
+            deleted: false,
+            created_by: Some(user),
+            created_at: self.now(),
+            version: 1,
+            count: new.is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
+            last_calculation: new.is_static.then(|| self.now()),
+            errors_calculating: 0,
+            members: members.into_iter().collect(),
+        };
+        rows::insert(write.connection(), &cohort).await?;
+        rows::add_members(write.connection(), cohort.id, &cohort.members).await?;
+        write.log(project, Some(user), cohort.change(Verb::Created, Vec::new())).await?;
+        write.publish_cohort(cohort).await
+    }
+
+    /// Changes a cohort. It may be a deleted one, which is how a cohort is restored.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a cohort in the project, [`MetadataError::Rejected`] if
+    /// the result breaks a rule, or if flags or cohorts use a cohort that is to be deleted.
+    pub async fn update_cohort(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        id: CohortId,
+        patch: CohortPatch,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let mut write = self.begin().await?;
+        let before = rows::by_id(write.connection(), project, id).await?;
+        let before = before.ok_or(MetadataError::NotFound("cohort"))?;
+        let mut after = before.clone();
+        after.name = patch.name.unwrap_or(after.name);
+        after.description = patch.description.unwrap_or(after.description);
+        check_text("name", &after.name, NAME_MAX_CHARS)?;
+        check_length("description", &after.description, DESCRIPTION_MAX_CHARS)?;
+        let is_restored = before.deleted && patch.deleted == Some(false);
+        if let Some(filters) = patch.filters.filter(|_| !before.is_static) {
+            after.filters = filters;
+            after.count = None;
+        }
+        if after.filters != before.filters || is_restored {
+            check_filters(&after.filters, Some(&after), write.base.cohorts(project))?;
+            let (flags, live) = (write.base.flags(project), write.base.cohorts(project));
+            flag_rules::cohorts::check_users(&after, flags, live)?;
+        }
+        after.deleted = patch.deleted.unwrap_or(after.deleted);
+        if after.deleted && !before.deleted {
+            check_unneeded(&after, &write.base)?;
+        }
+        after.version = after.version.saturating_add(1);
+        rows::update(write.connection(), &after).await?;
+        let fields = diff(Scope::Cohort, &before.logged(), &after.logged());
+        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
+        write.publish_cohort(after).await
+    }
+
+    /// Adds members to a static cohort, or removes one.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a live cohort, [`MetadataError::Rejected`] if it is
+    /// not static or would be too large.
+    pub async fn change_members(
+        &self,
+        (project, user): (ProjectId, UserId),
+        id: CohortId,
+        added: &[Uuid],
+        removed: &[Uuid],
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        let stored = base.cohort(project, id).ok_or(MetadataError::NotFound("cohort"))?;
+        if !stored.is_static {
+            let detail = "Can only add users to static cohorts";
+            return Err(Violation::general(detail).into());
+        }
+        let mut members: BTreeSet<Uuid> = stored.members.iter().copied().collect();
+        let new: Vec<Uuid> = added.iter().copied().filter(|uuid| members.insert(*uuid)).collect();
+        let gone: Vec<Uuid> = removed.iter().copied().filter(|id| members.remove(id)).collect();
+        check_members(members.len())?;
+        rows::add_members(write.connection(), id, &new).await?;
+        rows::remove_members(write.connection(), id, &gone).await?;
+        let mut cohort = stored.as_ref().clone();
+        cohort.count = Some(i64::try_from(members.len()).unwrap_or(i64::MAX));
+        cohort.last_calculation = Some(self.now());
+        cohort.members = members.into_iter().collect();
+        rows::update(write.connection(), &cohort).await?;
+        // The number and not the members: a list may have a million.
+        let count =
+            |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
+        let fields = diff(Scope::Cohort, &count(stored), &count(&cohort));
+        write.log(project, Some(user), cohort.change(Verb::Updated, fields)).await?;
+        write.publish_cohort(cohort).await
+    }
+
+    /// Stores how many members a cohort has, or (`None`) that counting failed. Does nothing if the
+    /// cohort changed since `version`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a live cohort.
+    pub async fn note_cohort_size(
+        &self,
+        project: ProjectId,
+        id: CohortId,
+        version: i64,
+        count: Option<i64>,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        let stored = base.cohort(project, id).ok_or(MetadataError::NotFound("cohort"))?;
+        if stored.version != version || stored.is_static {
+            return Ok(());
+        }
+        let mut cohort = stored.as_ref().clone();
+        match count {
+            Some(count) => {
+                cohort.count = Some(count);
+                cohort.errors_calculating = 0;
+                cohort.last_calculation = Some(self.now());
+            }
+            None => cohort.errors_calculating = cohort.errors_calculating.saturating_add(1),
+        }
+        rows::update(write.connection(), &cohort).await?;
+        write.commit_with(|next| next.put_counted(Arc::new(cohort))).await
+    }
+
+    /// A cohort of a project, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a cohort in the project.
+    pub async fn cohort(
+        &self,
+        project: ProjectId,
+        id: CohortId,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        if let Some(cohort) = self.snapshot().cohort(project, id) {
+            return Ok(Arc::clone(cohort));
+        }
+        let mut connection = self.shared.db.readers().acquire().await?;
+        let cohort = rows::by_id(&mut connection, project, id).await?;
+        cohort.map(Arc::new).ok_or(MetadataError::NotFound("cohort"))
+    }
+}
+
+impl Write {
+    /// Commits a cohort that was written in this transaction.
+    async fn publish_cohort(
+        self,
+        cohort: StoredCohort,
+    ) -> Result<Arc<StoredCohort>, MetadataError> {
+        let cohort = Arc::new(cohort);
+        self.commit_with(|next| next.put_cohort(Arc::clone(&cohort))).await?;
+        Ok(cohort)
+    }
+}
+
+/// Checks that no flag or cohort uses a cohort that is to be deleted.
+fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violation> {
+    let flags = base.flags(cohort.project).iter().filter(|flag| {
+        flag.active && flag_rules::cohort_ids(&flag.filters).any(|id| id == cohort.id.0)
+    });
+    let keys: Vec<&str> = flags.map(|flag| flag.key.as_str()).collect();
+    if !keys.is_empty() {
+        return Err(Violation::general(format!(
+            "This cohort is used in {} active feature flag(s): {}. Please remove the cohort from \
+             these feature flags before deleting it.",
+            keys.len(),
+            keys.join(", ")
+        )));
+    }
+    let cohorts = base.cohorts(cohort.project).iter().filter(|other| {
+        let rule = Rule::parse(other.rule(), Matching::Legacy);
+        rule.is_ok_and(|rule| rule.cohorts().contains(&cohort.id.0))
+    });
+    let names: Vec<&str> = cohorts.map(|cohort| cohort.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Violation::general(format!(
+        "This cohort is used in {} other cohort(s): {}. Please remove it from these cohorts before \
+         deleting it.",
+        names.len(),
+        names.join(", ")
+    )))
+}
+
+/// Checks a rule: its shape, that the cohorts in it exist, and that they form no cycle.
+fn check_filters(
+    filters: &Value,
+    this: Option<&StoredCohort>,
+    live: &[Arc<StoredCohort>],
+) -> Result<(), Violation> {
+    flag_rules::check_size(filters)?;
+    let object = filters.as_object().ok_or_else(|| {
+        Violation::filters(format!(
+            "Expected a dictionary of items but got type \"{}\".",
+            flag_rules::python_type(filters)
+        ))
+    })?;
+    let rule = object.get("properties");
+    let rule = rule.ok_or_else(|| Violation::filters("Must contain a 'properties' key."))?;
+    let rule = match Rule::parse(rule, Matching::Legacy) {
+        Ok(rule) => rule,
+        Err(RuleError::Behavioral) => return Ok(()),
+        Err(RuleError::Malformed) => {
+            let detail = "properties must be a group of AND or OR over property filters";
+            return Err(Violation::filters(detail));
+        }
+    };
+    if rule.asks_nobody() {
+        let detail = "Cohort properties must use the 'in' or 'not_in' operator";
+        return Err(Violation::coded("invalid_operator", detail));
+    }
+    let id = this.map(|this| this.id);
+    for needed in rule.cohorts() {
+        if id == Some(CohortId(needed)) {
+            return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));
+        }
+        if !live.iter().any(|cohort| cohort.id.0 == needed) {
+            let detail = format!("Invalid Cohort ID in filter: {needed}");
+            return Err(Violation::filters(detail));
+        }
+    }
+    let Some(this) = this else { return Ok(()) };
+    let others = live.iter().filter(|cohort| cohort.id != this.id);
+    let others = others.map(|cohort| cohort.evaluable(Matching::Legacy));
+    let set = CohortSet::new(others.chain([this.evaluable(Matching::Legacy)]));
+    if set.is_circular(this.id.0) {
+        return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));
+    }
+    Ok(())
+}
+
+fn check_members(count: usize) -> Result<(), Violation> {
+    if count <= MEMBERS_MAX {
+        return Ok(());
+    }
+    Err(Violation::general(format!("A static cohort has at most {MEMBERS_MAX} members.")))
+}

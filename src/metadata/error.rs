@@ -1,0 +1,140 @@
+//! Why an operation of the metadata store failed: [`MetadataError`].
+
+use std::path::PathBuf;
+
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::metadata::violation::Violation;
+
+/// Why an operation failed. Nothing is stored after an error.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// The file cannot be opened or created.
+    #[error("cannot open the metadata store {}", path.display())]
+    Open {
+        /// The database file.
+        path: PathBuf,
+        /// SQLite's error.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The file is damaged.
+    #[error(
+        "the metadata store {} is damaged ({problem}). Restore it from a backup together with \
+         its -wal file, or start with --recreate-metadata, which loses projects, keys and flags, and \
+         keeps the events",
+        path.display()
+    )]
+    Damaged {
+        /// The database file.
+        path: PathBuf,
+        /// SQLite's error.
+        problem: String,
+    },
+    /// The tables are not those of this program, or the migrations failed.
+    #[error("cannot bring the metadata store to the schema of this version")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database failed to execute a statement.
+    #[error("the metadata store failed")]
+    Database(#[from] sqlx::Error),
+    /// A row has a value that this program never stores.
+    #[error("{table} holds a row that cannot be read: {problem}")]
+    Corrupt {
+        /// The table of the row.
+        table: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The values break a rule that the API documents.
+    #[error("{}", .0.detail)]
+    Rejected(Violation),
+    /// The value of an operator's setting is not allowed.
+    #[error("{setting} {problem}")]
+    Setting {
+        /// The setting, in words.
+        setting: &'static str,
+        /// What is wrong with the value.
+        problem: &'static str,
+    },
+    /// The settings give the first project a token that differs from the stored one.
+    #[error(
+        "the project API key of the settings (--project-api-key, WEIR_PROJECT_API_KEY) is not that of project \
+         {project}, {stored}: clients that send with it would be refused. Remove the setting, or set it to \
+         {stored}. To give the project a new key, start without the setting, ask PATCH \
+         /api/projects/{project}/reset_token/, and set the new one"
+    )]
+    OtherToken {
+        /// The first project.
+        project: ProjectId,
+        /// Its token, which is no secret.
+        stored: String,
+    },
+    /// The project has no such row.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// The user may not do this; in words for people.
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// Another user changed the object meanwhile; in words for people.
+    #[error("{0}")]
+    Conflict(String),
+    /// The transaction that contained the rows of several callers failed.
+    #[error("the write failed")]
+    NotKept,
+    /// Another object has the token or key value.
+    #[error("the {0} is in use already")]
+    Taken(&'static str),
+}
+
+impl MetadataError {
+    /// The error for a change that is meant for an older version of a flag.
+    pub fn changed_since(version: i64) -> Self {
+        Self::Conflict(format!(
+            "The feature flag has changed since version {version}. Read it again, and send its \
+             new version."
+        ))
+    }
+
+    /// The class of the error for the receiver.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Open { .. } | Self::Damaged { .. } | Self::Migrate(_) | Self::NotKept => {
+                Kind::Unavailable
+            }
+            Self::Database(error) => class(error),
+            Self::Corrupt { .. } => Kind::Internal,
+            Self::Rejected(_) | Self::Setting { .. } | Self::OtherToken { .. } => Kind::Invalid,
+            Self::NotFound(_) => Kind::NotFound,
+            Self::Forbidden(_) => Kind::Forbidden,
+            Self::Taken(_) | Self::Conflict(_) => Kind::Conflict,
+        }
+    }
+}
+
+impl From<Violation> for MetadataError {
+    fn from(violation: Violation) -> Self {
+        Self::Rejected(violation)
+    }
+}
+
+/// The class of a database error. Codes: <https://www.sqlite.org/rescode.html>.
+fn class(error: &sqlx::Error) -> Kind {
+    match error {
+        sqlx::Error::PoolTimedOut => Kind::Overloaded,
+        sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
+            Kind::Unavailable
+        }
+        sqlx::Error::Database(error) => {
+            let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
+            // The low byte is the primary code; the rest details it.
+            match code & 0xff {
+                // SQLITE_BUSY, SQLITE_LOCKED.
+                5 | 6 => Kind::Overloaded,
+                // SQLITE_PERM, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB.
+                3 | 8 | 10 | 11 | 13 | 14 | 26 => Kind::Unavailable,
+                _ => Kind::Internal,
+            }
+        }
+        _ => Kind::Internal,
+    }
+}
