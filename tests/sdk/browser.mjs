@@ -178,6 +178,18 @@ const capture = async (event, properties, { options, said, leave } = {}) => {
   await left
 }
 
+// Clicks until the SDK notices: it listens once it has the settings of the project, which may come after the flags.
+const click = async (selector) => {
+  const noticed = () => JSON.parse(localStorage.getItem('sent')).some(({ event }) => event === '$autocapture')
+  const deadline = Date.now() + DEADLINE_MILLIS
+  do {
+    await page.click(selector)
+    if (await page.evaluate(noticed)) return
+    await new Promise((passed) => setTimeout(passed, 200))
+  } while (Date.now() < deadline)
+  complaints.push(`no click on ${selector} was noticed`)
+}
+
 // Asks for a flag once the page knows that it is `expected`; there may be an older answer on its way.
 const flag = async (name, expected) => {
   const isExpected = ([name, expected]) => (posthog.getFeatureFlag(name, { send_event: false }) ?? null) === expected
@@ -205,7 +217,7 @@ const drive = async () => {
   await capture('pad', { pad: 'é'.repeat(20_000) }, { options: { uuid: eventId(who, 'pad') } })
   const person = { $set: { plan: 'free' }, $set_once: { first: 1 } }
   await capture('with person properties', { step: 1 }, { options: person })
-  await page.click('#buy')
+  await click('#buy')
   await settled()
   const visitor = `${who}-member`
 
