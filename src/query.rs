@@ -26,6 +26,7 @@ pub mod paging;
 pub mod parts;
 pub mod people;
 pub mod persons;
+mod property_access;
 mod pruning;
 mod row_filter;
 pub mod rows;

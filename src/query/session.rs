@@ -16,6 +16,7 @@ use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::guard;
 use crate::query::guard::Pools;
+use crate::query::property_access::PropertyPlanner;
 use crate::query::spill;
 
 /// Memory for footers and page indexes of Parquet files.
@@ -45,6 +46,8 @@ pub(super) fn session(
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(environment)
+        // Before those of the default features: the first that plans an access does.
+        .with_expr_planners(vec![Arc::new(PropertyPlanner)])
         .with_default_features();
     let mut base = guard::with_limits(builder, pools).build();
     datafusion_functions_json::register_all(&mut base)?;

@@ -26,6 +26,7 @@ use crate::query::events;
 use crate::query::explained;
 use crate::query::guard;
 use crate::query::persons;
+use crate::query::property_access;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::store::Snapshot;
@@ -108,8 +109,10 @@ impl View {
         options: SQLOptions,
     ) -> datafusion::error::Result<DataFrame> {
         let state = self.context.state();
-        let statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+        let dialect = &state.config_options().sql_parser.dialect;
+        let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
+        property_access::rewrite(&mut statement);
         let plan = state.statement_to_plan(statement).await?;
         options.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await

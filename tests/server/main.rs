@@ -53,6 +53,7 @@ mod owner;
 mod person_changes;
 mod person_columns;
 mod persons;
+mod property_access;
 mod property_definitions;
 mod query_limits;
 mod query_nodes;

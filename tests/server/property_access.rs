@@ -1,0 +1,100 @@
+//! Properties in SQL as analysts write them, on rows in memory and in files.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+
+fn start() -> TestServer {
+    let server = TestServer::start();
+    let event = |id: &str, properties: Value| json!({"event": "buy", "distinct_id": id, "timestamp": "2026-01-01T00:00:00Z", "properties": properties});
+    let events = [
+        event(
+            "a",
+            json!({"plan": "pro", "Price": 9.5, "$browser": "Chrome", "revenue": 20,
+                          "address": {"city": "Köln", "geo": {"lat": 50.9}}, "is_paid": true,
+                          "$set": {"plan": "pro", "Team": "Ops"}}),
+        ),
+        event("b", json!({"plan": "free", "Price": "12", "$browser": "Safari", "it's": "odd"})),
+        event("c", json!({"plan": "pro", "Price": "free", "address": "none", "is_paid": false})),
+        event("d", json!({"Price": 100})),
+    ];
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    server
+}
+
+/// The ids of events for which a condition holds.
+fn ids(server: &TestServer, condition: &str) -> String {
+    let sql = format!("SELECT distinct_id AS id FROM events e WHERE {condition} ORDER BY 1");
+    server.query(&sql).iter().filter_map(|row| row["id"].as_str()).collect()
+}
+
+#[test]
+fn accesses_give_what_was_sent_whatever_their_form() {
+    let server = start();
+    for round in ["in memory", "in files"] {
+        for (condition, expected) in [
+            ("properties.plan = 'pro'", "ac"),
+            ("e.properties.plan = 'pro'", "ac"),
+            ("properties['plan'] = 'pro'", "ac"),
+            ("e.properties['plan'] = 'pro'", "ac"),
+            ("properties.plan IS NULL", "d"),
+            ("properties.\"$browser\" = 'Chrome'", "a"),
+            ("properties['$browser'] IN ('Chrome', 'Safari')", "ab"),
+            ("properties['it''s'] = 'odd'", "b"),
+            ("properties.address.city = 'Köln'", "a"),
+            ("properties['address'].city = 'Köln'", "a"),
+            ("e.properties.address['geo'].lat = 50.9", "a"),
+            ("properties.address = 'none'", "c"),
+            // Keys have the case in which they were written.
+            ("properties.Price > 10", "bd"),
+            ("properties.price > 10", ""),
+            ("10 < properties.Price AND properties.Price <= 12.0", "b"),
+            ("properties.Price = 9.5", "a"),
+            ("properties.Price * 2 = 200", "d"),
+            ("properties.Price = 'free'", "c"),
+            ("properties.is_paid = true", "a"),
+            ("properties.is_paid = false", "c"),
+            ("properties.revenue > 10", "a"),
+            ("properties.revenue BETWEEN 15 AND 25", "a"),
+        ] {
+            assert_eq!(ids(&server, condition), expected, "{round}: {condition}");
+        }
+        let rows = server.query(
+            "SELECT properties.plan, count(*) AS n, count(DISTINCT properties.Price) AS prices FROM events \
+             GROUP BY properties.plan HAVING properties.plan IS NOT NULL ORDER BY properties.plan",
+        );
+        let expected = [
+            json!({"plan": "free", "n": 1, "prices": 1}),
+            json!({"plan": "pro", "n": 2, "prices": 2}),
+        ];
+        assert_eq!(rows, expected, "{round}");
+        let joined = server.query(
+            "SELECT e.properties.plan AS sent, p.properties.Team FROM events e \
+             JOIN persons p ON p.uuid = e.person_id WHERE p.properties.plan = 'pro'",
+        );
+        assert_eq!(joined, [json!({"sent": "pro", "Team": "Ops"})], "{round}");
+        let summed =
+            server.query("SELECT sum(try_cast(properties.Price AS double)) AS sum FROM events");
+        assert_eq!(summed, [json!({"sum": 121.5})], "{round}");
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+}
+
+/// So that files are pruned by its bounds, and the JSON text is not read.
+#[test]
+fn properties_with_a_column_are_read_from_it() {
+    let server = start();
+    let plan = |sql: &str| {
+        let rows = server.query(&format!("EXPLAIN {sql}"));
+        rows.iter().map(Value::to_string).collect::<String>()
+    };
+    let promoted = plan("SELECT count(*) AS n FROM events WHERE properties['$browser'] = 'Chrome'");
+    assert!(promoted.contains("p_$browser") && !promoted.contains("json_as_text"), "{promoted}");
+    let other = plan("SELECT count(*) AS n FROM events WHERE properties.plan = 'pro'");
+    assert!(other.contains("json_as_text"), "{other}");
+    // Persons have no such columns.
+    let persons = plan("SELECT count(*) AS n FROM persons WHERE properties['$browser'] = 'Chrome'");
+    assert!(persons.contains("json_as_text"), "{persons}");
+}
