@@ -31,7 +31,10 @@ filter=("$@")
 case $what in
 check) cargo check --all-targets "${quick[@]}" ;;
 unit) run --lib ;;
-server) run --test server ;;
+server)
+    # Many of these tests wait for the server: with more at once than cores, none of these is idle.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} run --test server
+    ;;
 lint)
     RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
         CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__-Copt-level=0__CLIPPY_HACKERY__-Cdebuginfo=0" \

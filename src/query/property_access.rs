@@ -98,7 +98,11 @@ impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let SetExpr::Select(select) = &mut *query.body {
+        // With DISTINCT, what an answer is ordered by has to be written as in the list of columns.
+        let is_ordered = query.order_by.is_some();
+        if let SetExpr::Select(select) = &mut *query.body
+            && !(is_ordered && select.distinct.is_some())
+        {
             name_columns(&mut select.projection);
         }
         ControlFlow::Continue(())
@@ -252,6 +256,10 @@ fn planned(of: &Expr, key: &str, schema: &DFSchema) -> Option<Expr> {
         Expr::Column(column) if column.name == PROPERTIES => {
             promoted(column).or_else(|| Some(as_text(vec![of.clone(), lit(key)])))
         }
+        // Of a table of the query around a subquery, whose columns are not in the schema.
+        Expr::OuterReferenceColumn(_, column) if column.name == PROPERTIES => {
+            Some(as_text(vec![of.clone(), lit(key)]))
+        }
         // Inside of a property that has a column.
         Expr::Column(column) => {
             let is_own = |(own, _): &&(&str, _)| promoted_column_name(own) == column.name;
@@ -323,6 +331,10 @@ mod tests {
             (
                 "SELECT 1 FROM t WHERE lower(properties.a) = 'x' GROUP BY properties.b",
                 "SELECT 1 FROM t WHERE lower(properties['a']) = 'x' GROUP BY properties['b']",
+            ),
+            (
+                "SELECT DISTINCT properties.a FROM t ORDER BY properties.a",
+                "SELECT DISTINCT properties['a'] FROM t ORDER BY properties['a']",
             ),
             ("SELECT properties FROM t", "SELECT properties FROM t"),
             ("SELECT t.event FROM t", "SELECT t.event FROM t"),

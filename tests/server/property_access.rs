@@ -57,6 +57,10 @@ fn accesses_give_what_was_sent_whatever_their_form() {
             ("properties.is_paid = false", "c"),
             ("properties.revenue > 10", "a"),
             ("properties.revenue BETWEEN 15 AND 25", "a"),
+            (
+                "EXISTS (SELECT 1 FROM persons p WHERE p.uuid = e.person_id AND p.properties.plan = e.properties.plan)",
+                "a",
+            ),
         ] {
             assert_eq!(ids(&server, condition), expected, "{round}: {condition}");
         }
