@@ -24,10 +24,12 @@ use crate::insights::ProjectSettings;
 use crate::insights::date_range::DateRange;
 use crate::insights::date_range::Parameters;
 use crate::insights::filters::Filters;
+use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
 use crate::insights::node::NodeError;
 use crate::insights::series::Math;
+use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
 use crate::insights::trends::Breakdown;
 use crate::insights::trends::Compare;
@@ -117,7 +119,9 @@ impl Trends {
             Breakdown::Properties { limit, .. } => limit + 2,
         };
         let numbers: usize = periods.iter().map(|buckets| self.width(buckets)).sum();
-        let lines = values.saturating_mul(self.series.len().max(self.formulas.len()));
+        // A formula has a line for each value of any series.
+        let lines =
+            values.saturating_mul(self.series.len()).saturating_mul(self.formulas.len().max(1));
         if numbers.saturating_mul(lines) <= NUMBERS_MAX {
             return Ok(());
         }
@@ -471,37 +475,34 @@ fn smoothed(data: &[f64], intervals: usize) -> Vec<f64> {
     (0..data.len()).map(mean).collect()
 }
 
-/// The lines of a formula: one for each period and each value of the breakdown that any series has.
-fn calculated(
-    lines: &[Line],
-    formula: &crate::insights::formula::Formula,
-    width: usize,
-) -> Vec<Line> {
-    let mut keys: Vec<(usize, &Option<Value>)> = Vec::new();
+/// The lines of a formula: one for each period and each value of the breakdown that any series has, in the order
+/// in which they come first.
+fn calculated(lines: &[Line], formula: &Formula, width: usize) -> Vec<Line> {
+    let mut places: HashMap<(usize, String), usize> = HashMap::new();
+    let mut groups: Vec<Vec<&Line>> = Vec::new();
     for line in lines {
-        if !keys.contains(&(line.period, &line.value)) {
-            keys.push((line.period, &line.value));
+        let value = line.value.as_ref().map(Value::to_string).unwrap_or_default();
+        let place = *places.entry((line.period, value)).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(line),
+            None => groups.push(vec![line]),
         }
     }
-    let calculate = |(period, value): (usize, &Option<Value>)| {
-        let of = |series: usize| {
-            let is = |line: &&Line| {
-                line.period == period && line.series == series && line.value == *value
-            };
-            lines.iter().find(is)
-        };
-        let lines: Vec<Option<&Line>> = (0..crate::insights::series::SERIES_MAX).map(of).collect();
-        let width = lines.iter().flatten().map(|line| line.data.len()).max().unwrap_or(width);
+    let calculate = |group: Vec<&Line>| {
+        let first = group.first()?;
+        let of = |series: usize| group.iter().find(|line| line.series == series);
+        let series: Vec<_> = (0..SERIES_MAX).map(of).collect();
+        let width = group.iter().map(|line| line.data.len()).max().unwrap_or(width);
         let number = |at: usize| {
-            formula.evaluate(&|series| {
-                let line = lines.get(series).copied().flatten();
+            formula.evaluate(&|number| {
+                let line = series.get(number).copied().flatten();
                 line.and_then(|line| line.data.get(at)).copied().unwrap_or(0.0)
             })
         };
         let data = (0..width).map(number).collect();
-        Line { period, series: 0, value: value.clone(), data }
+        Some(Line { period: first.period, series: 0, value: first.value.clone(), data })
     };
-    keys.into_iter().map(calculate).collect()
+    groups.into_iter().filter_map(calculate).collect()
 }
 
 #[cfg(test)]
