@@ -3,6 +3,7 @@
 
 pub mod audience;
 pub mod cohorts;
+pub mod columns;
 pub mod date_range;
 pub mod events;
 pub mod filters;

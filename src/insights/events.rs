@@ -17,7 +17,6 @@ use arrow::array::Array;
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
 use arrow::datatypes::TimestampMicrosecondType;
-use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::col;
@@ -26,14 +25,13 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::event::predicate::tree::Tree;
 use crate::identity::view::View as IdentityView;
+use crate::insights::columns::texts;
+use crate::insights::columns::time;
+use crate::insights::filters::Filters;
 use crate::insights::property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
-use crate::query::matches;
-use crate::query::matches::Filters;
-use crate::query::people::InCohort;
 use crate::query::view::View;
 
 /// The first window, in microseconds: 15 minutes.
@@ -62,9 +60,7 @@ pub struct EventsQuestion {
     /// The person, as of now.
     pub person: Option<Uuid>,
     /// Filters on the event, on its person and the cohorts of that, and on its groups.
-    pub properties: Option<Tree>,
-    /// Answers for cohorts; without it nobody is in one.
-    pub in_cohort: Option<InCohort>,
+    pub properties: Filters,
     /// Only later ones.
     pub after: Option<UnixMicros>,
     /// Only earlier ones.
@@ -94,11 +90,6 @@ pub struct EventRow {
     pub elements_chain: Option<String>,
     /// The JSON object as the sender wrote it.
     pub properties: String,
-}
-
-/// Whether filters of the type `event_metadata` know something of an event by this name.
-pub fn is_metadata(key: &str) -> bool {
-    matches::metadata_column(key).is_some()
 }
 
 /// Which values are asked for.
@@ -152,7 +143,7 @@ pub async fn latest(
     };
     let Some(since) = since else { return Ok(Vec::new()) };
     let rows = source.table().await?;
-    let rows = rows.filter(col("timestamp").gt_eq(time(since)))?;
+    let rows = rows.filter(col("timestamp").gt_eq(time(UnixMicros(since))))?;
     let rows = within(rows, after, before)?;
     let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
     let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
@@ -204,7 +195,7 @@ pub async fn values(
     let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
     let (_, batches) = engine.collect(rows).await?;
     let values = batches.iter().flat_map(|batch| texts(batch, "value"));
-    Ok(values.flatten().collect())
+    Ok(values.collect())
 }
 
 /// The names of the events that a question asks for, and everything else but the times.
@@ -218,14 +209,13 @@ async fn condition(
         None => None,
     };
     let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
-    let in_cohort = question.in_cohort;
-    let tree = question.properties.map(|tree| {
-        let now = engine.now();
-        let view = engine.identities().view();
-        matches::condition(Filters { tree, project, view, in_cohort, now })
-    });
-    let conditions =
-        [equal("event", question.event), equal("distinct_id", question.distinct_id), person, tree];
+    let properties = question.properties.condition(engine, project);
+    let conditions = [
+        equal("event", question.event),
+        equal("distinct_id", question.distinct_id),
+        person,
+        properties,
+    ];
     Ok(conditions.into_iter().flatten().reduce(Expr::and))
 }
 
@@ -296,7 +286,8 @@ impl<'e> Source<'e> {
         limit: usize,
     ) -> Result<Vec<i64>, QueryError> {
         let rows = self.table().await?;
-        let rows = rows.filter(col("timestamp").between(time(start), time(end)))?;
+        let rows =
+            rows.filter(col("timestamp").between(time(UnixMicros(start)), time(UnixMicros(end))))?;
         let rows = self.filtered(within(rows, after, before)?)?;
         let order = vec![col("timestamp").sort(false, false)];
         let rows = rows.sort(order)?.limit(0, Some(limit))?.select(vec![col("timestamp")])?;
@@ -330,22 +321,12 @@ fn within(
     before: Option<UnixMicros>,
 ) -> Result<DataFrame, QueryError> {
     if let Some(after) = after {
-        rows = rows.filter(col("timestamp").gt(time(after.0)))?;
+        rows = rows.filter(col("timestamp").gt(time(after)))?;
     }
     if let Some(before) = before {
-        rows = rows.filter(col("timestamp").lt(time(before.0)))?;
+        rows = rows.filter(col("timestamp").lt(time(before)))?;
     }
     Ok(rows)
-}
-
-fn time(micros: i64) -> Expr {
-    lit(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())))
-}
-
-fn texts(batch: &RecordBatch, name: &str) -> Option<Vec<String>> {
-    let column = batch.column_by_name(name)?;
-    let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
-    Some(column.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
 }
 
 fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {

@@ -1,4 +1,4 @@
-//! The filters of an insight as one condition on events: [`Filters`]. Each list of filters is kept as it was
+//! The filters of a list of events or an insight as one condition on events: [`Filters`]. Each list of filters is kept as it was
 //! sent, since every plan needs its own parsed form.
 
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
-use crate::insights::events::is_metadata;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
 use crate::query::matches;
@@ -29,7 +28,6 @@ impl Filters {
     /// They are malformed, or of a type that events do not have.
     pub fn add(&mut self, filters: &Value, path: &str) -> Result<(), NodeError> {
         let is_empty = match filters {
-            Value::Null => true,
             Value::Array(list) => list.is_empty(),
             Value::Object(fields) => fields.is_empty(),
             _ => false,
@@ -42,29 +40,19 @@ impl Filters {
         self.parse().map(drop).map_err(|detail| NodeError { field: path.to_owned(), detail })
     }
 
-    /// The same with those of `other`.
-    ///
-    /// # Errors
-    ///
-    /// Together they are too many.
-    pub fn with(mut self, other: &Self, path: &str) -> Result<Self, NodeError> {
-        for filters in &other.0 {
-            self.add(filters, path)?;
-        }
-        Ok(self)
-    }
-
     fn parse(&self) -> Result<Tree, String> {
-        let sent = Value::Array(self.0.clone());
-        let tree =
-            Tree::parse(&sent, "event", Matching::Legacy).map_err(|error| error.to_string())?;
+        let tree = match self.0.as_slice() {
+            [one] => Tree::parse(one, "event", Matching::Legacy),
+            several => Tree::parse(&Value::Array(several.to_vec()), "event", Matching::Legacy),
+        };
+        let tree = tree.map_err(|error| error.to_string())?;
         for filter in tree.filters() {
             return Err(match filter {
                 Filter::Property { scope: Scope::Group(None), .. } => {
                     "A filter of the type group needs a group_type_index.".to_owned()
                 }
                 Filter::Property { scope: Scope::EventMetadata, predicate }
-                    if !is_metadata(&predicate.key) =>
+                    if matches::metadata_column(&predicate.key).is_none() =>
                 {
                     format!("Events have no \"{}\" besides their properties.", predicate.key)
                 }
@@ -111,12 +99,12 @@ mod tests {
         let mut filters = Filters::default();
         filters.add(&many(600), "properties").unwrap();
         filters.add(&json!([]), "properties").unwrap();
-        filters.add(&Value::Null, "properties").unwrap();
         assert_eq!(filters.parse().unwrap().filters().len(), 600);
         let error = filters.add(&many(401), "series.0.properties").unwrap_err();
         assert_eq!(error.field, "series.0.properties");
         for wrong in [
             json!("x"),
+            json!(null),
             json!([{"key": "a", "value": 1, "type": "flag"}]),
             json!([{"key": "a", "value": 1, "type": "group"}]),
             json!([{"key": "nothing", "value": 1, "type": "event_metadata"}]),

@@ -40,7 +40,7 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
         },
         "breakdownFilter": {
             "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
-            "breakdowns": breakdowns(filter)?,
+            "breakdowns": parsed(filter, "breakdowns")?,
             "breakdown_limit": parsed(filter, "breakdown_limit")?,
             "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
             "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
@@ -107,11 +107,6 @@ fn breakdown(filter: &Filter) -> Value {
         Some(Value::String(text)) if text.is_empty() => Value::Null,
         other => other.cloned().unwrap_or_default(),
     }
-}
-
-/// The older form has `property` and `type`, as the newer one.
-fn breakdowns(filter: &Filter) -> Result<Value, NodeError> {
-    parsed(filter, "breakdowns")
 }
 
 /// A value, or the value that a text is as JSON; null if it is absent or empty.

@@ -10,11 +10,11 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::event::schema::GROUP_TYPES_MAX;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
 use crate::query::error::QueryError;
+use crate::query::matches::GROUPS;
 use crate::query::view::View;
 
 /// Whose property it is.
@@ -56,7 +56,7 @@ impl Property {
             Owner::Group(index) => {
                 let groups = view.table("groups").await?;
                 let of_type = col("group_type_index").eq(lit(i64::from(index)));
-                let own = GROUP_COLUMNS.get(usize::from(index)).copied().unwrap_or_default();
+                let own = GROUPS.get(usize::from(index)).copied().unwrap_or_default();
                 (groups.filter(of_type)?, own, "key")
             }
         };
@@ -68,10 +68,6 @@ impl Property {
 
 /// The property whose column has a shorter name.
 const SESSION: &str = "$session_id";
-
-/// Columns of events with the keys of their groups, by the index of the type.
-pub const GROUP_COLUMNS: [&str; GROUP_TYPES_MAX] =
-    ["group_0", "group_1", "group_2", "group_3", "group_4"];
 
 /// A property of an event as text, read from its column if it has one. What is no text is compact JSON.
 pub fn event_text(key: &str) -> Expr {

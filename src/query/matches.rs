@@ -52,7 +52,7 @@ const METADATA: [(&str, &str); 13] = [
 ];
 
 /// Columns with the keys of an event's groups, by the index of their type.
-const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "group_3", "group_4"];
+pub const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "group_3", "group_4"];
 
 /// The column of a part of an event's row, by the name that filters have for it.
 pub fn metadata_column(key: &str) -> Option<&'static str> {

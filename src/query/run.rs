@@ -56,12 +56,7 @@ impl Engine {
         &self,
         question: DataFrame,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
-        let mut answer = self.stream(question).await?;
-        let mut batches = Vec::new();
-        while let Some(batch) = answer.next().await {
-            batches.push(batch?);
-        }
-        Ok((answer.schema, batches))
+        self.stream(question).await?.gathered().await
     }
 
     /// The same in a slot of the kind that SQL takes: for what reads very many events, so that one slot is left
@@ -72,11 +67,7 @@ impl Engine {
     /// See [`QueryError`].
     pub async fn compute(&self, question: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
-        let mut answer = self.begin(question, permit);
-        let mut batches = Vec::new();
-        while let Some(batch) = answer.next().await {
-            batches.push(batch?);
-        }
+        let (_, batches) = self.begin(question, permit).gathered().await?;
         Ok(batches)
     }
 
@@ -245,6 +236,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// All batches, and their columns.
+    async fn gathered(mut self) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next().await {
+            batches.push(batch?);
+        }
+        Ok((self.schema, batches))
+    }
+
     /// The next batch; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
         if let Some(batch) = self.batches.recv().await {

@@ -18,11 +18,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::event::json;
-use crate::event::predicate::Matching;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
 use crate::event::predicate::moment::Moment;
-use crate::event::predicate::tree::Tree;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
@@ -31,13 +27,12 @@ use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::cohorts;
 use crate::http::routes::query;
 use crate::insights::events;
 use crate::insights::events::EventRow;
 use crate::insights::events::EventsQuestion;
 use crate::insights::events::ValuesQuestion;
-use crate::insights::events::is_metadata;
+use crate::insights::filters::Filters;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -200,8 +195,10 @@ async fn question(
         event: text("event"),
         distinct_id: text("distinct_id"),
         person: None,
-        properties: text("properties").map(|json| properties(&json)).transpose()?,
-        in_cohort: Some(cohorts::memberships(app, project)),
+        properties: text("properties")
+            .map(|json| properties(&json))
+            .transpose()?
+            .unwrap_or_default(),
         after: time("after")?,
         before: time("before")?,
     };
@@ -228,27 +225,12 @@ async fn question(
 }
 
 /// Filters on events, on their persons, on the cohorts of these, and on their groups.
-fn properties(text: &str) -> Result<Tree, Problem> {
+fn properties(text: &str) -> Result<Filters, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
-    let tree = Tree::parse(&sent, "event", Matching::Legacy)
-        .map_err(|error| wrong("properties", error.to_string()))?;
-    for filter in tree.filters() {
-        let detail = match filter {
-            Filter::Property { scope: Scope::Group(None), .. } => {
-                "A filter of the type group needs a group_type_index.".to_owned()
-            }
-            Filter::Property { scope: Scope::EventMetadata, predicate }
-                if !is_metadata(&predicate.key) =>
-            {
-                format!("Events have no \"{}\" besides their properties.", predicate.key)
-            }
-            Filter::Flag { .. } => "Events cannot be filtered by the values of flags.".to_owned(),
-            Filter::Property { .. } | Filter::Cohort { .. } => continue,
-        };
-        return Err(wrong("properties", detail));
-    }
-    Ok(tree)
+    let mut filters = Filters::default();
+    filters.add(&sent, "properties").map_err(|error| wrong("properties", error.detail))?;
+    Ok(filters)
 }
 
 fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {

@@ -7,12 +7,12 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::insights::columns::time;
 use crate::insights::events;
 use crate::insights::events::COLUMNS;
 use crate::insights::events::EventRow;
 use crate::insights::events::Source;
 use crate::insights::events::event_rows;
-use crate::insights::events::time;
 use crate::insights::property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -76,7 +76,7 @@ async fn in_order(
 ) -> Result<History, QueryError> {
     let source = Source::of(engine, project, Some(condition)).await?;
     let rows = source.table().await?;
-    let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until.0)))?)?;
+    let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until)))?)?;
     let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
     let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
     Ok(History(engine.stream(rows.sort(order)?.select(columns)?).await?))

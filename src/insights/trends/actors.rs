@@ -14,6 +14,8 @@ use crate::clock::UnixMicros;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::columns::texts;
+use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
@@ -23,7 +25,6 @@ use crate::insights::trends::Breakdown;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
 use crate::insights::trends::answer::in_cohort;
-use crate::insights::trends::answer::texts;
 use crate::insights::trends::answer::top;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::NULL;
@@ -161,7 +162,7 @@ impl Trends {
         if let Math::First { matching } = math {
             let events = plan.first_events(*matching).await?;
             let within = |(from, to): (UnixMicros, UnixMicros)| {
-                ident("timestamp").between(super::plan::time(from), super::plan::time(to))
+                ident("timestamp").between(time(from), time(to))
             };
             let bounds = self.bounds(plan.buckets, bucket);
             return Ok((events.filter(within(bounds))?, math));

@@ -21,12 +21,14 @@ use serde_json::json;
 use crate::clock::UnixMicros;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::columns::texts;
 use crate::insights::date_range::DateRange;
 use crate::insights::date_range::Parameters;
 use crate::insights::filters::Filters;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
+use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::NodeError;
 use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
@@ -192,7 +194,7 @@ impl Trends {
         owner: &ProjectSettings,
     ) -> Result<Buckets, InsightError> {
         let buckets = Buckets::of(range, self.interval(), owner.is_monday_first);
-        let of_range = |error: crate::insights::interval::TooManyBuckets| NodeError {
+        let of_range = |error: TooManyBuckets| NodeError {
             field: "dateRange".to_owned(),
             detail: error.to_string(),
         };
@@ -421,15 +423,6 @@ fn rows_of(batch: &RecordBatch) -> Vec<(String, usize, f64)> {
         Some((value, bucket, number.filter(|number| number.is_finite()).unwrap_or(0.0)))
     };
     rows.filter_map(row).collect()
-}
-
-pub(super) fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
-    let text = |column: &arrow::array::ArrayRef| {
-        let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8View).ok()?;
-        let texts = column.as_string_view();
-        Some(texts.iter().map(|text| text.unwrap_or_default().to_owned()).collect())
-    };
-    batch.column_by_name(name).and_then(text).unwrap_or_default()
 }
 
 /// A value of the breakdown as clients get it: a list where it has several parts.

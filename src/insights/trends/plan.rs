@@ -11,7 +11,6 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
 use arrow::datatypes::Float64Type;
 use arrow::datatypes::Int32Type;
-use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions::expr_fn::concat;
@@ -35,10 +34,10 @@ use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Window;
-use crate::insights::property::GROUP_COLUMNS;
 use crate::insights::property::Property;
 use crate::insights::property::event_number;
 use crate::insights::property::event_text;
@@ -47,6 +46,7 @@ use crate::insights::series::Series;
 use crate::insights::series::Statistic;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::matches::GROUPS;
 use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
@@ -154,7 +154,7 @@ impl SeriesPlan<'_> {
                 self.distinct(events, session)
             }
             Math::Groups(index) => {
-                let key = GROUP_COLUMNS.get(usize::from(*index)).copied().unwrap_or_default();
+                let key = GROUPS.get(usize::from(*index)).copied().unwrap_or_default();
                 self.distinct(events.filter(ident(key).not_eq(lit("")))?, ident(key))
             }
             Math::Total => self.aggregated(events, count(lit(1)), None),
@@ -345,8 +345,4 @@ fn buckets_with(window: Window, step: Expr) -> Expr {
     let function =
         create_udf("buckets_with", step_type, list, Volatility::Immutable, Arc::new(invoke));
     function.call(vec![step])
-}
-
-pub(super) fn time(at: UnixMicros) -> Expr {
-    lit(ScalarValue::TimestampMicrosecond(Some(at.0), Some("UTC".into())))
 }

@@ -1,0 +1,26 @@
+//! Values on their way into plans and out of their answers.
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::lit;
+
+use crate::clock::UnixMicros;
+
+/// A time as a literal of a plan.
+pub fn time(at: UnixMicros) -> Expr {
+    lit(ScalarValue::TimestampMicrosecond(Some(at.0), Some("UTC".into())))
+}
+
+/// The texts of a column, null as the empty one; none if there is no such column.
+pub fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
+    let texts = |column: &ArrayRef| {
+        let column = arrow::compute::cast(column, &DataType::Utf8View).ok()?;
+        let texts = column.as_string_view();
+        Some(texts.iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+    };
+    batch.column_by_name(name).and_then(texts).unwrap_or_default()
+}
